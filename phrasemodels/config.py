@@ -42,7 +42,7 @@ def name_of(part: Any) -> str:
 def to_json(value: Any, folders: Mapping[str, Path] | None = None) -> Any:
     """Return a configuration as JSON: a dataclass as its type and fields, a function or class as its name.
 
-    folders: those of a saved model, by name. A path below one of them becomes relative to it, and all fields are written;
+    folders: the folders of a saved model, by name. A path below one of them becomes relative to it, and all fields are written;
     without folders, fields with compare=False, such as the folder of a file that is known by its digest, are left out.
     ValueError: as of `name_of`, or a field is called "type".
     """

@@ -5,7 +5,7 @@ package has entry points of the same groups (`phrasemodels.papers`). Both name `
 folder is the nearest one with that file from the working directory upwards, or the one that PHRASEMODELS_PROJECT names.
 
 papers: modules with PAPER and TABLES, with printed.csv and settings.csv beside them. corpora: packages with manifests
-(NAME.toml) and files of corpora (NAME/FILE); those of a project folder are in its folder `corpora`. encoders: classes of
+(NAME.toml) and files of corpora (NAME/FILE); the files of a project folder are in its folder `corpora`. encoders: classes of
 configurations. metrics: functions. parsers: classes of back ends of the step that parses.
 """
 

@@ -23,7 +23,7 @@ Form = tuple[tuple[int, ...], torch.dtype | None]  # shape and type; None: no fl
 
 
 def check_fit(own: Mapping[str, Tensor], given: Mapping[str, Form]) -> None:
-    """Raise a ValueError unless weights of these shapes and types are those of the parameters `own`, by name."""
+    """Raise a ValueError unless weights of these shapes and types fit the parameters `own`, by name."""
     if own.keys() != given.keys():
         raise ValueError(
             f"the weights do not fit the model: {sorted(own.keys() ^ given.keys())[:5]} are only in one of the two"
@@ -72,7 +72,7 @@ def finite(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 LIBRARY = "library.json"
 # The classes and functions that a file may name: configurations, and the functions and classes made for their fields. To
-# make one of them reads no file but those of the model, opens no connection and runs no code that is not below.
+# make one of them reads no file outside the model's folder, opens no connection and runs no code that is not below.
 PARTS: Mapping[str, str] = {
     "phrasemodels.encoders.baselines": "AdaSentConfig BiLSTMMaxConfig DisanConfig HConvNetConfig MultiHeadConfig TbcnnConfig",
     "phrasemodels.encoders.hypernode": "HypernodeEncoderConfig softmax_hadamard softmax_within",
@@ -135,7 +135,7 @@ def describe(config: Any, folders: Mapping[str, Path], answers: Mapping[str, Any
 
 
 def restored(saved: Any, kind: Any, folder: Path, own: Sequence[Any] = ()) -> Any:
-    """Return the configuration of a file, of a type. folder: that of the file, in which files that it names must be. own:
+    """Return the configuration of a file, of a type. folder: of the file; files that it names must be in it. own:
     classes and functions that it may name beside PARTS.
 
     ValueError: it names another part, a value has another type or is out of its range, or a file is outside of the folder.

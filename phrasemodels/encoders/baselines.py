@@ -196,7 +196,7 @@ SCALE = 5.0  # c of the scaled tanh
 
 @dataclass(frozen=True)
 class DisanConfig:
-    """d: width of the words. units: width of each direction (0: d), half of that of the sentence vector."""
+    """d: width of the words. units: width of each direction (0: d), half the width of the sentence vector."""
 
     d: int = 300
     dropout: float = 0.25

@@ -234,7 +234,7 @@ class PretrainedInput(nn.Module):
 
 def most_pieces(encoder: Any) -> int:
     """Return how many pieces an encoder of transformers can read; -1: any number. RoBERTa and its relatives count positions
-    from the one behind that of padding."""
+    from the one behind padding."""
     most = getattr(encoder.config, "max_position_embeddings", -1)
     positions = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
     before = getattr(positions, "padding_idx", None)
@@ -261,7 +261,7 @@ def load_pretrained(part: str, name: str, folder: str = "", offline: bool = Fals
             "its own, into the folder that PHRASEMODELS_SUPPLIED names"
         ) from error
     if folder and "@" in name and content_of(Path(folder)) != name.rpartition("@")[2]:
-        raise ValueError(f"{folder}: its files are not those of {name}; put those there again, or start a new run")
+        raise ValueError(f"{folder}: its files differ from {name}'s; put those there again, or start a new run")
     return loaded
 
 

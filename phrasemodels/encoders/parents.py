@@ -1,4 +1,4 @@
-"""Syntactic attention (paper 003): the state of a word and that of its parent, by no, hard or soft heads.
+"""Syntactic attention (paper 003): the states of a word and of its parent, by no, hard or soft heads.
 
 Every encoder maps x (B, n, d) with the root at position 0, lengths (B) that count the root, heads (B, n) from a parser (-1
 for none), and `embedded` (B, n, d), the input of a parser that is trained with the encoder (x if None), to states

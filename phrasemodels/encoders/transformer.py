@@ -207,7 +207,7 @@ class PooledEncoder(nn.Module):
 
 @dataclass(frozen=True)
 class PsanTokenEncoderConfig(EncoderConfig):
-    """The levels of PSAN as an encoder of token states. heads, layers: those of the decoder that reads the states.
+    """The levels of PSAN as an encoder of token states. heads, layers: of the decoder that reads the states.
 
     sizes: number of words of the phrases of each level, in the order of attention; 0: the whole sentence. Phrases of two
     words are of little use, as each word can only attend to the other.

@@ -1,6 +1,6 @@
 """How the trained model of each problem answers: what an exported folder says of it, and the answers themselves.
 
-A `Predictor` is plain data, which `phrasemodels export` writes beside the model's configuration. Batches are those of the
+A `Predictor` is plain data, which `phrasemodels export` writes beside the model's configuration. Batches are the ones of the
 pipeline, so that answers are the same.
 """
 

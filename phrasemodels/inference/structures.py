@@ -108,7 +108,7 @@ class Levels:
 
     def _begins(self, spans: Iterable[Span], n: int) -> NDArray[np.int64]:
         """Return for each token the first level on which a phrase begins with it, or NEVER. Level 1 has the children of the first
-        node that branches; level t+1 those of the nodes of level t with more than MOST_WORDS words."""
+        node that branches; level t+1 the children of the nodes of level t with more than MOST_WORDS words."""
         parts, begins = parts_of(spans, n), np.full(n, NEVER)
         begins[0] = 0
         divided = binarised if self.partition == "syntactic_binarised" else nary

@@ -87,7 +87,7 @@ def start_embedded(cpus: int | None, quiet: dict[str, Any]) -> None:
 
 
 def make_folder() -> Path:
-    """Return a new folder for Ray, after removing those of dead runs. OSError: no folder with a short path is writable."""
+    """Return a new folder for Ray, after removing the folders of dead runs. OSError: no folder with a short path is writable."""
     for place in places():
         remove_left(place)
         with contextlib.suppress(OSError):

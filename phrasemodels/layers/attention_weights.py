@@ -141,7 +141,7 @@ def _real(scores: Tensor, lengths: Tensor) -> Tensor:
 
 
 class _Decayed(torch.autograd.Function):
-    """The identity, whose gradient gains rate · w. The penalty is no term of the loss, which stays that of the paper."""
+    """The identity, whose gradient gains rate · w. The penalty is no term of the loss, which stays the paper's."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, rate: float) -> Tensor:

@@ -148,7 +148,7 @@ class AsSelfAttention(Combine):
 class LabelAttentionConfig:
     """The switches of paper 004; each is a function or class that does one reading of the text.
 
-    labels: number of labels; 0: that of the treebank. d_kv: width of queries, keys and values. d_out: features per label.
+    labels: number of labels; 0: as the treebank has. d_kv: width of queries, keys and values. d_out: features per label.
     d_ff: hidden units of each part of the feed-forward layer; 0: no such layer. scale: by_head_width (Eq 1), or
     by_model_width as released. align: own_query, or released_query. query: LearnedQueries or InputQueries. combine:
     PerLabel or AsSelfAttention.

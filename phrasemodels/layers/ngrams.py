@@ -102,7 +102,7 @@ def _next_again(first, step, gates, before, cells, hidden):
 
 @njit(**COMPILE)
 def _next_back(first, step, gates, before, grad_hidden, grad_cells, offsets, grad_gates, grad_projected):
-    """Compute the gradients to the gates of a later step, and add them to grad_projected; grad_cells become those of
+    """Compute the gradients to the gates of a later step, and add them to grad_projected; grad_cells become the gradients of
     the step before."""
     w = before.shape[2]
     for d in range(2):

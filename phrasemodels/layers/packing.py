@@ -22,7 +22,7 @@ LEAST_SAVED = 1 << 14  # pairs of tokens that the groups must save: each group c
 
 
 class _Pack(Function):
-    """Rows of x (cells, ...) -> those of some cells; the gradient of each is that of the other."""
+    """Rows of x (cells, ...) -> rows of some cells; each is the gradient of the other."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cells: Tensor) -> Tensor:

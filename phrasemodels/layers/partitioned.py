@@ -86,7 +86,7 @@ class PartitionedLinear(nn.Module):
 
 
 class PartitionedAttention(nn.Module):
-    """Multi-head attention without biases; a score is that of the contents plus that of the positions."""
+    """Multi-head attention without biases; a score is the score of the contents plus the score of the positions."""
 
     def __init__(self, d: int, heads: int, dk: int, scale: Scale, dropout: float) -> None:
         super().__init__()

@@ -24,7 +24,7 @@ class Edges(NamedTuple):
     """Neighbours of every head. Rows are numbered node · h + head: R·h rows of queries, K·h of keys."""
 
     keys: Tensor  # (R·h, c) the key rows of each query row
-    start: Tensor  # (R·h) the number of edges before those of a query row
+    start: Tensor  # (R·h) the number of edges before a query row
     row: Tensor  # (R·h·c) the query row of each edge
     queries: Tensor  # (K·h, c) the query rows of each key row, for the backward pass
     arriving: Tensor  # (K·h, c) the numbers of the edges from these query rows
@@ -163,7 +163,7 @@ def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
     """Return the nodes and their containment (paper 000, Eq 4 and 6), over positions, not word types.
 
     members (B, m, k) integers with -1 for none; lengths (B); n the padded number of words. Two nodes are related if
-    the words of one are a subset of the words of the other. ValueError: a position is that of no word of its sentence.
+    the words of one are a subset of the words of the other. ValueError: a position has no word in its sentence.
     """
     check_members(members, lengths)
     (B, m, k), device = members.shape, members.device
@@ -182,7 +182,7 @@ def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
 
 
 def check_members(members: Tensor, lengths: Tensor) -> None:
-    """ValueError: members are no integers (B, m, k), or a position is neither -1 nor that of a word of its sentence."""
+    """ValueError: members are no integers (B, m, k), or a position is neither -1 nor a word of its sentence."""
     if members.dim() != 3 or members.is_floating_point() or members.dtype == torch.bool:
         raise ValueError(f"members must be integers (B, m, k), not {tuple(members.shape)} of {members.dtype}")
     wrong = (members < -1) | (members >= lengths.view(-1, 1, 1))

@@ -63,7 +63,7 @@ def write_ctranslate2(
 
 
 def check_plain(config: Any) -> None:
-    """Check that a configuration is that of a plain Transformer. ValueError: it is not, and what it has instead."""
+    """Check that a configuration describes a plain Transformer. ValueError: it is not, and what it has instead."""
     # not a subclass, whose attention may be another
     if type(config) is not TranslationConfig or type(config.encoder) is not TransformerEncoderConfig:
         kind = type(config.encoder if isinstance(config, TranslationConfig) else config).__name__

@@ -32,7 +32,7 @@ from phrasemodels.models.parser import Sinusoids
 
 
 class Fused(nn.Module):
-    """A module whose tensors are computed from those of a trained one."""
+    """A module whose tensors are computed from a trained one's."""
 
     def keep(self, **tensors: Tensor | None) -> None:
         """Register tensors without gradient, which no file of weights has."""
@@ -127,7 +127,7 @@ class FusedAttention(Fused):
 
 
 def feed_forward(layer: PartitionedFeedForward) -> nn.Module:
-    """Return the layer with halves of equal widths fused; that of the label layer has others."""
+    """Return the layer with halves of equal widths fused; the label layer has others."""
     widths = maps(layer)[0].widths
     return FusedFeedForward(layer) if widths[0] == widths[1] else layer
 

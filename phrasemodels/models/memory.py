@@ -73,7 +73,7 @@ class ReleasedPotentials(BinaryPotentials):
     """BinaryPotentials as the released code computes them from `linear_updates` training batches on: without pairs.
 
     The log-softmax that its linear start ends with is along an axis of one element, so all of θ_{k,k+1} becomes 0: no
-    pairwise potentials remain, and of the unary potentials those of the start and the end of the chain, once. (For K = 3,
+    pairwise potentials remain, and of the unary potentials the first and the last of the chain, once. (For K = 3,
     which was not released, the fact in the middle also counts once.)
     """
 
@@ -181,7 +181,7 @@ class ChainConfig:
     """One chain of K = `hops` facts.
 
     potentials: one of phrasemodels.models.memory, BinaryPotentials (the model of the slides) or another reading of
-    it, or UnaryPotentials (of the full paper). The other fields are those of HopsConfig.
+    it, or UnaryPotentials (of the full paper). The other fields are as in HopsConfig.
     """
 
     hops: int = 2

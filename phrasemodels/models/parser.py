@@ -3,10 +3,10 @@
 Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), D width of a fencepost, L labels, m cells. A cell is
 (i, j, label): words i..j, both included, with a label.
 
-The weights that the released parser of paper 004 starts with, where they differ from those of our layers.
+The weights that the released parser of paper 004 starts with, where they differ from our layers'.
 
 The release keeps the matrices of all heads or labels in one tensor (heads, inputs, outputs) and draws it by Xavier's rule. The
-rule takes the first size for that of the outputs and the last one for that of a filter, so that weights start smaller than in
+rule takes the first size for the number of outputs and the last one for the size of a filter, so that weights start smaller than in
 matrices by themselves: the label layer's with a standard deviation of 0.0071 in place of 0.059.
 """
 

@@ -31,7 +31,7 @@ class SourceEncoderConfig(Protocol):
 class RecurrentConfig:
     """An encoder, and an LSTM decoder of its width d.
 
-    layers, dropout: those of the decoder. source_vocabulary, target_vocabulary: numbers of words, set from the data.
+    layers, dropout: of the decoder. source_vocabulary, target_vocabulary: numbers of words, set from the data.
     weights: the class of `layers.attention_weights` that turns the decoder's scores into weights. initial: all parameters,
     also the transitions of a chain, start in U(-initial, initial).
     """

@@ -107,7 +107,7 @@ class SentencePairConfig:
     """A siamese classifier of [p; h; compare(p, h); p ∘ h] for the vectors p, h of premise and hypothesis.
 
     words, vectors: the size of the vocabulary, and a safetensors file of word vectors ("": they are learned); set from
-    the data. classes: number of classes. hidden, dropout: those of the classifier, MixedClassifier or LinearClassifier.
+    the data. classes: number of classes. hidden, dropout: of the classifier, MixedClassifier or LinearClassifier.
     compare: absolute_difference or signed_difference. tuned: whether word vectors of a file are trained, too. start: how linear
     maps begin: as_built, glorot_uniform or torch_default.
     """

@@ -252,11 +252,11 @@ class TranslationConfig:
     """An encoder, and a Transformer decoder of its width, heads and dropout.
 
     source_vocabulary, target_vocabulary: numbers of words, 0 until they are set from the data. decoder_layers,
-    decoder_d_ff: those of the decoder. tied: the target embedding is the output projection. shared: one embedding for both
+    decoder_d_ff: of the decoder. tied: the target embedding is the output projection. shared: one embedding for both
     sides, which then need one vocabulary. output_bias: the output projection has a bias. residual: the residual style of
     the decoder. inner_dropout: of the attention weights of the decoder, and inside its feed-forward part; attention_dropout:
     of the weights alone. start: how embeddings are drawn. scaled: embeddings are their table times √d; else the table, and
-    tied scores are divided by √d, which is the same function of tables that learn otherwise. embedding_dropout: None is that of
+    tied scores are divided by √d, which is the same function of tables that learn otherwise. embedding_dropout: None is the one of
     the encoder. draw: draws the other weights again; as_made leaves them.
     """
 
@@ -387,7 +387,7 @@ class Translator(nn.Module):
 class DecoderCache:
     """The keys and values, layer by layer, of the source and of the target tokens so far.
 
-    The hypotheses of a sentence share those of the source: row r of the target belongs to row r // width of the source.
+    The hypotheses of a sentence share the states of its source: row r of the target belongs to row r // width of the source.
     """
 
     def __init__(self, cross: list[tuple[Tensor, Tensor]], valid: Tensor) -> None:
@@ -402,7 +402,7 @@ class DecoderCache:
         return self.past[-1][0].shape[2] if self.past else 0
 
     def extend(self, index: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Append keys and values (B, h, t, dk) of t new tokens to layer `index`; return those of all tokens."""
+        """Append keys and values (B, h, t, dk) of t new tokens to layer `index`; return the keys and values of all tokens."""
         if index == len(self.past):
             self.past.append((keys, values))
         else:

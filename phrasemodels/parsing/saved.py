@@ -120,7 +120,7 @@ def load(folder: Path) -> Saved:
 
 def _parts(about: Any, folder: Path) -> dict[str, Any]:
     """Return all of a saved parser but its model. ValueError: a part is missing, of another type or not one that a parser
-    can use, or the sizes of the vocabularies are not those of the configuration."""
+    can use, or the sizes of the vocabularies differ from the configuration's."""
     if not isinstance(about, dict) or not isinstance(about.get("card"), dict):
         raise ValueError(f"{ABOUT} has no card")
     config, decode, split = (

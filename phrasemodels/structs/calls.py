@@ -3,7 +3,7 @@
 Scores of several types are computed in the type that torch promotes them to, and scores shorter than float32 in float32; results
 have the promoted type.
 
-If a kernel was never compiled on this machine, another process compiles those of its module, which is said in one line, and plain
+If a kernel was never compiled on this machine, another process compiles the kernels of its module, which is said in one line, and plain
 torch computes the results meanwhile. They are equal up to the rounding of their type, which adds up over long sequences: for
 float32, to 3e-4 in a marginal of 1,200 positions. The environment variable STRUCTS_KERNELS=wait makes the call wait instead, so
 that all results of a process come from the same code; the commands of the project set it.

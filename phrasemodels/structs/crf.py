@@ -87,7 +87,7 @@ class TreeCRF(nn.Module):
     """Dependency trees, by default projective with one root arc; `trees` is `multi_root` or `single_root` of `eisner` or
     `nonprojective`.
 
-    Shapes of arguments: arcs (B, n+1, n+1) as in `eisner`, heads (B, n+1), of which that of the root at 0 is not read, mask (B, n).
+    Shapes of arguments: arcs (B, n+1, n+1) as in `eisner`, heads (B, n+1), of which the root's at 0 is not read, mask (B, n).
     """
 
     def __init__(self, trees: Projective | NonProjective = eisner.single_root):
@@ -95,7 +95,7 @@ class TreeCRF(nn.Module):
         self.trees = trees
 
     def forward(self, arcs: Tensor, heads: Tensor, mask: Tensor | None = None, reduction: Reduction = "sum") -> Tensor:
-        """Return the log likelihood of heads, (B,) or reduced as that of `CRF`."""
+        """Return the log likelihood of heads, (B,) or reduced as in `CRF`."""
         tree = self.distribution(arcs, mask)
         if heads.shape != arcs.shape[:2]:
             raise ValueError(f"heads must be {tuple(arcs.shape[:2])}, with the root at 0, not {tuple(heads.shape)}")

@@ -7,7 +7,7 @@ Three rules hold for all of them:
     an empty sentence has one structure, which is -1 everywhere, with the log probability 0
     a sentence whose structures are all forbidden has the mode and samples -1 everywhere, and log Z = -inf
     a value that leaves a position out (-1 where there is a word), as the rows of `topk` where there are fewer than k structures
-    and those of a sentence that has none, has the score and the log probability -inf
+    and any structure of a sentence that has none, has the score and the log probability -inf
 Other values are not checked: heads that are no tree get the log probability of their score. Scores shorter than float32 are
 computed in float32, of several types in the type that torch promotes them to; results have that type, in one rounding at the end.
 """
@@ -28,7 +28,7 @@ from phrasemodels.structs.semimarkov import segmentations
 
 
 class Structured(Distribution):
-    """A distribution over structures by functions as those of `chain`, with their scores and lengths."""
+    """A distribution over structures by functions as `chain` has them, with their scores and lengths."""
 
     arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {}
     support = constraints.dependent
@@ -106,7 +106,7 @@ class Structured(Distribution):
         return _log_probability(scores, exact.log_partition).to(self.dtype), best
 
     def sample(self, sample_shape: Size | list[int] | tuple[int, ...] = ()) -> Tensor:
-        """Return exact samples (*sample_shape, B, event), without gradient; they are those of Gumbel-max over structures."""
+        """Return exact samples (*sample_shape, B, event), without gradient; they are Gumbel-max samples over structures."""
         shape = Size(sample_shape)
         with torch.no_grad():
             drawn = self.functions.sample(*self.scores, k=math.prod(shape), lengths=self.lengths)

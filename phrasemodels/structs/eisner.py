@@ -61,7 +61,7 @@ def _rule(N: Any, one_root: Any, nodes: Any, runs: Any, ends: Any) -> Any:
 
 
 def arcs_read(arcs: Tensor, lengths: Tensor) -> Tensor:
-    """Return which arcs (B, n+1, n+1) are those of a tree, by lengths (B, 1)."""
+    """Return which arcs (B, n+1, n+1) a tree can have, by lengths (B, 1)."""
     at = torch.arange(arcs.shape[1], device=lengths.device)
     word = at <= lengths
     return word[:, :, None] & (word & (at > 0))[:, None] & (at[:, None] != at)

@@ -47,7 +47,7 @@ def argmax(inside: InsidePass, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, .
 
 
 def _possible(parts: Tensor, best: Tensor) -> Tensor:
-    """Return parts (B, ...) with 0 where the best score (B,) is that of no structure."""
+    """Return parts (B, ...) with 0 where the best score (B,) belongs to no structure."""
     return torch.where((best > -torch.inf).view(-1, *(1 for _ in parts.shape[1:])), parts, 0)
 
 

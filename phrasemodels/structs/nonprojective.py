@@ -1,6 +1,6 @@
 """Dependency trees whose arcs may cross, with any number of root arcs (`multi_root`) or one (`single_root`).
 
-Arguments and structures are those of `eisner`: arcs (B, n+1, n+1) with the score of word h as the head of word m at [h, m] and the
+Arguments and structures are as in `eisner`: arcs (B, n+1, n+1) with the score of word h as the head of word m at [h, m] and the
 root at 0, and lengths (B,). Time is O(B·n³).
 
 log Z is the logarithm of the determinant of Tutte's matrix-tree theorem (Koo et al. 2007; Smith and Smith 2007). The

@@ -46,7 +46,7 @@ class Log:
         return self.lift(torch.zeros_like(x[0]))
 
     def sum(self, x: Tensor, dim: int) -> Tensor:
-        """Return ⊕ over `dim`, which is negative, since dimension 0 is that of the semiring."""
+        """Return ⊕ over `dim`, which is negative, since dimension 0 belongs to the semiring."""
         return logsumexp(x, dim)
 
 
@@ -128,7 +128,7 @@ class Chart:
         self.from_left = diagonal.unsqueeze(3)  # (S, B, i, d, ...), by left end i
         self.from_right = diagonal.unsqueeze(
             3
-        )  # (S, B, j, d, ...), by right end j, counted from that of the first cell
+        )  # (S, B, j, d, ...), by right end j, counted from the right end of the first cell
 
     def append(self, diagonal: Tensor) -> None:
         """Add the diagonal of the next width."""

@@ -96,7 +96,7 @@ class Spans(Structure):
 
 
 def spans_read(n: int, lengths: Tensor) -> Tensor:
-    """Return which spans (B, n, n) are those of a tree, by lengths (B, 1)."""
+    """Return which spans (B, n, n) a tree can have, by lengths (B, 1)."""
     word = torch.arange(n, device=lengths.device) < lengths
     return word[:, None] & torch.ones(n, n, dtype=torch.bool, device=lengths.device).triu()
 
@@ -228,7 +228,7 @@ def _wrong(found: Tensor, right: Tensor) -> Tensor:
 
 
 class _Difference(torch.autograd.Function):
-    """(labels, best positions, right positions) → the score of the best minus that of the right ones, (B,)."""
+    """(labels, best positions, right positions) → the score of the best minus the score of the right ones, (B,)."""
 
     @staticmethod
     def forward(ctx: Any, labels: Tensor, best: Tensor, right: Tensor) -> Tensor:

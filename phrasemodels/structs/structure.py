@@ -44,7 +44,7 @@ class Sizes(NamedTuple):
 
 
 class Numbered:
-    """Scores of these shapes, numbered as the engine does: those of each sentence, then those that all sentences share."""
+    """Scores of these shapes, numbered as the engine does: first each sentence's own, then the scores that all sentences share."""
 
     def __init__(self, structure: "Structure", shapes: tuple[torch.Size, ...]):
         self.structure, self.shapes = structure, shapes
@@ -126,7 +126,7 @@ class Implementation(Protocol):
     covariances(structure, scores, lengths, grads, scale)
         the gradients to the scores times scale (B,), with the gradients `grads` to the marginals, or None
     log_partition(structure, scores, lengths, wanted)
-        log Z (B,), and a function from its gradient (B,) to those of the scores, if `wanted`; in place of `passes` for `LogPartition`
+        log Z (B,), and a function from its gradient (B,) to the scores' gradients, if `wanted`; in place of `passes` for `LogPartition`
     entropy(structure, scores, lengths)
         entropies (B,)
     best(structure, scores, lengths), topk(structure, scores, lengths, k)
@@ -260,7 +260,7 @@ class LogPartition(torch.autograd.Function):
         if hasattr(kernel, "log_partition"):
             return None, None, None, *ctx.gradient(grad)
         parts = ctx.parts
-        if grad.stride(0) == 0 or (grad == grad[:1]).all():  # as that of a sum over the batch
+        if grad.stride(0) == 0 or (grad == grad[:1]).all():  # as of a sum over the batch
             by = grad[0].item()
             parts = parts if by == 1.0 else {i: p * by for i, p in parts.items()}
         elif any(
@@ -630,7 +630,7 @@ class Level(NamedTuple):
 class Levels(NamedTuple):
     """A table as steps of torch: the nodes of one depth at once, and for each sentence its goal.
 
-    The places of the nodes of a level follow those of the levels before; place 0 is the empty derivation. places: of nodes, by number.
+    The places of the nodes of a level follow the places of the levels before; place 0 is the empty derivation. places: of nodes, by number.
     """
 
     levels: list[Level]
@@ -675,7 +675,7 @@ def _edges(runs: Integers) -> tuple[Integers, Integers, Integers]:
 
 
 def _flat(structure: Structure, scores: Scores) -> tuple[Tensor, Numbered]:
-    """Return scores (B, P + Q + 2), with those of the weights 1 and 0 at the end."""
+    """Return scores (B, P + Q + 2), with the scores of weights 1 and 0 at the end."""
     flat = torch.cat([s.flatten(1) for s in scores], 1)
     ends = flat.new_tensor([0.0, -torch.inf]).expand(len(flat), 2)
     return torch.cat([flat, ends], 1), numbered(structure, tuple(s.shape for s in scores))

@@ -136,7 +136,7 @@ def unused(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores]
 
 
 def _answer(one: Printed, scores: Sequence[Scores]) -> Scores | None:
-    """Return the scores of a printed number: those of its row, data set and metric; a name that scores lack fits any."""
+    """Return the scores of a printed number: of its row, data set and metric; a name that scores lack fits any."""
     wanted = (one.our_row or one.row, one.our_dataset or one.dataset, one.our_metric or one.metric)
     fitting = [
         s

@@ -74,7 +74,7 @@ def no_total(printed: str, weights: Sequence[float], values: Sequence[str]) -> s
 
 
 def no_f1(printed: str, precision: str, recall: str) -> str:
-    """Say why a printed F1 is not that of a printed precision and recall; empty if it may be, whatever their rounding hid."""
+    """Say why a printed F1 does not follow from a printed precision and recall; empty if it may be, whatever their rounding hid."""
     low, middle, high = (
         _harmonic(*(max(0.0, float(text) + sign * half_unit(text)) for text in (precision, recall)))
         for sign in (-1, 0, 1)

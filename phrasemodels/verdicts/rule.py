@@ -195,7 +195,7 @@ def _as_infinite(value: float) -> float:
 
 
 def _worst_end(values: np.ndarray, how: PrintedValue) -> np.ndarray | None:
-    """Return the values with the worst end of the scale in place of those of runs that diverged; None if there is no such end.
+    """Return the values with the worst end of the scale in place of the values of runs that diverged; None if there is no such end.
 
     A value that the scale cannot have is of a run that diverged, too: a percentage of 1e30, a ratio of 0.
     """

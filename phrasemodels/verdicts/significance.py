@@ -95,10 +95,10 @@ def two_level_bootstrap(
 ) -> tuple[float, float, float]:
     """Return the difference of means over seeds, its standard error, and degrees of freedom.
 
-    The variance of the difference is that of the two means of seeds, s² / S, and that of the sentences, which all seeds and
+    The variance of the difference sums the variance of the two means of seeds, s² / S, and that due to sentences, which all seeds and
     both systems share. s² has the noise of sentences that each seed sees for itself, so only the rest of it is added: the
     variance over resampled sentences without the part that differs by seed (Owen 2007 on noise that counts twice). An s² of
-    few seeds is not cut off at that part: it would be too large on average, and its chance is that of all of it.
+    few seeds is not cut off at that part: it would be too large on average; its chance is the chance of the whole.
     """
     weights = _resampled(ours.shape[1], resamples, rng)
     means, replicates = zip(*(_values(x, value, weights) for x in (ours, base)), strict=True)

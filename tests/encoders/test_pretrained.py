@@ -62,7 +62,7 @@ def test_an_encoder_whose_files_changed_since_its_digest_was_taken_is_refused(tm
     known = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(known | {"layer_norm_eps": 0.1}))
     for load in (lambda: config.build(4), lambda: Pieces(config.name, config.folder)(["a"])):
-        with pytest.raises(ValueError, match=r"bert: its files are not those of bert@.*; put those there again"):
+        with pytest.raises(ValueError, match=r"bert: its files differ from bert@.*'s; put those there again"):
             load()
 
 

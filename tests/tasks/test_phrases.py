@@ -249,7 +249,7 @@ def test_levels_and_subtrees_of_the_sample_treebank(store: Store) -> None:
     other = Step(phrases, "p", Phrases(subtrees, 3), {
         "rows": tokens, "vocabulary": words,
         "trees": SampleCorpus(200, 20, 20, seed=1, records=Treebank()).split("train")})  # fmt: skip
-    with pytest.raises(ValueError, match="the trees are not those of the sources"):
+    with pytest.raises(ValueError, match="the trees differ from the sources"):
         store.run(other)
 
 

@@ -35,9 +35,9 @@ class Leak(NamedTuple):
 
 
 def leakage(train: Iterable[pa.Table], test: Iterable[pa.Table], columns: Sequence[str] = ()) -> Leak:
-    """Count test records whose columns equal those of a training record; by default the columns of `content`.
+    """Count test records whose columns equal the columns of a training record; by default the columns of `content`.
 
-    train, test: the shards of each. The keys of the test set are in memory; of the training set, those of as many rows.
+    train, test: the shards of each. The keys of the test set are in memory; of the training set, the keys of as many rows.
     """
     records = pa.chunked_array(_keys(test, columns), pa.large_string())
     seen = np.zeros(len(records), bool)

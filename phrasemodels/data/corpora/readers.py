@@ -50,7 +50,7 @@ def read(manifest: Manifest, name: str, folder: Path) -> pa.Table:
 
 
 def complete(manifest: Manifest, name: str) -> Split:
-    """Return a split with its record type, which defaults to that of the manifest."""
+    """Return a split with its record type, by default the record type of the manifest."""
     split = manifest.split(name)
     return split.model_copy(update={"schema_": split.schema_ or manifest.schema_})
 

@@ -32,7 +32,7 @@ def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()
     """Return TREES of the files `brackets`, `conllu` or `arcs`, or `brackets` and one of the others. The group of a sentence
     is its document.
 
-    With two, tree N and sentence N belong together, and words and tags are those of the sentence. `brackets` and `arcs` may
+    With two, tree N and sentence N belong together, and words and tags come from the sentence. `brackets` and `arcs` may
     be folders of Penn Treebank files; sections: read those from the first to the last of these (default: all).
     """
     where = str(next(iter(files.values())))

@@ -130,7 +130,7 @@ class Split(Strict):
     """A split of a corpus: its files, by the roles that the reader gives them, and its number of records.
 
     rows: None only where it cannot be known beforehand. reasons: numbers of unusable rows, by reason. schema, reader,
-    licence, redistributable and stand_in default to those of the manifest.
+    licence, redistributable and stand_in default to the manifest's.
     """
 
     rows: int | None = Field(default=None, gt=0)

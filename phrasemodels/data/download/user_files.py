@@ -103,7 +103,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _check_blobs(wanted: UserFiles, paths: Iterable[Path]) -> None:
-    """Raise a ValueError if the git hash of a file is not that of the manifest."""
+    """Raise a ValueError if the git hash of a file differs from the manifest's."""
     for path in paths:
         content = path.read_bytes()
         blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

@@ -186,7 +186,7 @@ def analysed_again(
     """Return the lines of a sentence with other columns (place of a column -> a value for each of its n words).
 
     Comments, forms, lemmas, features, MISC and lines of multiword tokens stay. Enhanced dependencies and empty nodes (1.1),
-    which belong to the tree that is replaced, are left out. comments: more of them, before the words, in place of those of the same name.
+    which belong to the tree that is replaced, are left out. comments: more of them, before the words, over any of the same name.
     """
     replaced = tuple(f"# {name} = " for name in comments or ())
     made = [line.text for line in lines if line.text.startswith("#") and not line.text.startswith(replaced)]

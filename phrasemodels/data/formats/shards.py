@@ -76,7 +76,7 @@ STORIES = _record(
 )
 
 # A sentence of n tokens with its analyses; an analysis that is missing or wrong is empty. `tags` are Penn tags,
-# `universal` those of Universal Dependencies. `tree` is in Penn brackets `(ROOT (S (NP (DT the) ...`, without traces and
+# `universal` the relations of Universal Dependencies. `tree` is in Penn brackets `(ROOT (S (NP (DT the) ...`, without traces and
 # function tags. `heads` count tokens from 1; 0 is the root.
 TREES = _record(
     id=pa.int64(),

@@ -39,7 +39,7 @@ class Determiner(NamedTuple):
     relation: str
     number: str  # the numbers of its nouns: s, p or sp
     german: str
-    declension: str  # article, der, ein or none: its endings, and so those of the adjective
+    declension: str  # article, der, ein or none: its endings, and so the adjective's
 
 
 class Pronoun(NamedTuple):

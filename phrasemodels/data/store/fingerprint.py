@@ -68,7 +68,7 @@ def _imports(nodes: Iterable[ast.AST], package: str) -> dict[str, set[Name]]:
     """Return what the import statements among nodes bind: {name: {(module, name in it, or "" for the module itself)}}.
 
     A name has several targets after `try: from fast import f` and `except ImportError: from slow import f`, or if functions
-    use it for different ones. package: that of the file, from which relative imports start.
+    use it for different ones. package: of the file; relative imports start from it.
     """
     bound: dict[str, set[Name]] = {}
     for node in nodes:
@@ -266,7 +266,7 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
 
 @cache
 def _run_at_import(module: str) -> frozenset[Name]:
-    """Return what runs when a module is imported: the statements of its packages, its own, and those of its imports."""
+    """Return what runs when a module is imported: the statements of its packages, its own, and its imports'."""
     parts = module.split(".")
     packages = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
     found = _module(module)

@@ -45,7 +45,7 @@ def lease(store: Store, keys: Iterable[str], name: str = "") -> Iterator[None]:
 
 
 def leased_keys(store: Store) -> set[str]:
-    """Return the keys that runs under way lease; those of dead runs do not count."""
+    """Return the keys that runs under way lease; leases of dead runs do not count."""
     keys: set[str] = set()
     for path in (store.root / "leases").glob("*.json"):
         if is_alive(store, path.stem):

@@ -27,7 +27,7 @@ MOST = 100  # answers that are kept
 
 
 def remembered(name: str, question: Any, make: Callable[[], Any]) -> Any:
-    """Return the answer to a question as JSON: the kept one, or else that of `make`, which is kept.
+    """Return the answer to a question as JSON: the kept one, or else the answer of `make`, which is kept.
 
     question: all that the answer depends on beside the project's files and libraries. Errors of `make` are not kept.
     """

@@ -89,7 +89,7 @@ class Bucket:
             raise OSError(f"the object storage {self.url} does not work ({error}): is there such a bucket?") from error
 
     def _refuse_other_folder(self) -> None:
-        """Raise an OSError if the URL is a folder with other things than those of a store, such as /etc."""
+        """Raise an OSError if the URL is a folder with other things than a store has, such as /etc."""
         folder = Path(self.path().rstrip("/") or "/")
         if self.url.startswith("file:") and folder.is_dir():
             with self.naming_errors():

@@ -53,7 +53,7 @@ def add(
         ),
     ],
     reader: Annotated[str, typer.Option(help="How it is read, like columns: source, tab, target.")] = "columns",
-    name: Annotated[str, typer.Option(help="The name of the corpus; by default that of the file or folder.")] = "",
+    name: Annotated[str, typer.Option(help="The name of the corpus; by default the name of the file or folder.")] = "",
     schema: Annotated[str, typer.Option(help="Its record type.")] = "bitext",
     option: Annotated[
         list[str] | None, typer.Option(help="An option of the reader, as NAME=VALUE; repeatable.")
@@ -259,7 +259,7 @@ def _changed(manifest: "Manifest") -> str:
         for folder in project.corpora_folders():
             path = folder / file.mirror
             if path.suffix == Path(file.name).suffix and path.is_file() and sha256_of(path) != file.sha256:
-                what = "FILE, with its other options," if len(manifest.files) == 1 else "FOLDER, that of the treebank,"
+                what = "FILE, with its other options," if len(manifest.files) == 1 else "FOLDER, the treebank's,"
                 again = f"phrasemodels corpora add {what} and --name {manifest.name} --replace"
                 return clean(f"{path} has changed since it was added: put it back, or {again}")
     return ""

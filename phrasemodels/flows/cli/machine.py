@@ -243,12 +243,12 @@ def _change(now: float, before: float | None) -> str:
 
 
 TEMPLATE = Path(__file__).with_name("template")
-NAME = "my-study"  # in the template, for that of the folder
+NAME = "my-study"  # in the template, for the name of the folder
 EXAMPLE = "commands"  # its corpus: commands and their actions
 
 
 @app.command()
-def init(folder: Annotated[Path, typer.Argument(help="The folder to make; its name is that of the study.")]) -> None:
+def init(folder: Annotated[Path, typer.Argument(help="The folder to make; its name is the study's.")]) -> None:
     """Make a project folder: a corpus, a layer, a metric, a table and printed numbers of one's own, with a test.
 
     Example: phrasemodels init my-study && cd my-study && phrasemodels reproduce --paper my-study

@@ -95,7 +95,7 @@ def draw(
             help="A sentence; for question answering, facts and a question; for n-grams, phrases separated by ;"
         ),
     ],
-    target: Annotated[str, typer.Option(help="A translation; by default that of the last model.")] = "",
+    target: Annotated[str, typer.Option(help="A translation; by default the last model's.")] = "",
     to: Annotated[Path, typer.Option(help="The figure to write.")] = Path("structure.svg"),
     force: Force = False,
 ) -> None:

@@ -175,7 +175,7 @@ def levels(
 
 
 def _back_end(name: str, processors: tuple[str, ...] = ()) -> "tuple[ParserBackend, dict[str, Step]]":
-    """Return a parser by name and the steps that yield its models; processors: those of Stanza that are needed, by default
+    """Return a parser by name and the steps that yield its models; processors: of Stanza, the ones that are needed, by default
     all. One that users add has no models."""
     from phrasemodels import project
     from phrasemodels.tasks.parsers.shipped import ShippedParser

@@ -182,14 +182,12 @@ def keep(
     note: Annotated[str, typer.Option(help="What a reader has to know: machine, what else ran, why this size.")] = "",
     join: Annotated[
         Path | None,
-        typer.Option(
-            help="Add the seeds and rows of this kept result, made elsewhere, to those of NAME.", metavar="FOLDER"
-        ),
+        typer.Option(help="Add the seeds and rows of this kept result, made elsewhere, to NAME.", metavar="FOLDER"),
     ] = None,
 ) -> None:
     """Keep the results of a table's trainings in the store with the project: verdicts and report read results/.
 
-    With --join nothing is taken from the store: further seeds, kept on another machine, join those of NAME.
+    With --join nothing is taken from the store: further seeds, kept on another machine, join NAME.
     Example: phrasemodels keep 000-table1-laptop --table 1 --profile laptop --seeds 3
     """
     import phrasemodels.infra.environment  # noqa: F401

@@ -50,7 +50,7 @@ def _row(base: Experiment, table: str, slug: str, origin: str, system: str, vari
 
 
 def entailment(profile: str) -> list[Experiment]:
-    """Natural language inference: sentence encoders of paper 001, and those of papers 000 and 002, summed up."""
+    """Natural language inference: sentence encoders of paper 001, and encoders of papers 000 and 002, summed up."""
     answers = (Answer("accuracy", None, paper_001.RIGHT),)
     known = paper_001.systems(profile)
     rows = [_row(e, "entailment", e.row, e.paper, e.system, e.variant, e.model) for e in known]

@@ -147,7 +147,7 @@ class Request:
 
 
 def experiments(paper: str = "") -> list[Experiment]:
-    """Return all experiments of all tables and profiles, or those of one paper."""
+    """Return all experiments of all tables and profiles, or the experiments of one paper."""
     tables = [(of, table) for of, table in TABLES if paper in ("", of)]
     made = (experiment for table in tables for profile in PROFILES for experiment in made_by(*table, profile))
     return list({experiment.name: experiment for experiment in made}.values())

@@ -23,7 +23,7 @@ def divided(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def file_name(name: str) -> str:
-    """Return a name as that of a file, a folder or a registered model: without slashes; a long one is cut and gets a
+    """Return a name as files, folders and registered models can have it: without slashes; a long one is cut and gets a
     digest."""
     plain = re.sub(r"[^\w.,=+-]", "-", name)
     return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{digest_of(name)[:16]}"

@@ -293,7 +293,7 @@ def planted_by(parser: Experiment) -> ByOurParser:
     return ByOurParser(parser.name, parser.recipe, parser.model, parser.train)  # type: ignore[arg-type]
 
 
-# Parsers that plant trees in place of those of the corpus: slug, name, and the step that plants.
+# Parsers whose trees replace the corpus's own: slug, name, and the step that parses.
 STANZA = ("stanza", "Stanza", by_stanza)
 OWN_PARSER, SMALL_PARSER = (
     ("own-parser", "the parser of paper 004", planted_by(paper_004.parser(size)[0])) for size in ("laptop", "sample")
@@ -354,7 +354,7 @@ def systems(profile: str) -> list[Experiment]:
 
 
 def _printed_as(row: Row) -> str:
-    """Return the system that Table 2 prints a row's numbers as: those of HConvNet (Conneau et al. 2017, Table 3) stand
+    """Return the system that Table 2 prints a row's numbers as: the numbers of HConvNet (Conneau et al. 2017, Table 3) stand
     there as AdaSent's, and none of our readings of the gate."""
     return "" if row.variant else {"HConvNet": "AdaSent", "AdaSent": ""}.get(row.system, row.system)
 
@@ -434,7 +434,7 @@ def _on_trec(experiment: Experiment) -> Experiment:
 def phrase_sources(profile: str) -> list[Experiment]:
     """Does syntax matter? The same encoder with phrases from other sources, each tested against the first row.
 
-    Parsers plant their trees in place of those of the corpus; where it has none, the first parser's are the baseline.
+    The trees of each parser replace the corpus's own; where it has none, the first parser's are the baseline.
     """
     name = TableName(PAPER, "phrases", "phrases")
     rows = table(name, profile, SOURCES, accuracy, False)

@@ -278,7 +278,7 @@ def experiment(place: Place, data: Data, row: Row, answers: tuple[Answer, ...], 
 
 
 def _answers(table: str, row: Row, dataset: str, split: str, prefix: str = "", why_not: str = "") -> tuple[Answer, ...]:
-    """Logic and exact match on one split; only those of test are tested against the baseline."""
+    """Logic and exact match on one split; only the scores on test are tested against the baseline."""
     return tuple(
         Answer(
             prefix + ours,

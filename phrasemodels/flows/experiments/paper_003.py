@@ -306,7 +306,7 @@ def table_babi(profile: str) -> list[Experiment]:
 
 
 def table_babi_readings(profile: str) -> list[Experiment]:
-    """The same tasks with other settings, which answer no printed number: those of the slides, and those of the code.
+    """The same tasks with other settings, which answer no printed number: the slides' and the code's.
 
     The sample has the compiled training, with fewer epochs; the laptop's rows have four starts.
     """
@@ -349,7 +349,7 @@ def _answering(profile: str, number: str, row: System, name: str, corpus: AnyCor
 
 def listed_average(system: str, metric: str) -> tuple[float, float]:
     """Return the average of bAbI tasks as printed, and as its tasks give it: ten, and 7 and 8 for answers, which the full paper
-    lists. That of MemN2N's facts (39.6) fits no choice of tasks: the ten give 36.65."""
+    lists. The average of MemN2N's facts (39.6) fits no choice of tasks: the ten give 36.65."""
     rows = [r for r in published_results() if r["paper"] == PAPER and r["system"] == system and r["metric"] == metric]
     values = {row["dataset"]: float(row["value"]) for row in rows}
     printed = values.pop("bAbI 1k AVERAGE")

@@ -83,7 +83,7 @@ AS_RELEASED = Reading(released_query, by_model_width, from_itself, RELEASED_WEIG
 @dataclass(frozen=True)
 class Parts:
     """Parts of the parser that a profile decides: the label layer, dropouts, how words begin, pretrained weights; and readings
-    of the paper, that of most rows and that of the row as released.
+    of the paper, the one of most rows and the one of the row as released.
 
     whole: all that the released code has beside pretrained weights: tags of another program in the input and no loss of tags,
     learned positions, its start and its dropout. baseline_weight: of labels against arcs in decoding by a parser without tags.
@@ -111,7 +111,7 @@ class Parts:
 class Parser:
     """The model of a row. residual: the label layer has dropout before its residual. label: there is a label layer.
     released: as the released code, not as printed, where they differ. weight: of labels against arcs in joint decoding; None:
-    that of the profile. loss: weight of the losses of arcs and relations; None: that of the reading. tags: the whole parser
+    the profile's. loss: weight of the losses of arcs and relations; None: the reading's. tags: the whole parser
     reads tags; the scripts of Zhou and Zhao (2019) for BERT and XLNet have none."""
 
     layers: int = 3

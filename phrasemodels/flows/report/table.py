@@ -187,7 +187,7 @@ def averages(experiments: Sequence[Experiment], rows: list[dict[str, Any]]) -> I
 
 
 def epochs(finished: FinishedTable) -> Section:
-    """Return the seconds of an epoch, mean over seeds, and their ratio to those of simple attention on the same data."""
+    """Return the seconds of an epoch, mean over seeds, and their ratio to simple attention on the same data."""
     seconds: dict[str, list[float]] = {}
     for pipeline in finished.pipelines:
         trained = finished.artifact(pipeline.trained)
@@ -443,7 +443,7 @@ def _right(predictions: pa.Table, gold: str, answer: str) -> NDArray[np.int64]:
 
 
 def _chosen(groups: pa.ChunkedArray, interest: Sequence[int]) -> list[int]:
-    """Return the rows that are shown, by group, in each group those of the lowest interest first."""
+    """Return the rows that are shown, by group, in each group the rows of the lowest interest first."""
     rows: dict[str, list[int]] = {}
     names = groups.to_pylist()
     for row in sorted(range(len(interest)), key=lambda row: interest[row]):

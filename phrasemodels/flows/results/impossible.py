@@ -82,7 +82,7 @@ def tasks_of(line: Line, lines: Sequence[Line]) -> list[Line]:
 
 
 def not_a_mean(line: Line, lines: Sequence[Line]) -> str:
-    """Say why an average is not that of its tasks, all of which are printed."""
+    """Say why an average differs from the mean of its tasks, all of which are printed."""
     tasks = tasks_of(line, lines)
     return no_mean(line["printed"], [task["printed"] for task in tasks]) if tasks else ""
 
@@ -171,7 +171,7 @@ LAYER_SUMS = (
 
 
 def not_the_layers(line: Line, lines: Sequence[Line]) -> str:
-    """Say why a number is not that of so many layers, by the other numbers of its column."""
+    """Say why a number cannot belong to so many layers, by the other numbers of its column."""
     for sums in LAYER_SUMS:
         found = {
             o["variant"]: o["printed"]
@@ -240,7 +240,7 @@ def _phrases_and_words(line: Line, lines: Sequence[Line]) -> dict[str, tuple[str
 
 @dataclass(frozen=True)
 class Whole:
-    """Percentages of one whole, all of which are printed. most: it has at most so many parts, those of `source`."""
+    """Percentages of one whole, all of which are printed. most: it has at most so many parts, which `source` lists."""
 
     paper: str
     metric: str
@@ -252,7 +252,7 @@ WHOLES = (Whole("002", "share_of_errors", 55, "errors of the Transformer on Atis
 
 
 def not_one_whole(line: Line, lines: Sequence[Line]) -> str:
-    """Say why percentages of one whole are not those of its parts, even if parts may count twice."""
+    """Say why percentages of one whole cannot come from its parts, even if parts may count twice."""
     for whole in WHOLES:
         if (line["paper"], line["metric"]) == (whole.paper, whole.metric):
             shares = [o["printed"] for o in lines if (o["paper"], o["metric"]) == (whole.paper, whole.metric)]

@@ -1,4 +1,4 @@
-"""Keeping: the results of a table's trainings as a folder results/NAME, and further seeds that join those of a kept result."""
+"""Keeping: the results of a table's trainings as a folder results/NAME, and further seeds that join a kept result."""
 
 import json
 import tempfile
@@ -124,7 +124,7 @@ def _write_statistics(path: Path, statistics: Statistics) -> None:
 
 
 def _parts(store: Store, seeds: Sequence[Pipeline], statistics: Statistics) -> dict[str, Any]:
-    """Return what all seeds of a row share, and add their statistics to those of the others."""
+    """Return what all seeds of a row share, and add their statistics to the others'."""
     experiment, scores = seeds[0].experiment, [store.run(pipeline.scored) for pipeline in seeds]
     columns = {answer.statistic.column for answer in experiment.answers if answer.statistic}
     for pipeline, score in zip(seeds, scores, strict=True) if columns else []:
@@ -155,7 +155,7 @@ def row_of(name: str) -> str:
 
 
 def join(folder: Path, other: Path) -> Path:
-    """Add the seeds and rows of a kept result to those of another one, which is written anew.
+    """Add the seeds and rows of a kept result to another one, which is written anew.
 
     ValueError: they are of two tables, or a row of both has other settings, another test set, or other values for a seed of both.
     """

@@ -180,7 +180,7 @@ def read_all(manifest: Manifest, folder: Path) -> Verified:
 
 
 def counts_of(corpus: str, split: str, table: pa.Table, train: pa.Table | None) -> str:
-    """Return the rows of a split as a line of text: unusable ones by reason, those of dev and test that are also in train, and
+    """Return the rows of a split as a line of text: unusable ones by reason, the rows of dev and test that are also in train, and
     those that equal an earlier one."""
     line = f"{corpus}\t{split}\t{table.num_rows} rows"
     line += "".join(f", {count}: {reason}" for reason, count in reasons(table).items())

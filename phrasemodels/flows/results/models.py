@@ -385,7 +385,7 @@ def _model(
     return Model(made, int(trained.about["seed"]), trained, vocabulary, bpe, corpus, exported)
 
 
-CTRANSLATE2 = "ctranslate2"  # a folder in that of an exported model
+CTRANSLATE2 = "ctranslate2"  # a folder in the folder of an exported model
 
 
 def as_ctranslate2(model: Model, folder: Path) -> Path:

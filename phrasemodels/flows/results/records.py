@@ -42,7 +42,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 @cache
 def commit() -> str:
     """Return the commit of the code, marked `-dirty` if files were changed since; of an installed package its version. In a
-    project folder that of the project comes first."""
+    project folder the project's comes first."""
     own, ours = project.folder(), _commit(CHECKOUT) or f"version {importlib.metadata.version('phrasemodels')}"
     mine = _commit(own) if own else ""
     return f"{mine} with {ours}" if mine else ours

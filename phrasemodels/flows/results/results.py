@@ -97,7 +97,7 @@ class Result:
 
     @cached_property
     def outdated(self) -> str:
-        """In what its settings, or the tasks of its average, are not those of its experiment today; empty if in nothing."""
+        """How its settings, or the tasks of its average, differ from its experiment today; empty if they do not."""
         settings = changed_since(self.row.get("settings", {}), self.experiment.train)
         earlier = f"run with earlier settings: {settings}" if settings else ""
         return "; ".join(
@@ -312,7 +312,7 @@ def same_settings(saved: Any, now: Any) -> bool:
 def changed_since(settings: Mapping[str, Any], now: Any) -> str:
     """Say in which fields a TrainConfig has been changed since a kept training was made; empty if in none.
 
-    settings: those of the training. Fields that it lacks did not exist then.
+    settings: of the training. Fields that it lacks did not exist then.
     """
     then, fields = (_bare(config) for config in (settings.get("config", {}), to_json(now)))
     differing = [
@@ -324,9 +324,9 @@ def changed_since(settings: Mapping[str, Any], now: Any) -> str:
 
 
 def averaged_since(values: Mapping[str, Sequence[float]], metric: str, experiment: Experiment) -> str:
-    """Say which tasks a kept average has in it beside those of its experiment (paper 001, Table 2); empty if none.
+    """Say which tasks a kept average has in it beside its experiment's (paper 001, Table 2); empty if none.
 
-    values: those of the row, by metric and seed. Some results were kept before SST-5 left the averages.
+    values: of the row, by metric and seed. Some results were kept before SST-5 left the averages.
     """
     suite = experiment.recipe.suite if isinstance(experiment.recipe, EntailmentRecipe) else ()
     dev = {task.name: values[f"dev/{task.name}"] for task in suite if f"dev/{task.name}" in values}

@@ -206,7 +206,7 @@ HARDWARE = {
 
 MSPARS = "no table computes it: it is of train after BPE, and the logical forms of train are not here"
 MSPARS_FORMS = (
-    "no table computes it: it is of the logical forms, and those of train are not here (those of dev have 14.68 words)"
+    "no table computes it: it is of the logical forms, of which train's are not here (dev's have 14.68 words)"
 )
 
 # Corpora that are not here, by paper and data set.
@@ -448,7 +448,7 @@ def _items(best: Result) -> int:
 
 
 def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
-    """Return what is said of an average of tasks: that of ours if all of them were run, and what the printed ones give."""
+    """Return what is said of an average of tasks: our own if all of them were run, and what the printed ones give."""
     given = f"the {len(tasks)} listed tasks really give {fmean(task['published'] for task in tasks):.2f}"
     run = [task for task in tasks if task["ours"] is not None]
     if len(run) < len(tasks):

@@ -1,6 +1,6 @@
 """How fast this machine runs what people wait for: ratios of one run, kept by commit so that a loss of speed is seen.
 
-A ratio is the CPU time of ours over that of what it is compared with, the median over interleaved rounds: other work on the
+A ratio is the CPU time of ours over the CPU time of its peer, the median over interleaved rounds: other work on the
 machine hardly changes it. Scripts in benchmarks/ compare more, also with other libraries.
 """
 
@@ -25,7 +25,7 @@ SENTENCES, WORDS, WIDTH, HEADS, TAGS = 16, 30, 256, 4, 5  # of what is measured 
 
 @dataclass(frozen=True)
 class Measure:
-    """ratio: CPU time of `what` over that of `against`; seconds: CPU time of `what`."""
+    """ratio: CPU time of `what` over CPU time of `against`; seconds: CPU time of `what`."""
 
     what: str
     against: str

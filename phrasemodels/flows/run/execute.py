@@ -142,7 +142,7 @@ class SharedCheckpoints:
                 self.shared.remove("checkpoints", self.key, old)
 
     def pull(self) -> None:
-        """Make this node's checkpoints those of the storage, so that all workers resume from the same one."""
+        """Make this node's checkpoints equal to the storage's, so that all workers resume from the same one."""
         names = self._complete()
         for path in self.folder.glob("step-*"):
             if path.name not in names:
@@ -169,7 +169,7 @@ class SharedCheckpoints:
 
 
 def stop_at(experiment: Experiment, share: float) -> float:
-    """Return the updates after which a share of a training is done: those of an evaluation; infinity for all of it."""
+    """Return the updates after which a share of a training is done, at an evaluation; infinity for all of it."""
     config = experiment.train
     updates = config.evaluate_every * math.ceil(share * config.steps / config.evaluate_every)
     return math.inf if updates >= config.steps else updates

@@ -44,7 +44,7 @@ class Outcome:
 class Watch:
     """Follows the steps of an execution. Trainings write their progress beside their checkpoints, wherever they run.
 
-    total: how many steps there are; 0: those of the plan.
+    total: how many steps there are; 0: as planned.
     """
 
     def __init__(self, execution: Execution, total: int = 0) -> None:
@@ -118,7 +118,7 @@ class Watch:
 
     def _at_work(self, step: Step, started: float) -> float:
         """Return the seconds of a step that was started at a time, without its wait for a free processor: by its manifest;
-        those of a training that stopped since its progress was first seen."""
+        for a training that stopped, since its progress was first seen."""
         now = time.monotonic()
         if (made := self.execution.store.find(step, verify=False)) is not None:
             return min(now - started, made.manifest["seconds"])

@@ -198,7 +198,7 @@ def _code() -> dict[str, str]:
 
 
 def _training_metrics(trained: Artifact) -> dict[str, float]:
-    """Return the metrics of a training that has ended; the last `dev_loss` of its history is not that of the kept weights."""
+    """Return the metrics of a training that has ended; the last `dev_loss` of its history may not be of the kept weights."""
     return {"best_dev_loss": float(trained.meta["dev_loss"]), **{name: float(trained.meta[name]) for name in FINAL}}
 
 

@@ -171,7 +171,7 @@ class Dimension:
     values: tuple[float, ...] = ()
 
 
-# A row is searched in those of its fields that are here.
+# A row is searched in the fields of it that are here.
 SPACE = (
     Dimension("train.learning_rate", factor=4),
     Dimension("train.warmup", factor=4),
@@ -211,7 +211,7 @@ class Search:
 
     @classmethod
     def of(cls, row: Experiment, budget: int) -> "Search":
-        """Draw a budget of trials; those of a row are the same whenever they are drawn. ValueError: the row trains nothing, or
+        """Draw a budget of trials; a row has the same ones whenever they are drawn. ValueError: the row trains nothing, or
         has no dev set to choose on."""
         import optuna
 

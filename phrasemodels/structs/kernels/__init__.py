@@ -92,7 +92,7 @@ def over_batch(kernel: Callable[..., None], size: int, *arguments: object) -> No
     """Run kernel(first, step, *arguments), which processes items first, first + step, ... of `size` items.
 
     It runs on as many threads as torch uses, so that `torch.set_num_threads` governs both. They are Python threads, as
-    kernels release the GIL: unlike those of OpenMP they survive a fork, do not spin while idle, and can be shared.
+    kernels release the GIL: unlike OpenMP's they survive a fork, do not spin while idle, and can be shared.
     """
     if not size:
         return

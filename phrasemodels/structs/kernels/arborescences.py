@@ -44,7 +44,7 @@ def _log_add(x, y):
 
 @njit(**COMPILE)
 def read_graph(scores, N, w):
-    """Copy the log weights of arcs to w (N, N), -inf for those of no tree; return whether none is NaN or +inf."""
+    """Copy the log weights of arcs to w (N, N), -inf for arcs of no tree; return whether none is NaN or +inf."""
     known = True
     for h in range(N):
         for m in range(N):

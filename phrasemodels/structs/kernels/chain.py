@@ -18,10 +18,10 @@ Gradients to marginals are covariances. With g centred at each position, a = f E
     gradient to unary_t(k): a_t b_t + f_t r_t                  to pairwise_t-1(j, k): w_t-1(j, k) (a_t-1(j) y_t(k) + f_t-1(j) u_t(k))
 
 Best sequences (Viterbi 1967): only best scores are kept; the best predecessor is found again along the best sequence. Sums have the type
-of the scores and the order of the torch path, and the first of equal tags is taken, so that the tags are those of the torch path.
+of the scores and the order of the torch path, and the first of equal tags is taken, so that the tags equal the torch path's.
 
 Shapes: B sequences, T positions, C tags; S pairwise scores of each of P sequences, or 1. Rows have `width` places, C rounded up to
-vectors; `stride` is from the w of one position to that of the next, 0 if all share it.
+vectors; `stride` is from the w of one position to the next one's, 0 if all share it.
 """
 
 import numpy as np
@@ -140,7 +140,7 @@ def forward(unary, n, stride, C, width, w, x, f, c):
 @njit(**COMPILE)
 def _pairs(n, stride, C, width, w, y, f, scale, shared, pairs):
     """Write scale · p(z_t-1 = j, z_t = k) to [t-1, j, k] of pairs (T-1, C, C); or add scale · f_t-1(j) y_t(k) of all t to [j, k] of
-    pairs (C, width) if all positions share the scores, of four t at once, since most of the time is that of memory."""
+    pairs (C, width) if all positions share the scores, of four t at once, since memory takes most of the time."""
     if not shared:
         for t in range(n - 1, 0, -1):
             for j in range(C):
@@ -264,7 +264,7 @@ def _pair_covariances(t, stride, C, width, w, a, y, f, u, shared, pairs):
 
 @njit(**COMPILE)
 def _covariance(n, stride, C, width, w, turned, x, f, b, a, u, r, shared, out, pairs):
-    """Write Cov[Σ_t g_t(z_t), z_t = k] to out (T, C), and those of pairs to `pairs`, after `_centre` and `_sums_before`. y takes the
+    """Write Cov[Σ_t g_t(z_t), z_t = k] to out (T, C), and of pairs to `pairs`, after `_centre` and `_sums_before`. y takes the
     place of b."""
     for k in range(width):
         r[k] = 0.0
@@ -460,7 +460,7 @@ class _Batch:
 
 
 def spreads_little(unary, pairwise):
-    """Return whether weights are within exp WIDEST of each other, and vectors of tags are faster than those of sequences."""
+    """Return whether weights are within exp WIDEST of each other, and vectors of tags are faster than vectors of sequences."""
     if unary.shape[2] < LANES < 2 * len(unary):
         return False
     ranges = sum(float(x.max()) - float(x.min()) for x in map(numbers, (unary, pairwise)) if x.size)

@@ -6,7 +6,7 @@ Charts of a projective tree of N positions, the root at 0, are rows (N, W) of be
 workspace w: complete spans with head i (RIGHT) or j (LEFT), and incomplete ones (OPEN_RIGHT, OPEN_LEFT). Vectors hold the right ends of
 spans, so that one sentence fills them too. A row is filled from those below it: as soon as a cell [i, k] is known, it is added to the
 whole row k, and the sums are kept where they are larger. Sums have the type of the scores and the order of the torch path, and the first
-of equal splits is taken, so that the heads are those of the torch path.
+of equal splits is taken, so that the heads equal the torch path's.
 
 Shapes: B sentences, n words of a sentence, N = max n (of heads N − 1), L labels. Arrays are read as flat memory, from a position on.
 """

@@ -12,7 +12,7 @@ the weights of its edges and of its nodes' own scores.
     rows   (B,)       the number of rows that a sentence needs
 
 Scores of a sentence are numbered 0..P-1, those that all sentences share P..P+Q-1. LANES sentences are one vector, whose weights are
-those of `scaled`; all arrays are parts of one flat workspace w, w[0] is that of node 0. q is the posterior of an edge given its node:
+the ones of `scaled`; all arrays are parts of one flat workspace w, w[0] is for node 0. q is the posterior of an edge given its node:
 
     p(edge) = p(v) q,   p(tail) gains p(edge)
     e(v) = g(own) + Σ q (g + e(left) + e(right)),   the expectation of Σ g inside v, with the gradient g to the marginals
@@ -114,7 +114,7 @@ def _gain(w, at, x):
 
 @njit(**COMPILE)
 def _open(w, at, block, order, batch):
-    """Copy the weights of the scores of a block to the workspace; those of shared scores with the first block of a workspace."""
+    """Copy the weights of the scores of a block to the workspace; weights of shared scores with the first block of a workspace."""
     B, P = batch.scores.shape
     for lane in range(LANES):
         b = order[min(block + lane, B - 1)]
@@ -193,7 +193,7 @@ def _goal_mass(w, left, part, lane, top):
 
 @njit(**COMPILE)
 def _outside(w, at, rows, nodes, runs, p, parts):
-    """Add the probabilities of scores to `parts`; p of the tails of goals is there before, that of all other nodes 0."""
+    """Add the probabilities of scores to `parts`; p of the tails of goals is there before, p of all other nodes is 0."""
     for v in range(rows - 1, -1, -1):
         here, own = nodes[v, NUMBER] * WEIGHT, nodes[v, OWN]
         mine = above(load(w, p + here // 2), NEGLIGIBLE)
@@ -285,7 +285,7 @@ def _covariances(w, at, rows, nodes, runs, p, d, e, g, mean, parts):
 
 @njit(**COMPILE)
 def _begin(w, at, goal, lane, p, d, e, g, mean, parts, covariance):
-    """Begin the outside pass, or with `covariance` that of gradients, with the tails of a goal of one lane."""
+    """Begin the outside pass, or with `covariance` the pass of gradients, with the tails of a goal of one lane."""
     total, top = _goal(w, at, goal, lane)
     if not possible(top):
         return
@@ -523,7 +523,7 @@ def _merge(runs, run, width, batch, b, k, best, origins, begin):
 
 @njit(**COMPILE)
 def _best_lists(table, batch, b, k, width, best, origins):
-    """Fill the lists of all nodes that a sentence needs, and that of its goal behind them."""
+    """Fill the lists of all nodes that a sentence needs, and the list of its goal behind them."""
     nodes, runs, goal = table.nodes, table.runs, table.numbers * k
     best[:k] = -np.inf
     best[0] = 0.0
@@ -590,7 +590,7 @@ def _topk(first, step, table, batch, visible, score, chosen):
 
 
 def topk(table, batch, k, visible, most):
-    """Return the scores (k, B) of the k best derivations, and those of the first `visible` scores that each uses, in pre-order, (k, B,
+    """Return the scores (k, B) of the k best derivations, and which of the first `visible` scores each uses, in pre-order, (k, B,
     most); NONE after the last."""
     B = len(batch.rows)
     score, chosen = np.empty((k, B)), np.full((k, B, most), NONE)

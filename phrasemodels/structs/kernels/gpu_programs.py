@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """Triton programs: one for each sequence or sentence, in log space and in the type of the scores.
 
-Recursions are those of `chain` and `eisner`. A chart is (5, N, N): complete spans to the right and to the left, incomplete ones,
+Recursions are as in `chain` and `eisner`. A chart is (5, N, N): complete spans to the right and to the left, incomplete ones,
 and what both incomplete ones share, at [kind, i, j] for the words i..j; the chart of probabilities is alike.
 """
 
@@ -140,7 +140,7 @@ def _share_out(here, pp, one, other, i, N, start, shift, d, p, w, inside):
 
 @triton.jit
 def eisner_outside(chart, lengths, probabilities, log_z, N, BLOCK: tl.constexpr):
-    """Fill the chart of probabilities (B, 5, N, N), which is 0 before; those of incomplete spans are the marginals of arcs."""
+    """Fill the chart of probabilities (B, 5, N, N), which is 0 before; the probabilities of incomplete spans are the marginals of arcs."""
     b = tl.program_id(0)
     n = tl.load(lengths + b)
     i = tl.arange(0, BLOCK)

@@ -81,7 +81,7 @@ class _Chart:
 
     def _halves(self, w):
         """Return the cells of nonterminals whose spans make one of w words, left and right, (B, m, K, N), the factors of their products
-        beside the largest (B, m, K) and those of the two splits at a word (B, m) each, and the logarithm of the largest (B, m)."""
+        beside the largest (B, m, K) and the weights of the two splits at a word (B, m) each, and the logarithm of the largest (B, m)."""
         m, N = self.n - w + 1, slice(1, w - 2)
         left, right = self.left[:, :m, N], self.right[:, w - 1 :, N].flip(2)
         inner = self.log_left[:, :m, N] + self.log_right[:, w - 1 :, N].flip(2)

@@ -43,7 +43,7 @@ LN2 = 0.6931471805599453
 
 @njit(**INLINE)
 def exponential(x):
-    """Return exp x as m, e with m in [√½, √2]. The relative error is ≤ 4e-16, plus that of x."""
+    """Return exp x as m, e with m in [√½, √2]. The relative error is ≤ 4e-16, plus the error of x."""
     x = maximum(minimum(x, spread(-FORBIDDEN * LN2)), spread(FORBIDDEN * LN2))
     # range reduction after Cody and Waite (1980); adding 1.5 · 2^52 rounds to an integer
     e = (x * 1.4426950408889634 + 6755399441055744.0) - 6755399441055744.0
@@ -86,7 +86,7 @@ def ratio(e):
 
 @njit(**INLINE)
 def possible(e):
-    """Return whether a weight with exponent e (of one lane) is that of a structure that is not forbidden."""
+    """Return whether a weight with exponent e (of one lane) belongs to a structure that is not forbidden."""
     return e > FORBIDDEN / 2
 
 

@@ -114,7 +114,7 @@ def _posterior(w, left, right, e):
 
 @njit(**COMPILE)
 def _inside(w, at, one_root, log_z):
-    """Fill the chart of weights from those of arcs, and log Z. The length of a sentence becomes 0 if all trees are forbidden."""
+    """Fill the chart of weights from the weights of arcs, and log Z. The length of a sentence becomes 0 if all trees are forbidden."""
     N = at.N
     log_z[:] = 0.0  # of empty sentences
     M = N * N
@@ -405,7 +405,7 @@ SPAN, SPAN_T, SPLITS, OWN = range(4)
 
 @njit(**COMPILE)
 def span_layout(N):
-    """Return the span_layout for sentences of N words: as that of `trees`, but p, e and d are (2, N, N), and the weights (4, N, N)."""
+    """Return the span_layout for sentences of N words: as in `trees`, but p, e and d are (2, N, N), and the weights (4, N, N)."""
     n = N * N * LANES
     p = 8 * n
     end = p + 7 * n

@@ -161,7 +161,7 @@ def treebank_scores(gold: pa.Table, predicted: pa.Table) -> dict[str, float]:
     total: Counter[str] = Counter()
     for own, other in zip(gold.to_pylist(), predicted.to_pylist(), strict=True):
         if own["tokens"] != other["tokens"]:
-            raise ValueError(f"row {own['id']}: other tokens were parsed than those of the treebank; parse its tokens")
+            raise ValueError(f"row {own['id']}: other tokens were parsed than the treebank's; parse its tokens")
         for column, name in TAGS.items():
             total[name] += len(own[column])
             right[name] += sum(map(str.__eq__, own[column], other[column]))

@@ -155,7 +155,7 @@ Metric = Callable[
 
 
 def check_metrics(metrics: Any) -> None:
-    """ValueError: metrics are no tuple of functions of (references, answers), or two have one name, which is that of their
+    """ValueError: metrics are no tuple of functions of (references, answers), or two have one name, which is the name of their
     scores."""
     if not isinstance(metrics, tuple):
         raise ValueError(f"metrics: {metrics!r} is no tuple of functions; write (my_metric,)")

@@ -88,7 +88,7 @@ def where_missing(trees: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def everywhere(trees: pa.ChunkedArray) -> pa.ChunkedArray:
-    """All rows get a tree, in place of that of the corpus."""
+    """All rows get a tree, in place of the corpus's."""
     return pc.is_valid(trees)
 
 
@@ -125,7 +125,7 @@ def plant_shard(job: Job, settings: PlantTrees) -> dict[str, Any]:
 
 def planted(table: pa.Table, column: str, settings: PlantTrees, models: Folders) -> pa.Table:
     """Return the table with the parser's trees of a column where they are wanted; the reason why a sentence cannot be parsed
-    is appended to that of the row."""
+    is appended to the row's."""
     name = TREE_OF[column]
     chosen = settings.wanted(table[name])
     asked = table.filter(chosen)

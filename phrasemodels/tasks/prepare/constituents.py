@@ -93,7 +93,7 @@ def _read(letters, offsets, lengths, first, found):
 def nary(found: Nodes, lengths: Ints, most_words: int = MOST_WORDS) -> Ints:
     """Return for each token the first level on which a phrase begins with it (tokens), or NEVER.
 
-    Level 1 has the children of the first node that branches; level t+1 has those of the nodes of level t with more than
+    Level 1 has the children of the first node that branches; level t+1 has the children of the nodes of level t with more than
     `most_words` words. Nodes with one child are skipped.
     """
     return _nary(*found, lengths, most_words)

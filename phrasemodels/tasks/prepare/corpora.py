@@ -90,7 +90,7 @@ class ReadSplit:
     """A split of a corpus: its reader, its name, and its entry in the manifest (data/download/manifest.py: Split).
 
     terms: licence, redistributable, stand_in. order: the names of its files, in the order in which they are read; keys do not
-    keep that of a mapping.
+    keep the order of a mapping.
     """
 
     read: Reader
@@ -102,7 +102,7 @@ class ReadSplit:
 
 
 def read_split(job: Job, settings: ReadSplit) -> dict[str, Any]:
-    """Write the records of one split of the files job.inputs["corpus"]. ValueError: they are not those of the manifest."""
+    """Write the records of one split of the files job.inputs["corpus"]. ValueError: they differ from the manifest."""
     split = Split.model_validate(settings.division)
     table = readers.read_split(settings.read, split, job.inputs["corpus"].path, settings.max_words, settings.name)
     unusable = readers.reasons(table)
@@ -217,7 +217,7 @@ class SampleCorpus:
 
     @property
     def languages(self) -> Languages:
-        """Those of the sample grammar, of which the target is only like German."""
+        """Sentences of the sample grammar, whose target is only like German."""
         return Languages(source="en", target="de")
 
     def __post_init__(self) -> None:
@@ -294,7 +294,7 @@ def leaks(job: Job, settings: None) -> dict[str, Any]:
 class Take:
     """The parts of a treebank that are read.
 
-    documents: beginnings of the names of documents that are taken; (): all. licences: of what is taken; (): those of the
+    documents: beginnings of the names of documents that are taken; (): all. licences: of what is taken; (): the licences of the
     whole treebank. times: how often each sentence is in the training set.
     """
 
@@ -342,7 +342,7 @@ def _both_tags(row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class JoinedTreebanks:
-    """A training set of several treebanks; dev and test are those of one treebank, complete."""
+    """A training set of several treebanks; dev and test are from one treebank, complete."""
 
     name: str
     parts: tuple[Corpus, ...]

@@ -184,9 +184,9 @@ def phrase_shard(job: Job, settings: Phrases) -> dict[str, Any]:
 
 
 def _heads(table: pa.Table, trees: pa.Table) -> pa.ChunkedArray:
-    """Return the heads of TREES. ValueError: their rows are not those of the TOKENS."""
+    """Return the heads of TREES. ValueError: their rows differ from the rows of the TOKENS."""
     if not (trees["id"].equals(table["id"]) and trees["tokens"].equals(table["source"])):
-        raise ValueError("the trees are not those of the sources: parse the same tokens, without leaving any out")
+        raise ValueError("the trees differ from the sources: parse the same tokens, without leaving any out")
     return trees["heads"]
 
 

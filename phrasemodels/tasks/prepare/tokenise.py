@@ -129,7 +129,7 @@ def _moses(language: str) -> Any:
 
 @dataclass(frozen=True)
 class _Substitution:
-    """A pattern that matches only texts with a sign. `sub` is that of the pattern."""
+    """A pattern that matches only texts with a sign. `sub` is the pattern's."""
 
     sign: str
     pattern: re.Pattern[str]
@@ -199,7 +199,7 @@ TOKENISERS: dict[str, tuple[Tokeniser, Detokenise]] = {
 
 
 def check_language(tokeniser: Tokeniser, language: str, corpus: str) -> None:
-    """ValueError: the tokeniser has no rules for the language; it would take those of another one."""
+    """ValueError: the tokeniser has no rules for the language; it would take another language's."""
     if tokeniser not in (moses_lower, moses_then_lower, letters_or_words):
         return
     from sacremoses.corpus import NonbreakingPrefixes

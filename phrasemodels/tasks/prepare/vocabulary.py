@@ -76,7 +76,7 @@ def write_words(folder: Path, name: str, words: Sequence[str]) -> int:
 
 
 def read_words(artifact: Artifact, name: str) -> list[str]:
-    """Return the entries of a vocabulary by id. ValueError: their number is not that of the manifest."""
+    """Return the entries of a vocabulary by id. ValueError: their number differs from the manifest's."""
     words = artifact.file(f"{name}.txt").read_text(encoding="utf-8").split("\n")[:-1]
     if (size := artifact.manifest.get("meta", {}).get(name, len(words))) != len(words):
         raise ValueError(f"{artifact.file(name)}.txt: {len(words)} entries, but its manifest says {size}")

@@ -194,7 +194,7 @@ def run_in_time(store: Store, step: Step, until: float) -> Artifact:
 
 
 def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
-    """Train a model from several starts, each a step of its own. Inputs are those of `train`. OutOfTimeError: not all starts had
+    """Train a model from several starts, each a step of its own. Inputs are as for `train`. OutOfTimeError: not all starts had
     begun at job.executor.until.
 
     Writes restart-N.safetensors, N = 0 for the start with the best dev criterion; model.safetensors is the same as 0. While it

@@ -175,7 +175,7 @@ def stories_of(data: StoryExamples, slots: int) -> Stories:
 
 
 def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
-    """Train one memory network with one seed; inputs, files and meta are those of phrasemodels.tasks.train.trainer.train.
+    """Train one memory network with one seed; inputs, files and meta are as for phrasemodels.tasks.train.trainer.train.
 
     ValueError: the configuration is not one question an update by SGD to the last step; or the model has no compiled form.
     """

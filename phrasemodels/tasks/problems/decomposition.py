@@ -80,7 +80,7 @@ class PairVocabulary:
 
 
 def pair_vocabulary(job: Job, settings: PairVocabulary) -> dict[str, Any]:
-    """Write words.txt, the vocabulary of the PAIRS job.inputs, and, if there are word vectors, vectors.safetensors: those of
+    """Write words.txt, the vocabulary of the PAIRS job.inputs, and, if there are word vectors, vectors.safetensors: the vectors of
     all its entries, each of norm 1, as in the released code of paper 003."""
     tables = [read_shards(rows) for _, rows in sorted(job.inputs.items())]
     texts = (text for table in tables for side in SIDES for text in table[side].to_pylist())

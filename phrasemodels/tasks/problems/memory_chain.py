@@ -1,7 +1,7 @@
 # mypy: disallow-untyped-defs=False
 """Compiled updates of a chain of facts (phrasemodels.models.memory.Chain), one question each, gradients by hand.
 
-K facts in a chain; the other shapes are those of phrasemodels.tasks.problems.memory_stories. The gradient of marginals is that of
+K facts in a chain; the other shapes are as in phrasemodels.tasks.problems.memory_stories. The gradient of marginals is the one of
 the expectation Σ_k a(z_k) over chains: p(z_k = i) (E[Σ a | z_k = i] − E[Σ a]), from sums along the chain.
 """
 
@@ -170,7 +170,7 @@ def _expectation_gradient(p, both, values):
 
 @njit(**UNORDERED)
 def _pairwise_backward(by_key, by_match, transitions, keys, exponentials, by_pair, pairs):
-    """Add the gradients of keys (K, n, d), matches (K, n) and transitions (S, S) from that of pairwise potentials."""
+    """Add the gradients of keys (K, n, d), matches (K, n) and transitions (S, S) from the gradient of pairwise potentials."""
     n, S = keys.shape[1], len(transitions)
     for k in range(len(by_pair)):
         for i in range(n):
@@ -186,7 +186,7 @@ def _pairwise_backward(by_key, by_match, transitions, keys, exponentials, by_pai
 
 @njit(**UNORDERED)
 def _unary_backward(by_match, transitions, by_unary, count, pairs):
-    """Add the gradients of matches (K, n) and transitions (S, S) from that of unary potentials (K, n)."""
+    """Add the gradients of matches (K, n) and transitions (S, S) from the gradient of unary potentials (K, n)."""
     n, S = by_unary.shape[1], len(transitions)
     by_match += count * by_unary
     if pairs == SLOTS:
@@ -197,7 +197,7 @@ def _unary_backward(by_match, transitions, by_unary, count, pairs):
 
 @njit(**UNORDERED)
 def _queries_backward(weights, gradients, made, by_key, by_match, by_query, by_slots):
-    """Add the gradients of keys (K, n, d), maps and offsets; leave in by_query[0] (d) that of the embedded question."""
+    """Add the gradients of keys (K, n, d), maps and offsets; leave in by_query[0] (d) the gradient of the embedded question."""
     for k in range(len(by_query) - 1, -1, -1):
         add_outer(by_key[k], by_match[k], made.queries[k])
         add_sum(by_query[k], by_match[k], made.keys[k])

@@ -1,7 +1,7 @@
 # mypy: disallow-untyped-defs=False
 """Compiled updates of an end-to-end memory network (phrasemodels.models.memory.Hops), one question each, gradients by hand.
 
-K hops; the other shapes are those of phrasemodels.tasks.problems.memory_stories. Phase 0 of the model is its linear start.
+K hops; the other shapes are as in phrasemodels.tasks.problems.memory_stories. Phase 0 of the model is its linear start.
 """
 
 from typing import NamedTuple

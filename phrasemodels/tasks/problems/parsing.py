@@ -145,7 +145,7 @@ class LabelAttentionSettings:
 
 def label_attention(job: Job, settings: LabelAttentionSettings) -> dict[str, Any]:
     """Write attention.arrow: the attention of each label to START, the words and STOP, (labels, Q, N), of the first
-    sentences of each group. Inputs are those of `parse_sentences`."""
+    sentences of each group. Inputs are as for `parse_sentences`."""
     parser = TreeParser(settings.objective, settings.model, job.inputs["model"], job.inputs["vocabulary"])
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["numbers"])])
     table = read_shards(job.inputs["rows"])

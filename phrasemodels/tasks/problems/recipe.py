@@ -176,7 +176,7 @@ class Recipe(ABC):
     """
 
     corpus: Any
-    metrics: tuple[Metric, ...] = field(default=(), kw_only=True)  # of one's own, beside those of the problem
+    metrics: tuple[Metric, ...] = field(default=(), kw_only=True)  # of one's own, beside the problem's
 
     slug: ClassVar[str] = ""  # the problem in `name`
     answer_columns: ClassVar[tuple[str, str] | None] = None  # of predictions.arrow: gold answer, predicted answer
@@ -276,7 +276,7 @@ def text_name(function: Any) -> str:
 
 def lacking(tokens: Iterable[str], vocabulary: HasKey, name: str) -> list[str]:
     """Return the tokens that are not in NAME.txt of a vocabulary, each once, in their order."""
-    assert isinstance(vocabulary, Artifact), "that of a trained model"
+    assert isinstance(vocabulary, Artifact), "of a trained model"
     have = set(read_words(vocabulary, name))
     return [token for token in dict.fromkeys(tokens) if token not in have]
 

@@ -165,7 +165,7 @@ def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
     """Write grams.arrow: the n-grams of the first sentences, with the queries that `phrase_queries` yields for the last word.
 
     A row has the sentence's number, the place of the n-gram's last word, its words, and the queries. An encoder without heads
-    has no rows. Inputs are those of `translate`.
+    has no rows. Inputs are as for `translate`.
     """
     model = load_trained(settings.objective, settings.model, job.inputs)
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
@@ -221,7 +221,7 @@ def phrase_queries(model: Translator, batch: PhraseBatch) -> tuple[int, Tensor]:
 
 
 def _grams(row: int, words: list[str], size: int, vectors: Tensor) -> Iterator[dict[str, Any]]:
-    """Yield the n-grams that lie inside a sentence, with the place of the last word, from 1; vectors begin with that of the
+    """Yield the n-grams that lie inside a sentence, with the place of the last word, from 1; vectors begin with the vector of the
     first word."""
     for last in range(size, len(words) + 1):
         phrase = " ".join(words[last - size : last])

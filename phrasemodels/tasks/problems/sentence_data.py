@@ -150,7 +150,7 @@ class WordListSettings:
 
 
 def word_list(job: Job, settings: WordListSettings) -> dict[str, Any]:
-    """Write words.txt, a vocabulary without special entries, and, if there are word vectors, vectors.safetensors: those of
+    """Write words.txt, a vocabulary without special entries, and, if there are word vectors, vectors.safetensors: the vectors of
     the words, then BUCKETS random ones that unknown words share."""
     counts: Counter[str] = Counter()
     for name, text in settings.texts.items():
@@ -217,7 +217,7 @@ def number_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
 
 
 def _ids(tokens: list[list[str]], words: Mapping[str, int]) -> NDArray[np.int32]:
-    """Return the ids of all tokens (tokens). An unknown word has the id of its bucket, behind those of the vocabulary."""
+    """Return the ids of all tokens (tokens). An unknown word has the id of its bucket, behind the vocabulary."""
     return np.fromiter(
         (
             words[word] if word in words else len(words) + zlib.crc32(word.encode()) % BUCKETS
@@ -293,7 +293,7 @@ class SentenceExamples:
         return len(self.columns)
 
     def batch(self, rows: Rows) -> SentenceBatch:
-        """Return the sentences of some rows, all of the first side before those of the second."""
+        """Return the sentences of some rows, all of the first side before the second."""
         columns, sides = self.columns, self.sides
         parts = [(columns.padded(f"{s}_ids", rows), columns.padded(f"{s}_structure", rows, -1)) for s in sides]
         n = max(tokens.shape[1] for tokens, _ in parts)

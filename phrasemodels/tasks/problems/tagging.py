@@ -49,7 +49,7 @@ class VectorVocabulary:
 
 def vector_vocabulary(job: Job, settings: VectorVocabulary) -> dict[str, Any]:
     """Write the vocabularies of the TOKENS job.inputs["rows"], with the source words of all inputs that the file has behind
-    those of "rows", and vectors.safetensors: a unit vector for each source word.
+    the ones of "rows", and vectors.safetensors: a unit vector for each source word.
 
     A word that the file lacks has a random one with mean and deviation of the others; padding has zeros.
     """
@@ -68,7 +68,7 @@ def _words(rows: Artifact) -> list[str]:
 
 
 def unit_vectors(words: list[str], known: dict[str, NDArray[np.float32]], d: int) -> NDArray[np.float32]:
-    """Return a vector of norm 1 for each word (words, d), as in Star-Transformer's tagger; that of PAD is 0.
+    """Return a vector of norm 1 for each word (words, d), as in Star-Transformer's tagger; PAD has 0.
 
     ValueError: no word has a vector.
     """

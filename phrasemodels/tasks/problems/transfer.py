@@ -354,7 +354,7 @@ class WorkItem:
     part: int
 
     def read(self) -> list[SplitFeatures]:
-        """Return the splits with their labels; classes are those of the first split."""
+        """Return the splits with their labels; classes are the first split's."""
         classes = self.splits[0].classes()
         return [split.read(classes) for split in self.splits]
 

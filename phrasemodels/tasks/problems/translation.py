@@ -189,7 +189,7 @@ class AttendSettings:
 
 def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
     """Write attention.arrow: the attention to the first sentences of each group, and to them from the model's own
-    translation. Inputs are those of `translate`. Tokens include <s> and </s>, if the model reads them."""
+    translation. Inputs are as for `translate`. Tokens include <s> and </s>, if the model reads them."""
     model = load_trained(settings.objective, settings.model, job.inputs)
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
     table = read_shards(job.inputs["rows"])
@@ -351,7 +351,7 @@ class TranslationRecipe(Recipe):
 
     @property
     def tokeniser(self) -> Tokeniser:
-        """The tokeniser of the corpus if it names one, or else that of the text."""
+        """The tokeniser of the corpus if it names one, or else the tokeniser of the text."""
         named = self.corpus.languages.tokeniser
         return TOKENISERS[named][0] if named else self.text.tokeniser
 

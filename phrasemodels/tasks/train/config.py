@@ -233,4 +233,4 @@ class TrainConfig:
             raise ValueError(f"betas={self.betas}: must be two numbers from 0 up to, but not including, 1")
         for name in ("schedule", "decay", "optimiser", "arrange"):
             if not callable(getattr(self, name)):
-                raise ValueError(f"{name}={getattr(self, name)}: must be a function, as those of tasks/train/config.py")
+                raise ValueError(f"{name}={getattr(self, name)}: must be a function, as in tasks/train/config.py")

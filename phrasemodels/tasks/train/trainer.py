@@ -144,7 +144,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         raise OutOfTimeError(
             f"its time was up after {progress.step} of {settings.config.steps} updates, which are kept"
         )
-    if not math.isfinite(progress.best):  # the best weights would be those of the start
+    if not math.isfinite(progress.best):  # the best weights would be the first ones
         raise DivergedError(
             "the training diverged: its dev loss never was a finite number; lower train.learning_rate or train.clip"
         )
@@ -241,7 +241,7 @@ class Trainer:
         rate = config.learning_rate * config.decay([row["dev_loss"] for row in progress.history])
         for group in self.optimiser.param_groups:
             group["lr"] = rate * config.schedule(progress.step, config.warmup, config.steps)
-        # DDP averages gradients over workers; this scale makes them those of the mean over the global batch
+        # DDP averages gradients over workers; this scale makes them gradients of the mean over the global batch
         scale = worker.world / self.objective.count(self.data, rows)
         total = torch.zeros((), device=worker.device)
         for place, micro_batch in enumerate(micro_batches, 1):
