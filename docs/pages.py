@@ -3,12 +3,19 @@
 Every number on them comes from here or from a run on the page itself.
 """
 
+import ast
+import importlib
 import inspect
 import os
+import pkgutil
 import re
 import textwrap
-from collections.abc import Sequence
+import typing
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, is_dataclass
+from dataclasses import fields as dataclass_fields
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +211,93 @@ def _option(parameter: Any) -> str:
 
 def _indented(text: str) -> str:
     return textwrap.indent(text, "    ")
+
+
+def configurations(*packages: str) -> Iterator[type]:
+    """Yield the configurations of packages, dataclasses that are called …Config, by module and place in it."""
+    for package in packages:
+        found = importlib.import_module(package)
+        below = pkgutil.walk_packages(getattr(found, "__path__", []), f"{package}.")
+        for module in (found, *(importlib.import_module(name) for _, name, _ in below)):
+            for name, kind in vars(module).items():
+                if name.endswith("Config") and kind.__module__ == module.__name__ and is_dataclass(kind):
+                    yield kind
+
+
+def meanings(kind: type) -> dict[str, str]:
+    """Return what docstrings say of the fields of a dataclass, and of those it inherits: "field, field: meaning.", or a
+    docstring below the field."""
+    names = "|".join(field.name for field in dataclass_fields(kind))
+    label = re.compile(rf"(?:^|(?<=[.;] ))((?:{names})(?:, (?:{names}))*): ")
+    found: dict[str, str] = {}
+    for owner in kind.__mro__[:-1]:
+        for paragraph in inspect.cleandoc(owner.__doc__ or "").split("\n\n"):
+            parts = label.split(" ".join(paragraph.split()))[1:]
+            for own, meaning in zip(parts[::2], parts[1::2], strict=True):
+                for name in own.split(", "):
+                    found.setdefault(name, meaning.rstrip(".; ") + ".")
+        for field, after in pairwise(_body(owner)):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+            ):
+                found.setdefault(ast.unparse(field.target), " ".join(str(after.value.value).split()))
+    return found
+
+
+def about(kind: type) -> str:
+    """Return the first sentences of a configuration's docstring, without what they say of fields."""
+    names = "|".join(field.name for field in dataclass_fields(kind))
+    text = inspect.cleandoc(kind.__doc__ or "")
+    return re.split(rf"(?:^|(?<=[.;] )|(?<=\n))(?:{names})(?:, (?:{names}))*: ", text)[0].strip()
+
+
+def made_by(kind: type) -> type | None:
+    """Return the class of what a configuration's `build` makes, where it is annotated."""
+    build = getattr(kind, "build", None)
+    made = typing.get_type_hints(build).get("return") if build else None
+    return made if isinstance(made, type) and made.__module__.startswith("phrasemodels.") else None
+
+
+def configuration(kind: type) -> str:
+    """Return the reference of a configuration: its fields with types and defaults, and what it builds, with shapes."""
+    said, types = meanings(kind), {}
+    for owner in reversed(kind.__mro__[:-1]):
+        types |= {
+            ast.unparse(f.target): ast.unparse(f.annotation) for f in _body(owner) if isinstance(f, ast.AnnAssign)
+        }
+    rows = [
+        (f"`{f.name}`", f"`{types[f.name]}`", _default(f), said[f.name][0].upper() + said[f.name][1:])
+        for f in dataclass_fields(kind)
+    ]
+    parts = [
+        f"## {kind.__name__}\n\n`from {kind.__module__} import {kind.__name__}`",
+        about(kind),
+        table(["field", "type", "default", "meaning"], rows),
+    ]
+    if made := made_by(kind):
+        given = ", ".join(list(inspect.signature(kind.build).parameters)[1:])
+        parts.append(f"`build({given})` makes `{made.__name__}`. {inspect.cleandoc(made.__doc__ or '')}")
+        if vars(made).get("forward") and made.forward.__doc__:
+            read = ", ".join(list(inspect.signature(made.forward).parameters)[1:])
+            parts.append(f"`forward({read})`: {inspect.cleandoc(made.forward.__doc__)}")
+    elif hasattr(kind, "build") and kind.build.__doc__:
+        parts.append(inspect.cleandoc(kind.build.__doc__))
+    return "\n\n".join(parts) + "\n"
+
+
+def _body(kind: type) -> list[ast.stmt]:
+    """Return the statements of a class."""
+    (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    return parsed.body if isinstance(parsed, ast.ClassDef) else []
+
+
+def _default(field: Any) -> str:
+    if field.default_factory is not MISSING:
+        return f"`{field.default_factory.__name__}()`"
+    return (
+        "required"
+        if field.default is MISSING
+        else f"`{getattr(field.default, '__name__', None) or repr(field.default)}`"
+    )

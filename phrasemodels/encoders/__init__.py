@@ -10,7 +10,11 @@ from phrasemodels import config
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """The base of configurations of token encoders, with the sizes of Vaswani et al. (2017); a decoder reads them too."""
+    """The base of configurations of token encoders, with the sizes of Vaswani et al. (2017); a decoder reads them too.
+
+    d: features of a state. heads: attention heads, with d / heads features each. layers: number of layers. d_ff: hidden units
+    of the feed-forward part. dropout: share of features that training sets to 0.
+    """
 
     d: int = 512
     heads: int = 8

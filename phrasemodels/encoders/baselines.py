@@ -32,7 +32,10 @@ from phrasemodels.layers.blocks import (
 
 @dataclass(frozen=True)
 class BiLSTMMaxConfig:
-    """hidden: units per direction. pool: max_over_tokens, or max_with_padding as in the first InferSent."""
+    """The BiLSTM with max pooling of Conneau et al. (2017).
+
+    d: features of a word. hidden: units per direction. pool: max_over_tokens, or max_with_padding as in the first InferSent.
+    """
 
     d: int = 300
     hidden: int = 2048
@@ -67,7 +70,11 @@ class BiLSTMMax(nn.Module):
 
 @dataclass(frozen=True)
 class AdaSentConfig:
-    """hidden: units of a node, and the width of the sentence vector."""
+    """The pyramid of phrases of Zhao et al. (2015).
+
+    d: features of a word. hidden: units of a node, and the width of the sentence vector. dropout: share of the inputs of each
+    linear map that training sets to 0.
+    """
 
     d: int = 300
     hidden: int = 4096
@@ -116,7 +123,10 @@ class AdaSent(nn.Module):
 
 @dataclass(frozen=True)
 class HConvNetConfig:
-    """channels: filters of each convolution. layers: number of convolutions, each over 3 tokens."""
+    """The hierarchical ConvNet of Conneau et al. (2017).
+
+    d: features of a word. channels: filters of each convolution. layers: number of convolutions, each over 3 tokens.
+    """
 
     d: int = 300
     channels: int = 1024
@@ -151,7 +161,11 @@ class HConvNet(nn.Module):
 
 @dataclass(frozen=True)
 class TbcnnConfig:
-    """relations: number of relations with a matrix of their own; all rarer ones share the last. 34 give the printed size."""
+    """The convolution over dependency trees of Mou et al. (2015, 2016).
+
+    d: features of a word, and of a sentence vector. relations: number of relations with a matrix of their own; all rarer ones
+    share the last. 34 give the printed size. dropout: share of features that training sets to 0.
+    """
 
     d: int = 300
     relations: int = 34
@@ -196,7 +210,11 @@ SCALE = 5.0  # c of the scaled tanh
 
 @dataclass(frozen=True)
 class DisanConfig:
-    """d: width of the words. units: width of each direction (0: d), half the width of the sentence vector."""
+    """The directional self-attention of Shen et al. (2018).
+
+    d: features of a word. dropout: share of the inputs of each linear map that training sets to 0. units: features of each
+    direction (0: d); a sentence vector has twice as many.
+    """
 
     d: int = 300
     dropout: float = 0.25
@@ -252,7 +270,11 @@ class Disan(nn.Module):
 
 @dataclass(frozen=True)
 class MultiHeadConfig:
-    """Paper 001 prints neither heads nor pooling: here one layer of 6 heads, and multi-dimensional pooling."""
+    """Paper 001 prints neither heads nor pooling: here one layer of 6 heads, and multi-dimensional pooling.
+
+    d: features of a word, and of the sentence vector. heads: attention heads, with d / heads features each. dropout: share of
+    features that training sets to 0.
+    """
 
     d: int = 300
     heads: int = 6

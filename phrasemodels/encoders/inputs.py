@@ -36,22 +36,27 @@ class ParserInput:
     last: Tensor  # (B, N) the position of each word's last piece
 
     def to(self, device: torch.device, non_blocking: bool = False) -> "ParserInput":
+        """Return the batch on a device."""
         return ParserInput(*(getattr(self, f.name).to(device, non_blocking=non_blocking) for f in fields(self)))
 
 
 class InputConfig(Protocol):
-    """A configuration of one input, built as a module: ParserInput -> (B, N, d). `sized` sets the vocabulary's sizes."""
+    """A configuration of one input of the parser."""
 
-    def sized(self, sizes: Mapping[str, int]) -> "InputConfig": ...
-    def build(self, d: int) -> nn.Module: ...
+    def sized(self, sizes: Mapping[str, int]) -> "InputConfig":
+        """Return the configuration with the sizes of vocabularies, by side."""
+
+    def build(self, d: int) -> nn.Module:
+        """Build the input: a `ParserInput` -> vectors of all positions (B, N, d)."""
 
 
 @dataclass(frozen=True)
 class WordsConfig:
     """A vector for each word.
 
-    dropout: the share of words that training replaces by UNKNOWN (paper 004: 0.4). std: standard deviation of the initial
-    vectors; with the default and small learning rates, the vectors of rare words stay close to their initial noise.
+    size: number of words, 0 until it is set from the data. dropout: the share of words that training replaces by UNKNOWN
+    (paper 004: 0.4). std: standard deviation of the initial vectors; with the default and small learning rates, the vectors
+    of rare words stay close to their initial noise.
     """
 
     size: int = 0
@@ -64,9 +69,11 @@ class WordsConfig:
         config.positive(self, "std")
 
     def sized(self, sizes: Mapping[str, int]) -> "WordsConfig":
+        """Return the configuration with the size of its vocabulary."""
         return replace(self, size=sizes["words"])
 
     def build(self, d: int) -> nn.Module:
+        """Build the input: a `ParserInput` -> vectors of all positions (B, N, d)."""
         return WordInput(self, d)
 
 
@@ -88,8 +95,9 @@ class WordInput(nn.Module):
 class TagsConfig:
     """A vector for each part-of-speech tag.
 
-    dropout: the share of sentences that training reads without tags, so that the parser can read untagged text.
-    vector_dropout: of features of the vectors, one mask for a sentence (paper 004, released code: 0.2).
+    size: number of tags, 0 until it is set from the data. dropout: the share of sentences that training reads without tags,
+    so that the parser can read untagged text. vector_dropout: of features of the vectors, one mask for a sentence (paper 004,
+    released code: 0.2).
     """
 
     size: int = 0
@@ -101,9 +109,11 @@ class TagsConfig:
         config.share(self, "dropout", "vector_dropout")
 
     def sized(self, sizes: Mapping[str, int]) -> "TagsConfig":
+        """Return the configuration with the size of its vocabulary."""
         return replace(self, size=sizes["tags"])
 
     def build(self, d: int) -> nn.Module:
+        """Build the input: a `ParserInput` -> vectors of all positions (B, N, d)."""
         return TagInput(self, d)
 
 
@@ -125,7 +135,11 @@ class TagInput(nn.Module):
 
 @dataclass(frozen=True)
 class CharactersConfig:
-    """A convolution of `filters` filters over `width` characters of each form, and the maximum of each filter."""
+    """A convolution over the characters of each form, and the maximum of each filter.
+
+    size: number of characters, 0 until it is set from the data. d: features of a character. filters: number of filters.
+    width: characters that a filter reads.
+    """
 
     size: int = 0
     d: int = 64
@@ -139,9 +153,11 @@ class CharactersConfig:
             raise ValueError(f"width={self.width}: must be odd, so that a window has a middle character")
 
     def sized(self, sizes: Mapping[str, int]) -> "CharactersConfig":
+        """Return the configuration with the size of its vocabulary."""
         return replace(self, size=sizes["characters"])
 
     def build(self, d: int) -> nn.Module:
+        """Build the input: a `ParserInput` -> vectors of all positions (B, N, d)."""
         return CharacterInput(self, d)
 
 
@@ -184,6 +200,7 @@ class PretrainedConfig:
         return self.name.partition("@")[0]
 
     def sized(self, sizes: Mapping[str, int]) -> "PretrainedConfig":
+        """Return the configuration itself: its vocabulary is the encoder's."""
         return self
 
     def encoder(self) -> Any:
@@ -191,16 +208,21 @@ class PretrainedConfig:
         return load_pretrained("AutoModel", self.name, self.folder, self.offline, use_safetensors=True)
 
     def build(self, d: int) -> nn.Module:
+        """Build the input: a `ParserInput` -> vectors of all positions (B, N, d)."""
         return PretrainedInput(self, d)
 
 
 @dataclass(frozen=True)
 class ExportedEncoderConfig:
-    """The pretrained encoder of an exported model: the folder has its architecture; its weights are among the model's."""
+    """The pretrained encoder of an exported model, whose weights are among the model's.
+
+    folder: the folder that has its architecture.
+    """
 
     folder: config.File = ""
 
     def sized(self, sizes: Mapping[str, int]) -> "ExportedEncoderConfig":
+        """Return the configuration itself: its vocabulary is the encoder's."""
         return self
 
     def encoder(self) -> Any:
@@ -208,6 +230,7 @@ class ExportedEncoderConfig:
         return architecture(Path(self.folder))
 
     def build(self, d: int) -> nn.Module:
+        """Build the input: a `ParserInput` -> vectors of all positions (B, N, d)."""
         return PretrainedInput(self, d)
 
 

@@ -20,7 +20,7 @@ from phrasemodels.layers.scorers import AdditiveArcScorer, Squash, tanh_once
 
 @dataclass(frozen=True)
 class NoParentsConfig:
-    """Words without parents."""
+    """Words without parents. d: features of a word."""
 
     d: int = 300
 
@@ -33,6 +33,7 @@ class NoParentsConfig:
         return self.d
 
     def build(self) -> nn.Module:
+        """Build the module: x (B, n, d), lengths (B), heads (B, n) -> (B, n, d)."""
         return NoParents()
 
 
@@ -45,12 +46,15 @@ class HardParentsConfig(NoParentsConfig):
         return 2 * self.d
 
     def build(self) -> nn.Module:
+        """Build the module: x (B, n, d), lengths (B), heads (B, n) -> (B, n, 2d)."""
         return HardParents()
 
 
 @dataclass(frozen=True)
 class SoftParentsConfig(HardParentsConfig):
-    """Parents by attention. h: units per direction of the parser's LSTM. weights: SoftmaxWeights for simple attention,
+    """Parents by attention.
+
+    h: units per direction of the parser's LSTM. weights: SoftmaxWeights for simple attention,
     TreeWeights for structured attention. squash: tanh_once or tanh_twice."""
 
     h: int = 100
@@ -62,6 +66,7 @@ class SoftParentsConfig(HardParentsConfig):
         config.at_least(self, 1, "h")
 
     def build(self) -> nn.Module:
+        """Build the module: x (B, n, d), lengths (B), heads (B, n) -> (B, n, 2d)."""
         return SoftParents(self)
 
 

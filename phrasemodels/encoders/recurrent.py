@@ -11,7 +11,11 @@ from phrasemodels.layers.blocks import without_padding
 
 @dataclass(frozen=True)
 class LSTMEncoderConfig:
-    """An LSTM of `layers` layers that reads from left to right, with dropout between the layers."""
+    """An LSTM that reads from left to right.
+
+    d: features of a word, and of a state. layers: number of layers. dropout: share of features between two layers that
+    training sets to 0.
+    """
 
     d: int = 500
     layers: int = 2

@@ -37,7 +37,9 @@ from phrasemodels.layers.packing import Packing
 
 @dataclass(frozen=True)
 class TransformerEncoderConfig(EncoderConfig):
-    """residual: AddNorm, or another style in `layers.blocks`. inner_dropout: of attention weights, and inside the
+    """The encoder of Vaswani et al. (2017).
+
+    residual: AddNorm, or another style in `layers.blocks`. inner_dropout: of attention weights, and inside the
     feed-forward part; Vaswani et al. (2017) have none there, OpenNMT has as much as elsewhere. attention_dropout: of attention
     weights alone."""
 
@@ -168,8 +170,10 @@ def adjacent_spans(lengths: Tensor, n: int, longest: int) -> Tensor:
 
 @dataclass(frozen=True)
 class PooledEncoderConfig:
-    """Any encoder of token states (papers 000, 002) as an encoder of sentences. longest: number of words of the longest
-    span that it gets as a phrase; 1: it gets none."""
+    """Any encoder of token states (papers 000, 002) as an encoder of sentences.
+
+    states: the configuration of that encoder. longest: number of words of the longest span that it gets as a phrase; 1: it
+    gets none. dropout: share of features of the pooled layers that training sets to 0."""
 
     states: EncoderConfig
     longest: int = 1
@@ -181,6 +185,7 @@ class PooledEncoderConfig:
 
     @property
     def d(self) -> int:
+        """Features of a word, and of the sentence vector."""
         return self.states.d
 
     def build(self) -> "PooledEncoder":
@@ -207,7 +212,9 @@ class PooledEncoder(nn.Module):
 
 @dataclass(frozen=True)
 class PsanTokenEncoderConfig(EncoderConfig):
-    """The levels of PSAN as an encoder of token states. heads, layers: of the decoder that reads the states.
+    """The levels of PSAN as an encoder of token states.
+
+    heads, layers: of the decoder that reads the states.
 
     sizes: number of words of the phrases of each level, in the order of attention; 0: the whole sentence. Phrases of two
     words are of little use, as each word can only attend to the other.

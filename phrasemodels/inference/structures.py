@@ -78,6 +78,7 @@ class Levels:
 
     @property
     def reads_trees(self) -> bool:
+        """Whether inputs have to come with their trees."""
         return self.trees == "given"
 
     def __call__(self, tokens: Sequence[str], tree: str) -> Numbers:

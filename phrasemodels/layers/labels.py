@@ -151,7 +151,8 @@ class LabelAttentionConfig:
     labels: number of labels; 0: as the treebank has. d_kv: width of queries, keys and values. d_out: features per label.
     d_ff: hidden units of each part of the feed-forward layer; 0: no such layer. scale: by_head_width (Eq 1), or
     by_model_width as released. align: own_query, or released_query. query: LearnedQueries or InputQueries. combine:
-    PerLabel or AsSelfAttention.
+    PerLabel or AsSelfAttention. dropout: share of the attention weights, and of the features of
+    labels, that training sets to 0. residual_dropout: of the output of the feed-forward layer.
     """
 
     labels: int = 0

@@ -154,9 +154,9 @@ def by_position(words: Tensor, real: Tensor) -> Tensor:
 class HopsConfig:
     """An end-to-end memory network (Sukhbaatar et al. 2015) with adjacent weight tying.
 
-    hops: number of hops K. slots: largest number of facts. vocabulary: number of words, set from the data. encode:
-    by_position or bag_of_words. linear_updates: number of training batches without softmax (linear start). deviation:
-    parameters start in N(0, deviation²).
+    hops: number of hops K. d: features of a fact. slots: largest number of facts. vocabulary: number of words, set from the
+    data. encode: by_position or bag_of_words. linear_updates: number of training batches without softmax (linear start).
+    deviation: parameters start in N(0, deviation²).
     """
 
     hops: int = 2
@@ -181,7 +181,9 @@ class ChainConfig:
     """One chain of K = `hops` facts.
 
     potentials: one of phrasemodels.models.memory, BinaryPotentials (the model of the slides) or another reading of
-    it, or UnaryPotentials (of the full paper). The other fields are as in HopsConfig.
+    it, or UnaryPotentials (of the full paper). hops: number of facts K. d: features of a fact. slots: largest number
+    of facts. vocabulary: number of words, set from the data. encode: by_position or bag_of_words. deviation: parameters start
+    in N(0, deviation²).
     """
 
     hops: int = 2

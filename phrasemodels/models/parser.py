@@ -62,12 +62,13 @@ PLAIN_SUM, RELEASED_WEIGHT = 1.0, 0.5  # of the losses of arcs and relations: Eq
 class ParserConfig:
     """The parser of paper 004, or with `encoder.top` None the HPSG parser that it is compared with.
 
-    inputs: vectors of a word that are added up. positions: Sinusoids or LearnedPositions. look: from_head (Eq 11), or
-    from_itself as released. hidden: hidden units of spans, relations and tags; arc_hidden, arc_dropout: of arcs.
-    dependency_weight: weight of the losses of arcs and relations, RELEASED_WEIGHT or PLAIN_SUM (Eq 12). tag_weight: weight of the loss
-    of tags, which are predicted so that the parser can read untagged text; 0: no tagger. labels, relations, tags: numbers
-    of ids, 0 until they are set from the treebank. shared_dropout: words' vectors are dropped with one mask for a sentence.
-    start: draws the weights of a new parser again, such as parser_start.as_released; None: they start as their layers do.
+    encoder: the configuration of the encoder. inputs: vectors of a word that are added up. positions: Sinusoids or
+    LearnedPositions. look: from_head (Eq 11), or from_itself as released. hidden: hidden units of spans, relations and tags;
+    arc_hidden, arc_dropout: of arcs. dependency_weight: weight of the losses of arcs and relations, RELEASED_WEIGHT or
+    PLAIN_SUM (Eq 12). tag_weight: weight of the loss of tags, which are predicted so that the parser can read untagged text;
+    0: no tagger. labels, relations, tags: numbers of ids, 0 until they are set from the treebank. shared_dropout: words'
+    vectors are dropped with one mask for a sentence. start: draws the weights of a new parser again, such as
+    parser_start.as_released; None: they start as their layers do.
     """
 
     encoder: PartitionedEncoderConfig = field(default_factory=PartitionedEncoderConfig)
@@ -116,6 +117,7 @@ class GoldTrees(NamedTuple):
     tags: Tensor  # (B, n+1)
 
     def to(self, device: torch.device, non_blocking: bool = False) -> "GoldTrees":
+        """Return the trees on a device."""
         return GoldTrees(*(x.to(device, non_blocking=non_blocking) for x in self))
 
 
@@ -170,7 +172,11 @@ DECODES: dict[str, Decode] = {"phrases": phrases_alone, "arcs": arcs_alone, "apa
 
 
 class JointParser(nn.Module):
-    """Sentences to scores of labelled spans, arcs, relations and tags, and to trees."""
+    """Sentences to scores of labelled spans, arcs, relations and tags, and to trees.
+
+    `loss(sentences, gold)` reads a `ParserInput` of B sentences and their `GoldTrees`; `parse(sentences, decode)` returns
+    `ParsedTrees`: spans (B, m, 3), and heads, relations and tags (B, n+1).
+    """
 
     def __init__(self, config: ParserConfig) -> None:
         super().__init__()

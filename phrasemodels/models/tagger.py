@@ -15,8 +15,9 @@ from phrasemodels.layers.blocks import Dropout, TokenEmbedding, sinusoids
 class TaggerConfig:
     """An encoder, and a classifier with one hidden layer.
 
-    vocabulary, tags: numbers of ids, set from the data; special ids count as tags too. vectors: a safetensors file of word
-    vectors, which are not trained ("": they are learned), set from the data.
+    encoder: the configuration of the encoder. hidden: hidden units of the classifier. vocabulary, tags: numbers of ids, set
+    from the data; special ids count as tags too. vectors: a safetensors file of word vectors, which are not trained ("": they
+    are learned), set from the data.
     """
 
     encoder: EncoderConfig

@@ -251,13 +251,14 @@ def as_attention_is_all_you_need_pytorch(model: nn.Module) -> nn.Module:
 class TranslationConfig:
     """An encoder, and a Transformer decoder of its width, heads and dropout.
 
-    source_vocabulary, target_vocabulary: numbers of words, 0 until they are set from the data. decoder_layers,
-    decoder_d_ff: of the decoder. tied: the target embedding is the output projection. shared: one embedding for both
-    sides, which then need one vocabulary. output_bias: the output projection has a bias. residual: the residual style of
-    the decoder. inner_dropout: of the attention weights of the decoder, and inside its feed-forward part; attention_dropout:
-    of the weights alone. start: how embeddings are drawn. scaled: embeddings are their table times √d; else the table, and
-    tied scores are divided by √d, which is the same function of tables that learn otherwise. embedding_dropout: None is the one of
-    the encoder. draw: draws the other weights again; as_made leaves them.
+    encoder: the configuration of the encoder. source_vocabulary, target_vocabulary: numbers of words, 0 until they are set
+    from the data. decoder_layers, decoder_d_ff: layers of the decoder, and their hidden units. tied: the target embedding is
+    the output projection. shared: one embedding for both sides, which then need one vocabulary. output_bias: the output
+    projection has a bias. residual: the residual style of the decoder. inner_dropout: of the attention weights of the
+    decoder, and inside its feed-forward part; attention_dropout: of the weights alone. start: how embeddings are drawn.
+    scaled: embeddings are their table times √d; else the table, and tied scores are divided by √d, which is the same function
+    of tables that learn otherwise. embedding_dropout: of embeddings; None: as in the encoder. draw: draws the other weights
+    again; as_made leaves them.
     """
 
     encoder: EncoderConfig

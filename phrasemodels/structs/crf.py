@@ -37,6 +37,7 @@ class CRF(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Draw all scores from U(-0.1, 0.1)."""
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -0.1, 0.1)
 
@@ -80,6 +81,7 @@ class CRF(nn.Module):
         return LinearChain(unary, self.transitions, lengths)
 
     def extra_repr(self) -> str:
+        """Return the sizes that `repr` shows."""
         return f"num_tags={self.num_tags}, batch_first={self.batch_first}"
 
 

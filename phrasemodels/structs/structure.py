@@ -179,6 +179,7 @@ class Engine(Implementation):
 
     def passes(self, structure: "Structure", scores: Scores, lengths: Tensor, scale: Tensor | float | None, which: Sequence[int],
                each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
+        """Return log Z (B,), and its gradient by the scores numbered `which`, times `scale` of each sentence; no scale: none."""
         run = _Run(structure, scores, lengths)
         wanted = tuple(any(run.numbered.shared[i] == one for i in which) for one in (False, True))
         by = engine.NOTHING if scale is None else kernels.factors(scale, len(lengths))
@@ -189,6 +190,7 @@ class Engine(Implementation):
 
     def covariances(self, structure: "Structure", scores: Scores, lengths: Tensor, grads: Sequence[Tensor | None],
                     scale: Tensor | None = None) -> Scores:  # fmt: skip
+        """Return the product of the covariances of all parts with `grads`, as tensors of scores: the gradient of marginals."""
         run = _Run(structure, scores, lengths)
         masks = structure.read(scores, lengths)
         given = [x if x is None or one else torch.where(mask, x, 0)
@@ -201,6 +203,7 @@ class Engine(Implementation):
 
     @calls.not_traced
     def entropy(self, structure: "Structure", scores: Scores, lengths: Tensor) -> Tensor:
+        """Return the entropy in nats, (B,)."""
         run = _Run(structure, scores, lengths)
         log_z, mean, _, _ = engine.passes(run.table, run.batch, np.ones(len(lengths)), means=True)
         value = np.where(
@@ -211,6 +214,7 @@ class Engine(Implementation):
 
     @calls.not_traced
     def best(self, structure: "Structure", scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the largest score (B,), and the structures (B, ...) that have it."""
         run = _Run(structure, scores, lengths)
         best, parts = engine.best(run.table, run.batch, run.numbered.visible, run.numbered.sizes.parts)
         run.finish(best)
@@ -219,6 +223,7 @@ class Engine(Implementation):
 
     @calls.not_traced
     def topk(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Return the k largest scores (k, B), best first, and their structures (k, B, ...)."""
         run = _Run(structure, scores, lengths)
         best, parts = engine.topk(run.table, run.batch, k, run.numbered.visible, run.numbered.sizes.parts)
         run.finish(best.T)
@@ -226,6 +231,7 @@ class Engine(Implementation):
 
     @calls.not_traced
     def sample(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
+        """Return k independent samples (k, B, ...)."""
         run = _Run(structure, scores, lengths)
         draws = torch.rand((k, len(lengths), run.numbered.sizes.choices + 1), generator=generator, dtype=torch.float64)
         parts = engine.samples(run.table, run.batch, draws.numpy(), run.numbered.visible, run.numbered.sizes.parts)

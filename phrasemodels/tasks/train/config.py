@@ -168,6 +168,7 @@ class TrainConfig:
     batch_tokens: int = 2048
     """Padded tokens of all sides in a batch, over all workers, at most."""
     learning_rate: float = 1e-3
+    """The learning rate at its peak."""
     warmup: int = 100
     """Updates until the learning rate is at its peak, for schedules with a warm-up."""
     batch_rows: int | None = None
@@ -179,6 +180,7 @@ class TrainConfig:
     decay: Decay = undecayed
     """Another factor of the learning rate, a function of the dev losses so far; the training ends when it is 0."""
     optimiser: Callable[[Iterable[nn.Parameter], "TrainConfig"], torch.optim.Optimizer] = adam
+    """Makes the optimiser of parameters, by this configuration."""
     betas: tuple[float, float] = (0.9, 0.98)
     """Of Adam: decays of the means of gradients and of their squares."""
     epsilon: float = 1e-9

@@ -1,0 +1,67 @@
+"""The reference is made of docstrings: every public name of the library has one, and every field of a configuration."""
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+from types import FunctionType
+
+import pytest
+from conftest import PROJECT
+
+import phrasemodels
+
+sys.path.append(str(PROJECT / "docs"))
+from pages import configuration, configurations, meanings
+
+LIBRARY = ("structs", "layers", "encoders", "models", "parsing", "inference", "verdicts", "config", "hub", "saved")
+KINDS = list(
+    configurations(
+        "phrasemodels.encoders", "phrasemodels.layers", "phrasemodels.models", "phrasemodels.tasks.train.config"
+    )
+)
+
+
+def names():
+    """Yield every public class, function and method of the library: its name and docstring."""
+    for part in LIBRARY:
+        package = importlib.import_module(f"phrasemodels.{part}")
+        below = pkgutil.walk_packages(getattr(package, "__path__", []), f"{package.__name__}.")
+        for module in (package, *(importlib.import_module(n) for _, n, _ in below if ".kernels" not in n)):
+            for name, value in vars(module).items():
+                if name.startswith("_") or getattr(value, "__module__", "") != module.__name__:
+                    continue
+                if inspect.isclass(value):
+                    # a dataclass or named tuple without a docstring gets its signature as one
+                    yield f"{module.__name__}:{name}", re.sub(rf"^{name}\(.*\)$", "", vars(value)["__doc__"] or "")
+                    yield from methods(value, f"{module.__name__}:{name}")
+                elif isinstance(value, FunctionType):
+                    yield f"{module.__name__}:{name}", value.__doc__
+
+
+def methods(kind, name):
+    """Yield the public methods that a class adds: those it overrides, and `build` of a configuration, are described there."""
+    if getattr(kind, "_is_protocol", False):
+        return
+    for member, value in vars(kind).items():
+        function = getattr(value, "__func__", None) or getattr(value, "fget", None) or getattr(value, "func", value)
+        overrides = any(member in vars(base) for base in kind.__mro__[1:])
+        if isinstance(function, FunctionType) and not member.startswith("_") and not overrides and member != "build":
+            yield f"{name}.{member}", function.__doc__
+
+
+def test_every_public_name_has_a_docstring():
+    found = dict(names())
+    assert len(found) > 700 and not [name for name, docstring in found.items() if not docstring]
+    assert phrasemodels.load.__doc__ and phrasemodels.results.__doc__
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_the_reference_of_a_configuration_has_each_field_and_shapes(kind):
+    said = meanings(kind)
+    assert said.keys() == {field.name for field in dataclasses.fields(kind)}
+    text = configuration(kind)
+    assert all(f"| `{field.name}` | `" in text for field in dataclasses.fields(kind))
+    assert kind.__name__ == "TrainConfig" or re.search(r"\(B\b|\(\.\.\.|PAD", text), "shapes of what it builds"
