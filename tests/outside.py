@@ -404,6 +404,7 @@ OUTSIDE = {
     "trees of sentiment": Reader([b"(3 (2 a) (4 cat))\n"], corpus("senteval.sentiment", "trees", binary=True)),
     "trec": Reader([b"HUM:ind Who sat ?\nNUM:count How many ?\n"], corpus("senteval.trec", "questions")),
     "classes": Reader([b"a cat\n\na dog\n"], corpus("senteval.classes", "positive", "negative")),
+    "polarity": Reader([b"a cat\t1\na dog \t0\n"], corpus("senteval.polarity", "sentences")),
     "sick": Reader([SICK], corpus("senteval.sick", "pairs")),
     "similarity": Reader([b"3.2\ta cat\ta dog\n"], corpus("senteval.similarity", "news")),
     "paraphrases": Reader([MRPC], corpus("senteval.paraphrases", "train")),

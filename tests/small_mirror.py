@@ -41,6 +41,8 @@ def record(reader: str, role: str, i: int) -> str:
             lines = (f"{n}\t{w}\t_\t{u}\t{t}\t_\t{h}\tdep\t_\t_\n" for n, (w, u, t, h) in enumerate(rows, 1))
             return "# newdoc id = one\n" + "".join(lines) + "\n"
     match reader:
+        case "senteval.polarity":
+            return f"{words}\t{i % 2}\n"
         case "senteval.sick":
             return f"{i}\t{words}\tno one\t2.5\tNEUTRAL\n"
         case "senteval.similarity":

@@ -88,6 +88,16 @@ def test_sentiment_with_and_without_neutral(tmp_path: Path) -> None:
     assert binary["id"].to_pylist() == [0, 2]
 
 
+def test_sst2_as_senteval_reads_it(tmp_path: Path) -> None:
+    table = senteval.read_polarity({"sentences": put(tmp_path, "s", "a gem \t1\nno wit , only gags\t0\n")}, WORDS)
+    assert table.select(["text", "label"]).to_pylist() == [
+        {"text": "a gem", "label": "positive"},
+        {"text": "no wit , only gags", "label": "negative"},
+    ]
+    with pytest.raises(ValueError, match=r"line 2: polarity '2' is neither 0 nor 1"):
+        senteval.read_polarity({"sentences": put(tmp_path, "w", "a\t1\nb\t2\n")}, WORDS)
+
+
 def test_pairs_in_tables(tmp_path: Path) -> None:
     header = "\t".join(senteval.SICK)
     sick = put(tmp_path, "s", f"{header}\r\n1\tA dog\tA cat\t2.5\tNEUTRAL\r\n2\tA dog\tA pet\t4\tENTAILMENT\r\n")

@@ -25,6 +25,7 @@ from phrasemodels.flows.report.table import needed
 from phrasemodels.flows.results.results import _answer, kept_results
 from phrasemodels.flows.results.verdicts import needs, verdicts
 from phrasemodels.tasks.problems.entailment import SUITE
+from phrasemodels.tasks.problems.transfer import PUBLISHED
 
 BINARY = "003/tablebabi/paper/binary-qa02"
 
@@ -130,6 +131,18 @@ def test_an_average_that_was_kept_with_another_task_in_it_says_so() -> None:
         (line,) = [line for line in verdicts([result], "001") if line["source"]]
         assert line["verdict"] == "not comparable" and "transfer tasks by Stanza" in line["reason"]
         assert ("ours is an average with SST5 in it, the printed one without" in line["reason"]) == said
+
+
+def test_sst2_of_whole_sentences_is_said_of_results_kept_before_it_was_phrases() -> None:
+    kept = [r for r in kept_results() if r.experiment.name == "001/table3/laptop/bilstm-max"]
+    said = {r.row["metric"]: "learned from its 6,920 whole sentences" in r.outdated for r in kept}
+    assert [metric for metric, whole in said.items() if whole] == ["SST2"] and len(said) > 10
+    (old,) = [r for r in kept if r.row["metric"] == "SST2"]
+    signatures = old.row["signatures"] | {"SST2": f"dev_and_test of 67349 rows, {PUBLISHED}"}
+    assert "whole sentences" not in replace(old, row=old.row | {"signatures": signatures}).outdated
+    (line,) = [line for line in verdicts([old], "001") if line["source"]]
+    assert "whole sentences" in line["reason"] and "snli_official" in line["needs"] and "SST" not in line["needs"]
+    assert not any("whole sentences" in line["reason"] for line in verdicts([], "001")), "nothing has run"
 
 
 def test_a_number_without_a_judgement_says_what_it_takes() -> None:

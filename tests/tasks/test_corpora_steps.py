@@ -78,6 +78,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
         (Corpus("snli"), "dev", 1000),
         (Corpus("gum", "tagging"), "test", 1464),
         (Corpus("senteval", "TREC"), "test", 500),
+        (Corpus("senteval", "SST2"), "train", 67349),
         (BitextCorpus("small_parallel_enja", reverse=True), "test", 500),
     ],
     ids=lambda c: getattr(c, "name", None),

@@ -141,13 +141,13 @@ def test_relatedness_and_similarity_on_known_answers():
 
 def test_micro_and_macro_are_means_of_dev_accuracies():
     found = {
-        "big": [{"accuracy": 0.0, "dev": 90.0, "rows": 300}],
-        "small": [{"accuracy": 0.0, "dev": 50.0, "rows": 100}],
+        "big": [{"accuracy": 0.0, "dev": 90.0, "rows": 300, "learned": 2700}],
+        "small": [{"accuracy": 0.0, "dev": 50.0, "rows": 100, "learned": 100}],
     }
     tasks = dict.fromkeys(found, (OFFICIAL, ()))
     scores = summary(found, TransferSettings(tasks, PUBLISHED))
     assert scores["micro"].value == pytest.approx(80) and scores["macro"].value == pytest.approx(70)
-    apart = found | {"apart": [{"accuracy": 0.0, "dev": 10.0, "rows": 1000}]}
+    apart = found | {"apart": [{"accuracy": 0.0, "dev": 10.0, "rows": 1000, "learned": 1000}]}
     again = summary(apart, TransferSettings(tasks | {"apart": (OFFICIAL, ())}, PUBLISHED, apart=("apart",)))
     assert again["dev/apart"].value == 10 and {again[name] == scores[name] for name in ("micro", "macro")} == {True}
 

@@ -26,6 +26,7 @@ READERS: dict[str, Reader] = {
     "questions": bitext.read_mspars_questions,
     "senteval.classes": senteval.read_classes,
     "senteval.paraphrases": senteval.read_paraphrases,
+    "senteval.polarity": senteval.read_polarity,
     "senteval.sentiment": senteval.read_sentiment,
     "senteval.sick": senteval.read_sick,
     "senteval.similarity": senteval.read_similarity,

@@ -75,6 +75,18 @@ def read_sentiment(files: Mapping[str, Path], max_words: int, binary: bool = Fal
     return build(SENTENCES, str(path), columns(("id", "label", "text", "tree"), rows), len(rows))
 
 
+def read_polarity(files: Mapping[str, Path], max_words: int) -> pa.Table:
+    """Return SENTENCES of lines `text TAB 0 or 1`, SST-2 as SentEval reads it: of train also phrases; the label is the polarity."""
+    path = files["sentences"]
+    labels = {"0": "negative", "1": "positive"}
+    rows = []
+    for number, (text, label) in _fields(path, 2, max_words):
+        if label not in labels:
+            raise ValueError(f"{path}, line {number}: polarity {label[:20]!r} is neither 0 nor 1")
+        rows.append((text, labels[label]))
+    return build(SENTENCES, str(path), columns(("text", "label"), rows), len(rows))
+
+
 def read_sick(files: Mapping[str, Path], max_words: int) -> pa.Table:
     """Return PAIRS with the label of SICK-E and the score (1 to 5) of SICK-R."""
     path = files["pairs"]

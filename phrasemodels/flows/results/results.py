@@ -99,10 +99,13 @@ class Result:
     def outdated(self) -> str:
         """How its settings, or the tasks of its average, differ from its experiment today; empty if they do not."""
         settings = changed_since(self.row.get("settings", {}), self.experiment.train)
-        earlier = f"run with earlier settings: {settings}" if settings else ""
-        return "; ".join(
-            filter(None, (averaged_since(self.row["values"], self.row["metric"], self.experiment), earlier))
+        metric = self.row["metric"]
+        found = (
+            averaged_since(self.row["values"], metric, self.experiment),
+            learned_since(self.row.get("signatures", {}), metric),
+            f"run with earlier settings: {settings}" if settings else "",
         )
+        return "; ".join(filter(None, found))
 
     @property
     def worth(self) -> tuple[bool, bool, int, bool, int, str]:
@@ -271,6 +274,7 @@ def statistics_of(folder: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[l
 
 
 AVERAGES = ("micro", "macro")  # of accuracies on dev, over the tasks of a suite
+SST2 = "SST2"  # a task of paper 001's suite
 PLACEMENT = {path.rpartition(".")[2] for path in MACHINE}  # settings of a training that change no score
 
 
@@ -336,6 +340,17 @@ def averaged_since(values: Mapping[str, Sequence[float]], metric: str, experimen
     of_all = (fmean(one) for one in zip(*dev.values(), strict=True))
     same = all(isclose(one, macro, rel_tol=1e-6) for one, macro in zip(of_all, values["macro"], strict=True))
     return f"ours is an average with {' and '.join(apart)} in it, the printed one without" if same else ""
+
+
+def learned_since(signatures: Mapping[str, str], metric: str) -> str:
+    """Say that SST-2's classifiers of a kept row learned from whole sentences; empty if they did not.
+
+    Signatures say how many rows a classifier learned from since it is phrases, 2026-11-25.
+    """
+    whole = SST2 in signatures and " rows, " not in signatures[SST2] and metric in (SST2, *AVERAGES)
+    return (
+        "SST-2's classifiers learned from its 6,920 whole sentences, the paper's from 67,349 phrases" if whole else ""
+    )
 
 
 def _bare(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -344,12 +344,11 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
 NOBODY = "nobody can judge it"
 OTHERS_WORK = f"{NOBODY} here: it is of another work, whose own tables are the place to look"
 STANFORD = "trees by the Stanford parser 3.5.2 (GPL, nlp.stanford.edu, needs Java)"
-SENTEVAL = "SST-2 as SentEval reads it (its download script)"
 TRAININGS = "trainings at the paper's size"
 TASKS_7_8 = "trainings on tasks 7 and 8 of bAbI, some minutes of a core each"
 NEEDS = {  # what a number takes, by words of its reason
     "not ours to run": OTHERS_WORK,
-    "true by construction": f"{NOBODY}: the model was built with it",
+    "true by construction": f"{NOBODY}: it was given to the model, or with the corpus",
     "its 34 relations": f"{NOBODY}: the paper names no number of relations",
     "activations that": f"{NOBODY}: the paper does not say what it counts as memory",
     "a speed of one P100": f"{NOBODY} elsewhere: it takes the authors' program on a P100 with 16 GB",
@@ -361,9 +360,6 @@ NEEDS = {  # what a number takes, by words of its reason
     "describes SNLI's official": "SNLI's official training set (CC BY-SA 4.0, nlp.stanford.edu), put in by hand; seconds of a core",
     "trees by Stanza": f"{STANFORD}: some 4 core hours",
     "trees of the transfer tasks": f"{STANFORD}, and {TRAININGS}",
-    "70,042": f"{SENTEVAL}; seconds of a core",
-    "SST-2's classifiers": f"{SENTEVAL}, and {TRAININGS}",
-    "an average with SST5": f"{SENTEVAL}, and {TRAININGS}",
 }
 
 

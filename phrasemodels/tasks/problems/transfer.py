@@ -375,7 +375,7 @@ def nested_fold(item: WorkItem) -> Metrics:
     folds = [held_out(train, 0.05, item.seed)]
     final = fit(split.features, labels, folds, [STRENGTHS[strength]], item.setting, item.seed)
     right = final.predict(split.features[test], 0, 0).numpy() == split.labels[test]
-    return {"accuracy": 100 * float(right.mean()), "dev": dev, "rows": len(labels)}
+    return {"accuracy": 100 * float(right.mean()), "dev": dev, "rows": len(labels), "learned": len(labels)}
 
 
 def _cross_validated(split: SplitFeatures, train: NDArray[np.int64], item: WorkItem) -> tuple[int, float]:
@@ -392,7 +392,7 @@ def folds_and_test(item: WorkItem) -> Metrics:
     strength, dev = _cross_validated(split, train, item)
     folds = [held_out(train, 0.05, item.seed)]
     final = fit(split.features, torch.from_numpy(split.labels), folds, [STRENGTHS[strength]], item.setting, item.seed)
-    return {**_tested(final, test), "dev": dev, "rows": len(train)}
+    return {**_tested(final, test), "dev": dev, "rows": len(train), "learned": len(train)}
 
 
 def dev_and_test(item: WorkItem) -> Metrics:
@@ -404,7 +404,7 @@ def dev_and_test(item: WorkItem) -> Metrics:
     tried = fit(features, torch.from_numpy(labels), folds, STRENGTHS, item.setting, item.seed)
     strength, accuracy = _best(tried)
     final = Fitted(tried.weights[:, strength : strength + 1], tried.accuracy[:, strength : strength + 1])
-    return {**_tested(final, test), "dev": accuracy, "rows": len(dev.labels)}
+    return {**_tested(final, test), "dev": accuracy, "rows": len(dev.labels), "learned": len(train.labels)}
 
 
 def _tested(final: Fitted, test: SplitFeatures) -> Metrics:
@@ -513,8 +513,10 @@ def summary(parts: Mapping[str, Sequence[Metrics]], settings: TransferSettings) 
             if task not in settings.apart:
                 accuracy.append(means["dev"])
                 rows.append(count)
-            scores[task] = Score(means.pop("accuracy"), f"{protocol.score.__name__}, {settings.setting}", count)
-            scores[f"dev/{task}"] = Score(means.pop("dev"), f"{protocol.score.__name__}, {settings.setting}", count)
+            learned = int(means.pop("learned"))
+            signature = f"{protocol.score.__name__} of {learned} rows, {settings.setting}"
+            scores[task] = Score(means.pop("accuracy"), signature, count)
+            scores[f"dev/{task}"] = Score(means.pop("dev"), signature, count)
         for name, value in means.items():
             scores[f"{task}/{name}"] = Score(value, protocol.score.__name__, count)
     if accuracy:
