@@ -16,15 +16,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 from serving import serving
 from test_gc import OLD, Text, age, chain, write
 
+from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import describe
 from phrasemodels.data.store.gc import DAY, damage, lease, trim, trimmed
 from phrasemodels.data.store.shared import ObjectStorage
 from phrasemodels.data.store.store import Job, Step, Store, digest_of
+from phrasemodels.flows.results.query import write_shards
 from phrasemodels.flows.run.execute import SharedCheckpoints, fetch
 from phrasemodels.infra.services import free_port
 
@@ -523,3 +526,22 @@ def test_a_node_with_an_empty_cache_finds_damage_in_the_storage(nodes: list[Stor
     (manifest,) = (path for path in shared.listed("manifests") if last.key in path)
     shared.files.pipe_file(manifest, b"{")
     assert last.key in {a.key for a, _, _ in damage(nodes[1])}
+
+
+def write_records(job: Job, settings: Text) -> dict[str, Any]:
+    write_shard(job.out / "test.arrow", pa.table({"id": [0, 1]}))
+    return {"shards": [{"file": "test.arrow"}], "licences": ["MIT"], "redistributable": True, "stand_in": False}
+
+
+def test_shards_on_object_storage_are_named_by_what_they_are_and_read_by_duckdb(s3, store) -> None:
+    import duckdb
+    import fsspec
+
+    made = store.run(Step(write_records, "records of /x", Text("a")))
+    write_shards(store, f"{s3}/records")
+    with duckdb.connect() as plain:
+        plain.register_filesystem(fsspec.filesystem("s3"))
+        name = f"{s3}/records/write_records/records-of--x-{made.key[:8]}/test.parquet"
+        assert plain.sql(f"select sum(id)::int from '{name}'").fetchall() == [(1,)]
+    with pytest.raises(ValueError, match="holds files already"):
+        write_shards(store, f"{s3}/records")

@@ -32,7 +32,7 @@ from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.keep import join, keep
 from phrasemodels.flows.results.lineage import Lineage, difference
 from phrasemodels.flows.results.models import champion, find, load, named
-from phrasemodels.flows.results.query import query
+from phrasemodels.flows.results.query import query, write_shards
 from phrasemodels.flows.results.records import COMPLETED, KEPT, records
 from phrasemodels.flows.results.records import write as write_record
 from phrasemodels.flows.results.results import FILE, all_results, kept_results, key_of, stored_results
@@ -380,6 +380,40 @@ def test_the_view_of_verdicts_is_the_command_and_has_the_key_of_other_views(sess
         "select (select count(*) from verdicts join seeds using (experiment, metric)), count(*) from verdicts where metric is not null"
     )
     assert joined == answered > 100
+
+
+def test_runs_of_one_experiment_and_seed_are_joined_each_with_its_own_metrics(session):
+    """Trained with one and with two workers: the same experiment and seed, but two runs."""
+    tracker, about = session.record.tracker, {"experiment": ROW, "seed": "7"}
+    for workers in ("1", "2"):
+        run = tracker.open_run("x", workers, f"key {workers}", {**about, "workers": workers})
+        for step, loss in ((10, 3.0), (20, float(workers))):
+            tracker.client().log_metric(run, "dev_loss", loss, step=step, timestamp=1_700_000_000_000 + step)
+    join = "select workers, step, value, year(logged) from runs join metrics using (run_id) where runs.seed = 7 order by all"
+    assert query(session.store, tracker, join)[1] == [
+        ("1", 10, 3.0, 2023), ("1", 20, 1.0, 2023), ("2", 10, 3.0, 2023), ("2", 20, 2.0, 2023)]  # fmt: skip
+    pipeline = session.plan.pipelines[0]
+    run = session.record.training_run(pipeline)
+    ask = "select seed, count(*), count(distinct id) from runs r join predictions p using (run_id, seed) where run_id = '{}' group by all"
+    assert query(session.store, tracker, ask.format(run))[1] == [(pipeline.seed, 40, 40)]
+    ask = "select list_contains(run_ids, '{}') from seeds where experiment = '{}' and metric = 'bleu'"
+    assert query(session.store, tracker, ask.format(run, pipeline.experiment.name))[1] == [(True,)]
+
+
+def test_a_plain_duckdb_reads_the_shards_by_their_path_in_the_view(session, tmp_path):
+    import duckdb
+
+    write_shards(session.store, str(tmp_path / "records"))
+    shards = query(session.store, None, "select parquet, rows from shards")[1]
+    with duckdb.connect(
+        config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    ) as plain:
+        for path, rows in shards:
+            assert plain.sql(f"select count(*) from '{tmp_path}/records/{path}'").fetchall() == [(rows,)]
+        (terms,) = plain.sql(
+            f"select distinct value::varchar from parquet_kv_metadata('{tmp_path}/records/*/*/*.parquet') where key = 'licences'"
+        ).fetchall()
+    assert len(shards) > 3 and "Apache-2.0" in str(terms)
 
 
 def test_a_model_answers_text_as_it_answered_the_test_set(session, tmp_path):

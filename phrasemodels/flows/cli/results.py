@@ -157,11 +157,14 @@ def sql(
     database: Annotated[
         Path | None, typer.Option(help="Write all views to this file, which any DuckDB opens.", metavar="FILE.duckdb")
     ] = None,
+    shards: Annotated[
+        str, typer.Option(help="Write the records of the store as Parquet to this folder or URL.", metavar="FOLDER")
+    ] = "",
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Query runs, metrics, predictions, shards and verdicts with SQL. `show tables` lists the views, `describe verdicts` the
-    columns of one. Join views of single runs by `using (experiment, seed)`, views over seeds by `using (experiment, metric)`.
+    columns of one. Join views of single runs by `using (run_id)`, views over seeds by `using (experiment, metric)`.
 
     Examples: phrasemodels sql --database results.duckdb
     phrasemodels sql "select system, ours, half_width, verdict from verdicts where ours is not null order by ours desc"
@@ -171,7 +174,7 @@ def sql(
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.data.formats.shards import write_parquet
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.query import answered, arrow_of, query, write_database
+    from phrasemodels.flows.results.query import answered, arrow_of, query, write_database, write_shards
     from phrasemodels.written import check_replaceable, writing
 
     if to is not None and to.suffix != ".parquet":
@@ -181,8 +184,10 @@ def sql(
     if database is not None:
         with writing(database, force=force):
             print(write_database(*opened(), database))
-        if not question:
-            return
+    if shards:
+        print(write_shards(opened()[0], shards, force))
+    if (database or shards) and not question:
+        return
     store, tracker = opened()
     table = None if to is None else answered(store, tracker, question, arrow_of)
     columns, rows = query(store, tracker, question) if table is None else ([], table.to_batches())

@@ -1,17 +1,20 @@
 """The views of SQL, their columns, and Arrow tables of their rows.
 
-`experiment` (with `seed`) is the key of all that is about an experiment; `metric`, `paper`, `label` and `key` mean the same in
-all views, too, but `step`, `value` and `reason` do not.
+`run_id` is the key of a run in all views; the trainings of one experiment and seed with other workers or other code are several
+runs. `experiment`, `seed`, `metric`, `paper`, `label` and `key` mean the same in all views, too, but `step`, `value` and
+`reason` do not.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.names import file_name
 
 TEXT, NUMBER, WHOLE, FLAG, WORDS, TIME = "text", "double", "bigint", "boolean", "text[]", "timestamp"
 
@@ -56,22 +59,30 @@ VIEWS = {
         | {"baseline": TEXT, **_of(NUMBER, "difference difference_low difference_high p_holm")},
     ),
     "runs": View(
-        "a run of MLflow: a training, or a table",
+        "a run of MLflow: a training, or a table; workers: of Ray Train, in turn",
         {**_of(TEXT, "run_id run_name kind status"), **EXPERIMENT}
-        | {**_of(TEXT, "paper profile row corpus train_key commit"), "started": TIME, "seconds": NUMBER},
+        | {**_of(TEXT, "paper profile row corpus train_key workers commit"), "started": TIME, "seconds": NUMBER},
     ),
     "metrics": View(
-        "a value that a run logged; of final metrics the step is the last",
-        {"run_id": TEXT, **EXPERIMENT, "metric": TEXT, "step": WHOLE, "value": NUMBER},
+        "a value that a run logged, at a step and a time; the step of final metrics is 0",
+        {"run_id": TEXT, **EXPERIMENT, "metric": TEXT, "step": WHOLE, "value": NUMBER, "logged": TIME},
     ),
     "seeds": View(
-        "a metric over n seeds, of the newest settings in the store, or of a kept result: 95 % interval [low, high]",
+        "a metric over n seeds, of the newest settings in the store, or of a kept result: 95 % interval [low, high]; "
+        "run_ids: of the seeds' runs, empty for a kept result",
         {**_of(TEXT, "experiment metric"), **_of(NUMBER, "mean deviation"), "n": WHOLE}
-        | {**_of(NUMBER, "low high"), "warning": TEXT},
+        | {**_of(NUMBER, "low high"), "warning": TEXT, "run_ids": WORDS},
     ),
     "predictions": View(
-        "a test sentence with an answer; grp: its group of sentences",
-        {**EXPERIMENT, "train_key": TEXT, "id": WHOLE, "grp": TEXT, **_of(WORDS, "source reference hypothesis")}
+        "a test sentence with an answer of a run's model; grp: its group of sentences; key: of the artifact with the answers",
+        {
+            "run_id": TEXT,
+            **EXPERIMENT,
+            **_of(TEXT, "train_key key"),
+            "id": WHOLE,
+            "grp": TEXT,
+            **_of(WORDS, "source reference hypothesis"),
+        }
         | {"score": NUMBER, "licences": TEXT, "redistributable": FLAG},
     ),
     "phrases": View(
@@ -87,14 +98,14 @@ VIEWS = {
         {"label": TEXT, "shared": WHOLE, "rows": WHOLE},
     ),
     "shards": View(
-        "a file of records in the store, with the terms of its corpora",
+        "a file of records in the store, with the terms of its corpora; parquet: its path in the folder of `sql --shards`",
         {
             **_of(TEXT, "step label file"),
             "rows": WHOLE,
             **_of(TEXT, "content licences"),
             **_of(FLAG, "redistributable stand_in"),
         }
-        | {"key": TEXT},
+        | _of(TEXT, "key parquet"),
     ),
     "lineage": View(
         "an input of an artifact: the artifact `key` was made from the artifact `input`",
@@ -121,6 +132,12 @@ def schema_of(view: str) -> pa.Schema:
 def table(view: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
     """Return a view of rows; a column that a row lacks is null, and other names are left out."""
     return pa.Table.from_pylist(list(rows), schema=schema_of(view))
+
+
+def parquet_path(artifact: Artifact, file: str) -> str:
+    """Return where `sql --shards` writes a file of an artifact: STEP/LABEL-KEY/FILE.parquet, of the key eight digits."""
+    manifest = artifact.manifest
+    return f"{manifest['step']}/{file_name(manifest['label'])}-{artifact.key[:8]}/{Path(file).stem}.parquet"
 
 
 def of_step(store: Store, step: str) -> list[Artifact]:

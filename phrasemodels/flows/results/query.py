@@ -1,7 +1,8 @@
 """SQL over runs, artifacts and verdicts, in a DuckDB that can read nothing else and write nothing; answers as DataFrames."""
 
 import re
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,11 +12,13 @@ import pyarrow as pa
 
 import phrasemodels.infra.environment  # noqa: F401
 from phrasemodels.data.download.manifest import closest
+from phrasemodels.data.formats.shards import read_shard, write_parquet
 from phrasemodels.data.store.artifacts import atomic_replace
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results.columns import VIEWS, schema_of
+from phrasemodels.flows.results.columns import VIEWS, parquet_path, schema_of
 from phrasemodels.flows.results.records import opened_to_read
 from phrasemodels.infra.tracking import Tracker
+from phrasemodels.written import writing_folder
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -137,6 +140,40 @@ def write_database(store: Store, tracker: Tracker, to: Path) -> Path:
         for name, question in VIEWS_OF_TABLES.items():
             connection.execute(f"create view {name} as {question}")
     return to
+
+
+def write_shards(store: Store, to: str, force: bool = False) -> str:
+    """Write the files of the view `shards` as Parquet below a folder or URL, by their column `parquet`; return it.
+
+    Their metadata has the terms of the corpora. ValueError: there are other files, and `force` is false.
+    """
+    from phrasemodels.data.store.shared import Bucket
+
+    if "://" not in to:
+        with writing_folder(Path(to), force) as folder:
+            for name, table in _records(store):
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                write_parquet(folder / name, table)
+        return to
+    bucket = Bucket(to)
+    if bucket.listed() and not force:
+        raise ValueError(f"{to}: holds files already; name another place, or use --force (in Python force=True)")
+    with tempfile.TemporaryDirectory() as temporary:
+        for name, table in _records(store):
+            write_parquet(Path(temporary, "shard"), table)
+            bucket.put(Path(temporary, "shard"), *name.split("/"))
+    return to
+
+
+def _records(store: Store) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the path of the Parquet file and the records of each shard in the store."""
+    for artifact in store.all_artifacts():
+        for shard in artifact.meta.get("shards", []):
+            terms = {name: str(artifact.meta[name]) for name in ("licences", "redistributable", "stand_in")}
+            yield (
+                parquet_path(artifact, shard["file"]),
+                read_shard(artifact.file(shard["file"])).replace_schema_metadata(terms),
+            )
 
 
 def _rows(view: str, store: Store, tracker: Tracker) -> pa.Table:

@@ -14,7 +14,7 @@ from phrasemodels.data.store.remembered import remembered
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.published import published_results
-from phrasemodels.flows.results.columns import of_step, schema_of, table
+from phrasemodels.flows.results.columns import of_step, parquet_path, schema_of, table
 from phrasemodels.flows.results.judged import judged, remembered_values
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.infra.tracking import KEY, Tracker
@@ -33,6 +33,7 @@ def shards(store: Store, tracker: Tracker) -> pa.Table:
             "redistributable": a.meta["redistributable"],
             "stand_in": a.meta["stand_in"],
             "key": a.key,
+            "parquet": parquet_path(a, shard["file"]),
         }
         for a in store.all_artifacts()
         for shard in a.meta.get("shards", [])
@@ -102,7 +103,7 @@ def runs(store: Store, tracker: Tracker) -> pa.Table:
 def _run(run: Any) -> dict[str, Any]:
     tags, info = run.data.tags, run.info
     return {
-        **{name: tags.get(name) for name in ("paper", "profile", "corpus", "commit")},
+        **{name: tags.get(name) for name in ("paper", "profile", "corpus", "workers", "commit")},
         **_owner(tags),
         "run_id": info.run_id,
         "run_name": info.run_name,
@@ -123,13 +124,19 @@ def _owner(about: Mapping[str, Any]) -> dict[str, Any]:
 
 def metrics(store: Store, tracker: Tracker) -> pa.Table:
     """Return what MLflow's runs logged, each step once."""
-    client = tracker.client()
-    rows: dict[tuple[str, str, int], dict[str, Any]] = {}
-    for run in tracker.runs():
-        for name in run.data.metrics:
-            for metric in client.get_metric_history(run.info.run_id, name):
-                known = {"run_id": run.info.run_id, **_owner(run.data.tags), "metric": name.removeprefix(TESTED)}
-                rows[run.info.run_id, name, metric.step] = {**known, "step": metric.step, "value": metric.value}
+    runs = tracker.runs()
+    owners = {run.info.run_id: _owner(run.data.tags) for run in runs}
+    rows = {
+        (run_id, metric.key, metric.step): {
+            "run_id": run_id,
+            **owners[run_id],
+            "metric": metric.key.removeprefix(TESTED),
+            "step": metric.step,
+            "value": metric.value,
+            "logged": metric.timestamp,
+        }
+        for run_id, metric in tracker.histories(runs)
+    }
     return table("metrics", rows.values())
 
 
@@ -138,6 +145,7 @@ def predictions(store: Store, tracker: Tracker) -> pa.Table:
     schema = schema_of("predictions")
     found = [schema.empty_table()]
     pairs = {tuple(pair) for pair in remembered("answer columns", None, _answer_columns)}
+    run_ids = tracker.keys()
     for artifact in store.all_artifacts():
         model, file = artifact.manifest["parts"]["inputs"].get("model"), "predictions.arrow"
         if model is None or file not in artifact.manifest["files"]:
@@ -145,7 +153,8 @@ def predictions(store: Store, tracker: Tracker) -> pa.Table:
         rows = read_shard(artifact.file(file))
         answers = next((pair for pair in pairs if pair and set(pair) <= set(rows.column_names)), None)
         names = {"grp": "group", **(dict(zip(("reference", "hypothesis"), answers, strict=True)) if answers else {})}
-        known: dict[str, Any] = {**_owner(artifact.about), "train_key": model}
+        known: dict[str, Any] = {**_owner(artifact.about), "train_key": model, "key": artifact.key}
+        known["run_id"] = run_ids.get(model)
         known |= {"licences": ", ".join(artifact.meta["licences"]), "redistributable": artifact.meta["redistributable"]}
         arrays = [
             pa.repeat(pa.scalar(known[field.name], field.type), rows.num_rows)
@@ -235,20 +244,25 @@ def _compared(artifact: Artifact, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def seeds(store: Store, tracker: Tracker) -> pa.Table:
     """Return each metric over the seeds of an experiment, of its newest settings."""
-    values: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
-    lineage = Lineage(store)
-    for artifact in (a for a in lineage.artifacts.values() if "experiment" in a.about):
-        settings = _training(lineage, artifact) if "scores" in artifact.meta else ""
-        for metric, score in artifact.meta.get("scores", {}).items():
+    values: dict[tuple[str, str], dict[str, dict[int, tuple[float, str]]]] = {}
+    lineage, run_ids = Lineage(store), tracker.keys()
+    for artifact in (a for a in lineage.artifacts.values() if "experiment" in a.about and "scores" in a.meta):
+        trained = _training(lineage, artifact)
+        settings, run_id = (str(setting(trained)), run_ids.get(trained.key, "")) if trained else ("", "")
+        for metric, score in artifact.meta["scores"].items():
             by_settings = values.setdefault((artifact.about["experiment"], metric), {})
             known = by_settings.pop(settings, {})
-            by_settings[settings] = known | {int(artifact.about["seed"]): score["value"]}
+            by_settings[settings] = known | {int(artifact.about["seed"]): (score["value"], run_id)}
     newest = {key: list(list(by_settings.values())[-1].values()) for key, by_settings in values.items()}
     stored = {name for name, _ in newest}
     for name, kept in remembered_values():
         if name not in stored:
-            newest |= {(name, metric): own for metric, own in kept.items()}
-    return table("seeds", (_group(*key, own) for key, own in newest.items()))
+            newest |= {(name, metric): [(value, "") for value in own] for metric, own in kept.items()}
+    rows = (
+        _group(*key, [value for value, _ in own]) | {"run_ids": [run_id for _, run_id in own if run_id]}
+        for key, own in newest.items()
+    )
+    return table("seeds", rows)
 
 
 def _group(experiment: str, metric: str, values: Sequence[float]) -> dict[str, Any]:
@@ -258,9 +272,7 @@ def _group(experiment: str, metric: str, values: Sequence[float]) -> dict[str, A
     return {**known, **finite({**asdict(group), **limits})}
 
 
-def _training(lineage: Lineage, scored: Artifact) -> str:
-    """Return how and on what the model of a score was trained, without the seed, as text."""
-    for _, _, found, _ in lineage.back(scored):
-        if isinstance(found, Artifact) and found.manifest["step"].startswith("train"):
-            return str(setting(found))
-    return ""
+def _training(lineage: Lineage, scored: Artifact) -> Artifact | None:
+    """Return the training of the model that was scored, if it is in the store."""
+    found = (made for _, _, made, _ in lineage.back(scored) if isinstance(made, Artifact))
+    return next((made for made in found if made.manifest["step"].startswith("train")), None)
