@@ -37,10 +37,10 @@ def compare(job: Job, settings: Text) -> dict:
 
 
 def chain(store: Store, title: str, text: str) -> list[Step]:
-    """Make three steps, each the input of the next; the last is a comparison."""
+    """Make three steps, each the input of the next; the last is a comparison, a root."""
     first = Step(write, f"first {text}", Text(text))
     second = Step(write, f"second {text}", Text("b"), {"before": first})
-    last = Step(compare, title, Text(title), {"row": second})
+    last = Step(compare, title, Text(title), {"row": second}, root=True)
     store.run(last)
     return [first, second, last]
 
@@ -115,6 +115,17 @@ def test_a_week_is_what_gc_waits_for_artifacts_and_interrupted_steps(store: Stor
             os.utime(manifest, (then, then))
         os.utime(folder, (then, then))
     assert {thing.path for thing in waste(store)} == {old.path, interrupted}
+
+
+def test_a_comparison_of_an_older_store_is_a_root_though_its_manifest_does_not_say_so(store: Store) -> None:
+    def is_kept(**root: bool) -> bool:
+        artifact = Artifact(
+            Path("objects/compare/0"), {"step": "compare", "key": "0", "label": "t", "finished": "1"} | root
+        )
+        artifact.manifest["parts"] = {"inputs": {}}
+        return verdict_keys({"0": artifact}) == ["0"]
+
+    assert is_kept() and is_kept(root=True) and not is_kept(root=False)
 
 
 def test_gc_can_keep_only_the_newest_verdicts_of_a_table(store: Store) -> None:

@@ -1,7 +1,7 @@
 """Garbage collection of a store, its disk usage, and the search for damaged artifacts.
 
-The roots are comparisons, which verdicts are read from, and the leases of runs under way. Everything that can be
-reached from a root through inputs is kept.
+The roots are the artifacts of root steps (the comparisons, which verdicts are read from) and the leases of runs under way.
+Everything that can be reached from a root through inputs is kept.
 
 Leases: while a run is under way, garbage collection keeps the artifacts whose keys the run leases.
 
@@ -100,7 +100,7 @@ def is_locked(path: Path) -> bool:
         os.close(descriptor)
 
 
-VERDICT_STEP = "compare"  # tasks/metrics/verdict.py
+EARLIER_ROOT = "compare"  # the root step of stores whose manifests do not say yet whether their step is one
 DAY, HOUR = 86400.0, 3600.0  # seconds
 KEY = re.compile("[0-9a-f]{32}")  # the folder name of an artifact; folders with other names are not ours
 
@@ -123,18 +123,29 @@ def keys_to_keep(known: dict[str, Artifact], verdicts: Iterable[str], leased: It
     """
     for verdict in (verdicts := sorted(verdicts)):
         if lost := sorted(reachable(known, [verdict]) - known.keys()):
+            title = f"{known[verdict].manifest['label']!r} ({verdict})" if verdict in known else verdict
             raise ValueError(
-                f"nothing is removed: {lost[0]} is damaged or missing, and the verdict {VERDICT_STEP}/{verdict} rests on "
-                "it. Run `phrasemodels reproduce` again for its table, or remove that verdict first"
+                f"nothing is removed: {lost[0]} is damaged or missing, and the verdict {title} rests on it. Run "
+                "`phrasemodels reproduce` again for its table, or remove that verdict first"
             )
     return reachable(known, [*verdicts, *leased])
 
 
+def is_root(artifact: Artifact) -> bool:
+    """Return whether an artifact was made by a root step."""
+    return bool(artifact.manifest.get("root", artifact.manifest["step"] == EARLIER_ROOT))
+
+
+def root_steps(known: dict[str, Artifact]) -> set[str]:
+    """Return the names of the root steps; an artifact of one of them whose manifest is lost stays a root."""
+    return {EARLIER_ROOT, *(artifact.manifest["step"] for artifact in known.values() if is_root(artifact))}
+
+
 def verdict_keys(known: dict[str, Artifact], newest: int = 0) -> list[str]:
-    """Return the keys of all comparisons, or of the `newest` ones of each title with the same rows and seeds."""
+    """Return the keys of all roots, or of the `newest` ones of each title with the same rows and seeds."""
     alike: dict[tuple[str, ...], list[Artifact]] = {}
     for artifact in known.values():
-        if artifact.manifest["step"] == VERDICT_STEP:
+        if is_root(artifact):
             rows = sorted(artifact.manifest["parts"]["inputs"])
             alike.setdefault((artifact.manifest["label"], *rows), []).append(artifact)
     ordered = (sorted(group, key=lambda a: str(a.manifest["finished"]), reverse=True) for group in alike.values())
@@ -159,7 +170,7 @@ def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
     leased = leased_keys(store)
     whole = {artifact.path for artifact in known.values()}
     torn = [path for path in store.root.glob("objects/*/*") if path not in whole and KEY.fullmatch(path.name)]
-    roots = [*verdict_keys(known, newest), *(path.name for path in torn if path.parent.name == VERDICT_STEP)]
+    roots = [*verdict_keys(known, newest), *(path.name for path in torn if path.parent.name in root_steps(known))]
     # a cache may lose what the shared storage keeps, so there a lost input stops nothing
     kept = keys_to_keep(known, roots, leased) if store.shared is None else reachable(known, [*roots, *leased])
     # shards are no inputs of a run's steps, so no lease holds them: during a run everything used within a day stays

@@ -38,9 +38,9 @@ from phrasemodels.data.store.artifacts import (
 )
 from phrasemodels.data.store.gc import (
     DAY,
-    VERDICT_STEP,
     damaged_artifacts,
     keys_to_keep,
+    root_steps,
     verdict_keys,
     without_manifest,
 )
@@ -367,7 +367,7 @@ class ObjectStorage(Bucket):
         found = self._manifests()
         known = {artifact.key: artifact for artifact in found.values() if artifact is not None}
         torn = [Path(path) for path, artifact in found.items() if artifact is None and path.endswith(".json")]
-        roots = [*verdict_keys(known, newest), *(path.stem for path in torn if path.parent.name == VERDICT_STEP)]
+        roots = [*verdict_keys(known, newest), *(path.stem for path in torn if path.parent.name in root_steps(known))]
         kept = keys_to_keep(known, roots, leased)
         gone = [path for path in found if Path(path).stem not in kept and self.modified(path) < before]
         left = [artifact for path, artifact in found.items() if artifact is not None and path not in gone]

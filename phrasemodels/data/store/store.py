@@ -78,8 +78,8 @@ class Step:
     """One arrow of the pipeline: `make(job, settings) -> meta`, its settings and its inputs.
 
     label: what people call it. about: for whom it is made (experiment, seed, ...), kept in the manifest. fans_out: it
-    divides its work with `executor.map`, so it runs in the driver process. None of them is part of the key: experiments
-    that share a training share its artifact.
+    divides its work with `executor.map`, so it runs in the driver process. root: garbage collection keeps its artifact, and
+    all that this was made from. None of them is part of the key: experiments that share a training share its artifact.
     """
 
     make: Callable[["Job", Any], dict[str, Any]]
@@ -88,6 +88,7 @@ class Step:
     inputs: Mapping[str, HasKey] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     fans_out: bool = False
+    root: bool = False
 
     @property
     def name(self) -> str:
@@ -419,6 +420,7 @@ class Store:
                     "step": step.name,
                     "label": step.label,
                     "about": dict(step.about),
+                    "root": step.root,
                     "parts": step.parts,
                     "files": {name: describe(out / name) for name in sorted(files_of(out))},
                     "meta": {**inherited(inputs), **meta},

@@ -19,7 +19,7 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.infra.tracking import flatten
 
 FEWEST_DIGITS = 6
-FETCHES = ("fetch_corpus", "fetch_added_corpus")  # steps whose files came from outside
+FETCHES = ("fetch_corpus", "fetch_added_corpus")  # steps whose files came from outside; older stores have the second
 
 
 class Lineage:

@@ -17,7 +17,7 @@ from phrasemodels.flows.results.records import open_store, sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
 from phrasemodels.tasks.parsers.stanza import fetch_parser
-from phrasemodels.tasks.prepare.corpora import fetch_added_corpus, fetch_corpus
+from phrasemodels.tasks.prepare.corpora import fetch_corpus
 
 if TYPE_CHECKING:
     from phrasemodels.data.store.store import Step
@@ -40,7 +40,9 @@ class Plan:
         """The last step: the table compared with the paper."""
         rows = tuple(row for experiment in self.table.experiments for row in self._rows(experiment))
         inputs = {f"{p.experiment.name} seed {p.seed}": p.scored for p in self.pipelines}
-        return Step(compare, self.table.title, CompareSettings(self.table.title, rows, self.table.seeds), inputs)
+        return Step(
+            compare, self.table.title, CompareSettings(self.table.title, rows, self.table.seeds), inputs, root=True
+        )
 
     @cached_property
     def steps(self) -> list[Step]:
@@ -100,11 +102,7 @@ def missing_files(plan: Plan, store: Store, settings: Settings) -> list[str]:
     """Return the files that no mirror has and that may not be downloaded, each with the place where it can be put."""
     if not settings.offline:
         return []
-    absent = [
-        step
-        for step in plan.steps
-        if step.make in (fetch_corpus, fetch_added_corpus, fetch_parser) and not store.find(step)
-    ]
+    absent = [step for step in plan.steps if step.make in (fetch_corpus, fetch_parser) and not store.find(step)]
     sources = sources_of(settings)
     mirror = settings.mirror or "<the folder that PHRASEMODELS_MIRROR names>"
     models = settings.parsers or "<the folder that PHRASEMODELS_PARSERS names>"

@@ -13,7 +13,7 @@ from phrasemodels.config import at_least
 from phrasemodels.data.corpora import readers
 from phrasemodels.data.corpora.leakage import leakage
 from phrasemodels.data.corpora.readers import Reader, take
-from phrasemodels.data.download.manifest import Languages, Part, Split, find_corpus, is_added, load
+from phrasemodels.data.download.manifest import Languages, Part, Split, find_corpus
 from phrasemodels.data.formats.conllu import BOTH_TAGS
 from phrasemodels.data.formats.shards import TREES, build
 from phrasemodels.data.samples.records import Records, Translations
@@ -31,41 +31,25 @@ class FetchCorpus:
 
 
 def fetch_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
-    """Download or copy all files of a corpus of data/manifests, and verify the copies.
+    """Download or copy all files of a corpus, of data/manifests or added by the user, and verify the copies.
 
     OSError: a file cannot be had. ValueError: a user file has changed since its digest was taken.
     """
     from phrasemodels.data.download.fetch import free_space
     from phrasemodels.data.download.user_files import obtain
 
-    manifest = load(settings.corpus)
-    free_space(job.out, 3 * sum(file.bytes for file in manifest.files))
-    origins = obtain(manifest, job.out, job.executor.sources)
-    _check_complete(settings, origins)
-    for name in origins.keys() - {file.name for file in manifest.files}:  # those have just been verified
-        if sha256_of(job.out / name) != settings.digests.get(name):
-            raise ValueError(
-                f"{origins[name]}: {name} of {manifest.name} has changed since the run was planned; start again"
-            )
-    return {
-        "corpus": manifest.name,
-        "from": {name: origin if "://" in origin else "a folder" for name, origin in origins.items()},
-        **_terms(manifest.licence, manifest.redistributable, manifest.stand_in),
-    }
-
-
-def fetch_added_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
-    """Do as `fetch_corpus` for a corpus that users add. A function of its own, so that the keys of other corpora do not
-    depend on how such a corpus is found. OSError: a file cannot be had. ValueError: a file has changed."""
-    from phrasemodels.data.download.user_files import obtain
-
     manifest = find_corpus(settings.corpus)
+    free_space(job.out, 3 * sum(file.bytes for file in manifest.files))
     origins = obtain(manifest, job.out, job.executor.sources)
     _check_complete(settings, origins)
     for name, origin in origins.items():
         if sha256_of(job.out / name) != settings.digests.get(name):
             raise ValueError(f"{origin}: {name} of {manifest.name} has changed since the run was planned; start again")
-    return {"corpus": manifest.name, **_terms(manifest.licence, manifest.redistributable, manifest.stand_in)}
+    return {
+        "corpus": manifest.name,
+        "from": {name: origin if "://" in origin else "a folder" for name, origin in origins.items()},
+        **_terms(manifest.licence, manifest.redistributable, manifest.stand_in),
+    }
 
 
 def _check_complete(settings: FetchCorpus, found: Mapping[str, str]) -> None:
@@ -76,8 +60,7 @@ def _check_complete(settings: FetchCorpus, found: Mapping[str, str]) -> None:
 
 def fetched(corpus: str, digests: Mapping[str, str]) -> Step:
     """Return the step that fetches a corpus; digests: of its files, by name."""
-    make = fetch_added_corpus if is_added(corpus) else fetch_corpus
-    return Step(make, f"fetch {corpus}", FetchCorpus(corpus, digests))
+    return Step(fetch_corpus, f"fetch {corpus}", FetchCorpus(corpus, digests))
 
 
 def _terms(licence: str, redistributable: bool, stand_in: bool) -> dict[str, Any]:
