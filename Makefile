@@ -14,8 +14,8 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 reproduce: $(STAMP)
-	.venv/bin/phrasemodels reproduce
-	.venv/bin/phrasemodels count
+	.venv/bin/phrasemodels count --brief
+	.venv/bin/phrasemodels reproduce --seeds 3
 
 check: $(STAMP)
 	.venv/bin/ruff check .

@@ -107,9 +107,9 @@ def test_the_rows_that_differ_are_counted_for_each_metric(metrics: tuple[str, ..
                 "against": against, "intervals": means}  # fmt: skip
 
     rows = [row(name, metric, low) for metric in metrics for name, low in (("", 0), ("One", 0.5), ("Two", -0.5))]
-    said = [sentence for sentence in findings(rows) if "more than chance" in sentence]
-    assert [re.sub(" in [^:]*", "", sentence) for sentence in said] == [
-        "1 of 2 rows differ from their baselines by more than chance: One."
+    said = findings(rows)[: len(metrics)]
+    assert [re.sub(" in [^(]*", " ", sentence) for sentence in said] == [
+        "1 of 2 differences from baselines is significant (p < 0.05, corrected by Holm): One."
     ] * len(metrics)
     assert all(" in " in sentence for sentence in said) == (len(metrics) > 1)
 
@@ -125,8 +125,9 @@ def test_the_conclusion_says_of_what_chance_was_tested_and_nothing_of_rows_that_
                 "intervals": {"bleu": {"mean": float(len(name)), "half_width": 1.0, "n": 3}}}  # fmt: skip
 
     said = findings([row("A", {}), row("B", {"bleu": 2.0, "bleu/idiom": 3.0, "bleu/plain": -0.02})])
-    assert "on idioms gains 3.0" in said[0] and "on plain sentences differs by 0.0" in said[0]
-    assert said[1].startswith("B gains 2.0") and said[2] == "That is more than chance."
+    assert said[0] == "The difference from the baseline is significant (p < 0.05)."
+    assert said[1].startswith("B gains 2.0")
+    assert "on idioms gains 3.0" in said[2] and "on plain sentences differs by 0.0" in said[2]
     assert findings([row("A", {}), row("BB", {})]) == ["2 rows, BLEU 1.00 to 2.00; none is tested against another."]
 
 

@@ -1,6 +1,7 @@
 """The commands about results: verdicts, count, report, sql, trace, diff, judge and export-result."""
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,6 +55,7 @@ def _keep_tests() -> None:
 @app.command()
 def count(
     corpora: Annotated[bool, typer.Option("--corpora", help="Count corpora, too, which are fetched.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="One line for each table, and one for all.")] = False,
     as_json: Json = False,
 ) -> None:
     """Judge the printed numbers that need no training: parameters of models that are only built; sizes, words and phrases
@@ -75,9 +77,25 @@ def count(
     for title, rows, missing in made:
         if missing:
             print(f"{with_names(title)}: not counted: {missing}")
+        elif brief:
+            print(f"{with_names(title.partition(', profile')[0])}: {_in_brief(rows)}")
         else:
             print_rows(with_names(title), list(_counted(rows[0])), [_counted(row) for row in rows])
-    print_glance(judged(*opened()))
+    found = judged(*opened())
+    if brief:
+        print(
+            f"all {len(found)} printed numbers: {_in_brief(found)}; phrasemodels verdicts prints each with its reason"
+        )
+    else:
+        print_glance(found)
+
+
+def _in_brief(rows: list[dict[str, Any]]) -> str:
+    """Return how many numbers have each verdict, in one line; rows without a printed number are left out."""
+    from phrasemodels.flows.experiments.published import VERDICTS
+
+    counts = Counter(row["verdict"] for row in rows if row["printed"])
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
 
 
 def _counted(row: dict[str, Any]) -> dict[str, Any]:

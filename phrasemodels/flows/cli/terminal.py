@@ -4,6 +4,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -155,10 +156,10 @@ def print_table(result: dict[str, Any]) -> None:
     shown = [kind for kind in KINDS if any(kind in row for row in rows)]
     rows = [dict.fromkeys(shown, "") | row for row in rows]
     print_rows(with_names(result["title"]), [name for name in rows[0] if name not in shown] + shown, rows)
-    from phrasemodels.flows.report.table import findings, reasons
+    from phrasemodels.flows.report.table import findings
 
     print("found: " + "\n       ".join(findings(result["rows"])))
-    print("because: " + "; ".join(reasons(result["rows"])))
+    print(f"verdicts: {_verdicts(result['rows'])}")
     if result["leaks"]:
         print("seen in training: " + "; ".join(sorted(set(result["leaks"].values()))))
     stages = ", ".join(
@@ -177,19 +178,38 @@ def print_table(result: dict[str, Any]) -> None:
         print(line)
 
 
+def _verdicts(rows: list[dict[str, Any]]) -> str:
+    """Return how many rows have each verdict, with the reasons of all of them."""
+    from phrasemodels.flows.report.table import reasons
+
+    counts = Counter(row["verdict"] for row in rows)
+    return "; ".join(
+        f"{n} {verdict} ({'; '.join(filter(None, reasons([row for row in rows if row['verdict'] == verdict])))})"
+        for verdict, n in counts.items()
+    )
+
+
 def _next(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what to do next: look at the models, judge what needs no training, take real data."""
+    """Return what to do next: look at the models and the results of this paper, judge what needs no training, take real data."""
     from phrasemodels.flows.experiments.names import divided
+    from phrasemodels.flows.experiments.published import papers
 
     row, _ = divided(rows[-1]["experiment"])
     paper, table, *_ = row.split("/", 3)
-    said = {
-        "phrasemodels report": "one page over all five papers",
-        "phrasemodels verdicts": "every printed number with its verdict",
-        "phrasemodels count": "judge the printed numbers that need neither data nor training",
-    }
+    last = rows[-1]["experiment"]
+    if paper not in papers():
+        said = {
+            f"phrasemodels verdicts --paper {paper}": "each number of printed.csv with its verdict",
+            f"phrasemodels export {last} FOLDER": 'use this model: phrasemodels.load("FOLDER").predict(["..."])',
+            f"phrasemodels reproduce --paper {paper} --seeds {max(len(rows[-1]['seeds']) + 1, 3)}": "more seeds: narrower intervals",
+        }
+    else:
+        said = {
+            f"phrasemodels verdicts --paper {paper}": "each number that this paper printed, with its verdict",
+            "phrasemodels report": "one page over all five papers",
+        }
     if row.startswith("000/table1/sample/"):
-        attend = f'phrasemodels show-attention {rows[-1]["experiment"]} "the woman took the box ."'
+        attend = f'phrasemodels show-attention {last} "the woman took the box ."'
         larger = (
             f"phrasemodels reproduce --paper {paper} --table {table.removeprefix('table')} --profile laptop --seeds 3"
         )

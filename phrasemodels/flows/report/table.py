@@ -57,36 +57,37 @@ def findings(rows: Sequence[Row]) -> list[str]:
         found = f", {_metric(rows[0])} {means[0]:.2f} to {means[-1]:.2f}" if alike else ""
         return [f"{len(rows)} rows{found}; none is tested against another."]
     largest = max(tested, key=lambda row: abs(_difference(row)["difference"]))
-    said = [_gain(largest, rows)]
-    if kinds := [_on_kind(largest, kind) for kind in KINDS if f"{largest['metric']}/{kind}" in _differences(largest)]:
-        said[:0] = [f"{row_name(largest)} against {_baseline(largest, rows)}: {', '.join(kinds)}."]
     few = min(len(row["seeds"]) for row in tested)
-    if few < 2:
-        said.append("With one seed nothing says what other seeds would do.")
-    elif len(tested) == 1:
-        said.append(f"That is {'more' if is_sure(_difference(largest)) else 'no more'} than chance.")
-    else:
-        said += _counted(tested)
-    if 2 <= few < ENOUGH:
-        said.append(f"These are {few} seeds; a verdict needs {ENOUGH}.")
+    by_chance = f"One seed tests nothing: {_differences_in_words(len(tested))} may be by chance."
+    said = [by_chance] if few < 2 else [*_counted(tested)]
+    if few == 2:
+        said[-1] += f" These are {few} seeds; a verdict needs {ENOUGH}."
+    said.append(_gain(largest, rows))
+    if kinds := [_on_kind(largest, kind) for kind in KINDS if f"{largest['metric']}/{kind}" in _differences(largest)]:
+        said.append(f"Of this, {' and '.join(kinds)}.")
     return said
 
 
+def _differences_in_words(count: int) -> str:
+    return f"{count} differences from baselines" if count > 1 else "the difference from the baseline"
+
+
 def _counted(tested: Sequence[Row]) -> Iterator[str]:
-    """Yield for each metric how many rows differ from their baselines, and which."""
+    """Yield for each metric how many differences from baselines are significant, and of which rows."""
     by_metric: dict[str, list[Row]] = {}
     for row in tested:
         by_metric.setdefault(row["metric"], []).append(row)
-    for own in by_metric.values():
-        in_metric = f" in {_metric(own[0])}" if len(by_metric) > 1 else ""
-        if sure := [row_name(row) for row in own if is_sure(_difference(row))]:
-            rows = f"{len(sure)} of {len(own)} rows differ" if len(own) > 1 else "The row differs"
-            theirs = "their baselines" if len(own) > 1 else "its baseline"
-            yield f"{rows} from {theirs} by more than chance{in_metric}{': ' + ', '.join(sure) if len(own) > 1 else ''}."
-        elif len(own) > 1:
-            yield f"None of {len(own)} rows differs from its baseline by more than chance{in_metric}."
+    for metric, own in by_metric.items():
+        sure = [row_name(row) for row in own if is_sure(_difference(row))]
+        in_metric = f" in {METRICS.get(metric, metric)}" if len(by_metric) > 1 else ""
+        many = len(own) > 1
+        corrected = "p < 0.05, corrected by Holm" if many else "p < 0.05"
+        if many:
+            counted = f"{len(sure) or 'None'} of {_differences_in_words(len(own))} {'are' if len(sure) > 1 else 'is'}"
         else:
-            yield f"The row does not differ from its baseline by more than chance{in_metric}."
+            counted = f"The difference from the baseline is{'' if sure else ' not'}"
+        which = f": {', '.join(sure)}" if many and sure else ""
+        yield f"{counted} significant{in_metric} ({corrected}){which}."
 
 
 def needed(rows: Sequence[Row]) -> list[str]:
