@@ -369,7 +369,7 @@ def grams_alone(grams: Tensor, states: Tensor) -> Tensor:
 
 def residual_gate(grams: Tensor, states: Tensor) -> Tensor:
     """Return σ(S) ∘ gram + (1 − σ(S)) ∘ S (Eq 13), shapes as in `grams_alone`; the gate has no weights."""
-    return torch.lerp(states, grams, states.sigmoid())
+    return torch.lerp(states, grams.to(states), states.sigmoid())  # by autocast, sums stay float32
 
 
 def _slice(places: list[int]) -> slice | list[int]:
