@@ -12,21 +12,26 @@ from phrasemodels.earlier_names import install
 
 if TYPE_CHECKING:
     from phrasemodels.inference.loaded import LoadedModel
+    from phrasemodels.inference.structures import levels, members
     from phrasemodels.parsing.parser import Parse, Parser
 
 install()  # modules may be imported by earlier names
 __all__ = [
-    "LoadedModel", "Parse", "Parser", "__version__", "encoders", "layers", "load", "models", "results", "structs",
+    "LoadedModel", "Parse", "Parser", "__version__", "encoders", "layers", "levels", "load", "members", "models", "results",
+    "structs",
 ]  # fmt: skip
-_CLASSES = {"LoadedModel": "inference.loaded", "Parse": "parsing.parser", "Parser": "parsing.parser"}  # they need torch
+_NAMES = {  # they need torch
+    "LoadedModel": "inference.loaded", "Parse": "parsing.parser", "Parser": "parsing.parser",
+    "levels": "inference.structures", "members": "inference.structures",
+}  # fmt: skip
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name in _CLASSES:  # imported when it is asked for
-        return getattr(importlib.import_module(f"phrasemodels.{_CLASSES[name]}"), name)
+    if name in _NAMES:  # imported when it is asked for
+        return getattr(importlib.import_module(f"phrasemodels.{_NAMES[name]}"), name)
     if name in ("encoders", "layers", "models", "structs"):
         return importlib.import_module(f"phrasemodels.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

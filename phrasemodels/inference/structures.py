@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from phrasemodels.config import at_least, one_of
 from phrasemodels.data.formats.trees import Tree, brackets, parse, plain
+from phrasemodels.parsing.parser import Parse
 
 Numbers = NDArray[np.int32]
 Span = tuple[int, int]
 Parts = Mapping[Span, Sequence[Span]]  # phrases with several parts -> their parts, in order
 NEVER = 1 << 20  # deeper than any tree
+PHRASES = ("no_phrases", "adjacent", "subtrees")
 MOST_WORDS = 3  # a phrase of so many words or fewer is not divided further (paper 001, footnote 1)
 
 
@@ -244,3 +248,42 @@ def dependencies(tree: Tree) -> tuple[list[int], list[str]]:
 
 
 STRUCTURES: Mapping[str, type[Any]] = {kind.__name__: kind for kind in (Levels, Dependencies)}
+
+
+def members(parses: Sequence[Parse], longest: int = 3, kind: str = "constituents") -> Tensor:
+    """Return the phrases of B parses as positions of words (B, m, k), filled up with -1: what encoders over phrases read
+    (`encoders.hypernode`), for sentences without <s> and </s>.
+
+    kind: constituents of 2 to `longest` words; subtrees of the dependencies; or adjacent words. ValueError: a parse has no tree,
+    or no heads.
+    """
+    if kind not in (*PHRASES, "constituents"):
+        raise ValueError(f"no phrases {kind!r}: constituents, {' or '.join(PHRASES)}")
+    rows: list[list[Sequence[int]]] = []
+    for own in parses:
+        n = len(own.tokens)
+        if kind == "constituents":
+            rows.append([range(start, end) for _, start, end in own.phrases(longest)] if n else [])
+            continue
+        if kind == "subtrees" and len(own.heads) != n:
+            raise ValueError("this parse has no heads: decode jointly or arcs alone")
+        found = phrases(kind, n, longest, [head - 1 for head in own.heads])
+        rows.append([[k for k in phrase if k >= 0] for phrase in found.tolist()])
+    sizes = [len(phrase) for row in rows for phrase in row]
+    out = torch.full((len(rows), max(map(len, rows), default=0), max(sizes, default=1)), -1, dtype=torch.int64)
+    for padded, row in zip(out, rows, strict=True):
+        for place, phrase in zip(padded, row, strict=False):
+            place[: len(phrase)] = torch.tensor(list(phrase))
+    return out
+
+
+def levels(parses: Sequence[Parse], of: Sequence[int] = (1, 2, 3)) -> Tensor:
+    """Return the number of each word's phrase on levels of the trees of B parses (B, L, n), padded with 0: what PSAN reads
+    (`encoders.psan`). A parse without a tree is one phrase."""
+    longest = max((len(own.tokens) for own in parses), default=0)
+    out = torch.zeros(len(parses), len(of), longest, dtype=torch.int64)
+    divide = Levels(levels=tuple(of))
+    for row, own in zip(out, parses, strict=True):
+        if own.tokens:
+            row[:, : len(own.tokens)] = torch.from_numpy(divide(own.tokens, own.brackets).T)
+    return out

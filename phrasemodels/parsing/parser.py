@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -28,8 +28,9 @@ from phrasemodels.hub import Pretrained, readme
 from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.fused_parser import fused
 from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees, ParserConfig, separately
+from phrasemodels.parsing.constituents import Node, arcs_svg, displacy, forest, nodes, svg
 from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
-from phrasemodels.parsing.words import INSIDE, Sentences, Word, sentences, spaced, undivided
+from phrasemodels.parsing.words import INSIDE, Sentences, Word, divided_texts, sentences, spaced, undivided
 from phrasemodels.structs.calls import waiting
 from phrasemodels.written import writing
 
@@ -111,6 +112,7 @@ def different_forms(characters: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
 
 
 NO_SPACE = "SpaceAfter=No"
+NO_PHRASES = "this parse has no phrases: decode jointly or phrases alone"
 
 
 @dataclass(frozen=True)
@@ -137,13 +139,57 @@ class Parse:
         """The tree in Penn brackets on one line, or an empty string."""
         return brackets(self.tree) if self.tree else ""
 
+    @property
+    def root(self) -> Node:
+        """The root of the tree, a node with `children`, `parent`, `leaves` and `find(label)`. ValueError: there is no tree."""
+        if self.tree is None:
+            raise ValueError(NO_PHRASES)
+        return nodes(self.tree)
+
+    def phrases(self, longest: int | None = None, *labels: str) -> list[Span]:
+        """Return the phrases of 2 to `longest` words, each place once, shorter first: what attention over phrases reads.
+        labels: of the phrases; without them all but the sentence. `inference.structures.members` makes a tensor of them.
+
+        ValueError: there is no tree.
+        """
+        most = len(self.tokens) if longest is None else longest
+        found = {
+            (node.end - node.start, node.start): Span(node.label, node.start, node.end)
+            for node in self.root.find(*labels)
+            if 2 <= node.end - node.start <= most and (labels or node.end - node.start < len(self.tokens))
+        }
+        return [found[key] for key in sorted(found)]
+
+    def svg(self, kind: str = "tree") -> str:
+        """Return a drawing as SVG. kind: tree, or arcs. ValueError: the parse has none."""
+        if kind == "tree":
+            return svg(self.root)
+        if kind != "arcs":
+            raise ValueError(f"no drawing {kind!r}: tree or arcs")
+        if not self.heads:
+            raise ValueError("this parse has no heads: decode jointly or arcs alone")
+        return arcs_svg(self.tokens, self.tags, self.heads, self.relations)
+
+    def forest(self) -> str:
+        """Return the tree for the LaTeX package forest (TikZ). ValueError: there is no tree."""
+        return forest(self.root)
+
+    def displacy(self) -> dict[str, Any]:
+        """Return words and arcs as `spacy.displacy.render(parse.displacy(), style="dep", manual=True)` takes them."""
+        return displacy(self.tokens, self.tags, self.heads, self.relations)
+
+    def _repr_html_(self) -> str:
+        """The drawings of tree and arcs, for notebooks."""
+        kinds = ["tree"] * (self.tree is not None) + ["arcs"] * bool(self.heads)
+        return "".join(f'<div style="overflow-x:auto">{self.svg(kind)}</div>' for kind in kinds if self.tokens)
+
     def __str__(self) -> str:
         """The tree in brackets, or CoNLL-U for heads alone."""
         return self.brackets or self.conllu().rstrip("\n")
 
-    def conllu(self, sent_id: str = "", read: Sequence[Line] = ()) -> str:
-        """Return CoNLL-U without the empty line that ends a sentence: sent_id, the text without soft hyphens and word
-        joiners, SpaceAfter=No, UPOS and XPOS.
+    def conllu(self, sent_id: str = "1", read: Sequence[Line] = ()) -> str:
+        """Return CoNLL-U without the empty line that ends a sentence: sent_id, the text on one line without soft hyphens and
+        word joiners, multiword tokens, SpaceAfter=No, UPOS and XPOS.
 
         read: the lines of CoNLL-U that the words come from. All that the parser does not predict is then as it was there.
         """
@@ -158,8 +204,21 @@ class Parse:
             "note": self.note,
         }
         misc = ["_" if space else NO_SPACE for space in spaced(self.words)] if self.words else ()
-        lines = sentence_to_conllu(self.tokens, self.tags, self.universal, self.heads, self.relations, misc)
+        lines = sentence_to_conllu(
+            self.tokens, self.tags, self.universal, self.heads, self.relations, misc, self.multiword()
+        )
         return "".join(f"# {name} = {value}\n" for name, value in comments.items() if value) + lines
+
+    def multiword(self) -> dict[tuple[int, int], str]:
+        """Return the multiword tokens as written, by their first and last word: (2, 3) -> don't."""
+        found = {}
+        starts = [k for k, word in enumerate(self.words) if not word.joined]
+        for first, after in zip(starts, [*starts[1:], len(self.words)], strict=True):
+            if after - first > 1:
+                place = self.words[0].start
+                surface = self.text[self.words[first].start - place : self.words[after - 1].end - place]
+                found[first + 1, after] = _one_line(INSIDE.sub("", surface))
+        return found
 
     def json(self) -> str:
         """Return a JSON object on one line."""
@@ -178,7 +237,7 @@ class Parse:
         from nltk import Tree as NltkTree
 
         if self.tree is None:
-            raise ValueError("this parse has no phrases: decode jointly or phrases alone")
+            raise ValueError(NO_PHRASES)
         return NltkTree.fromstring(self.brackets)
 
 
@@ -322,23 +381,39 @@ class Parser(Pretrained):
     def _from_folder(cls, folder: Path, *parts: Any) -> "Parser":
         return cls.load(folder)
 
-    def parse(self, text: str, split: Sentences | None = None) -> list[Parse]:
-        """Return the parses of the sentences of a text. split: how it is divided, if otherwise than `self.split` does."""
-        return next(self.parse_each([text], split))
+    @overload
+    def parse(self, text: str, split: Sentences | None = None) -> list[Parse]: ...
+
+    @overload
+    def parse(self, text: list[str] | tuple[str, ...], split: Sentences | None = None) -> list[list[Parse]]: ...
+
+    def parse(
+        self, text: str | list[str] | tuple[str, ...], split: Sentences | None = None
+    ) -> list[Parse] | list[list[Parse]]:
+        """Return the parses of the sentences of a text, in which empty lines end paragraphs; for a list of texts a list of
+        these. split: how a text is divided, if otherwise than `self.split` does."""
+        if isinstance(text, str):
+            return next(self.parse_each([text], split))
+        return list(self.parse_each(text, split))
 
     def parse_each(
         self, texts: Iterable[str], split: Sentences | None = None, batch: int = 256
     ) -> Iterator[list[Parse]]:
         """Yield the parses of the sentences of each text, in order, an empty list for a text without words.
 
-        Texts are read as they are needed: `batch` of them are parsed together. ValueError: batch is below 1.
+        Texts are read as they are needed: `batch` of them are parsed together. ValueError: batch is below 1. TypeError: a text
+        is no string.
         """
         _check_batch(batch)
         if isinstance(texts, str):
             raise TypeError(f"one text: give a list of texts, or parse({texts[:20]!r})")
         texts = iter(texts)
         while chunk := list(islice(texts, batch)):
-            divided = [[own for own in (split or self.split)(text) if own] for text in chunk]
+            if wrong := [text for text in chunk if not isinstance(text, str)]:
+                raise TypeError(
+                    f"{str(wrong[0])[:20]!r} is no text but {type(wrong[0]).__name__}: see parse_tokens for tokens"
+                )
+            divided = [[own for own in one if own] for one in divided_texts(split or self.split, chunk)]
             parses = self._parsed([[word.form for word in own] for one in divided for own in one])
             for text, one in zip(chunk, divided, strict=True):
                 yield [_placed(next(parses), text, own) for own in one]

@@ -3,15 +3,18 @@
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
 class Word(NamedTuple):
-    """A word of a text: its form, and its characters [start, end)."""
+    """A word of a text: its form, and its characters [start, end). joined: it is of the same token as the word before (don't:
+    do n't; du: de le)."""
 
     form: str
     start: int
     end: int
+    joined: bool = False
 
 
 Sentences = Callable[[str], list[list[Word]]]  # a text -> the words of each sentence
@@ -111,19 +114,35 @@ def _one_word(one: str, other: str) -> bool:
     return one[-1] in "!?" and other in "!?"
 
 
+def divided_texts(split: Sentences, texts: Sequence[str]) -> list[list[list[Word]]]:
+    """Return the words of the sentences of each text; together, if the function has a method `each` for that."""
+    each = getattr(split, "each", None)
+    return each(texts) if each else [split(text) for text in texts]
+
+
+@dataclass(frozen=True)
+class Undivided:
+    """A function that divides a text into the words of `split`, as one sentence; none if it has no words."""
+
+    split: Sentences
+
+    def __call__(self, text: str) -> list[list[Word]]:
+        return self.each([text])[0]
+
+    def each(self, texts: Sequence[str]) -> list[list[list[Word]]]:
+        """Return the words of each text, as one sentence."""
+        found = ([word for own in one for word in own] for one in divided_texts(self.split, texts))
+        return [[words] if words else [] for words in found]
+
+
 def undivided(split: Sentences) -> Sentences:
     """Return a function that divides a text into the words of `split`, as one sentence; none if it has no words."""
-
-    def one(text: str) -> list[list[Word]]:
-        found = [word for sentence in split(text) for word in sentence]
-        return [found] if found else []
-
-    return one
+    return Undivided(split)
 
 
 def by_spaces(text: str) -> list[list[Word]]:
-    """Return the words of one tokenised sentence: spaces divide them."""
-    found = [Word(m[0], m.start(), m.end()) for m in re.finditer(r"\S+", text)]
+    """Return the words of one tokenised sentence: spaces and tabs divide them, a no-break space is part of its word."""
+    found = [Word(m[0], m.start(), m.end()) for m in re.finditer(r"[^ \t\r\n]+", text) if m[0].strip()]
     return [found] if found else []
 
 
@@ -138,7 +157,7 @@ def sentences(text: str, divide: Callable[[Sequence[Word]], list[Word]] = list) 
     if INSIDE.search(text):
         places = [place for place, character in enumerate(text) if not INSIDE.match(character)]
         found = sentences(INSIDE.sub("", text), divide)
-        return [[Word(form, places[start], places[end - 1] + 1) for form, start, end in one] for one in found]
+        return [[Word(w.form, places[w.start], places[w.end - 1] + 1) for w in one] for one in found]
     made: list[list[Word]] = []
     first = 0
     for gap in [*_PARAGRAPH.finditer(text), None]:
@@ -194,5 +213,7 @@ def _may_begin(found: Sequence[Word], place: int, mark: str) -> bool:
 
 
 def spaced(found: Sequence[Word]) -> list[bool]:
-    """Return for each word whether a space, or the end of the text, follows it."""
-    return [one.end != other.start for one, other in itertools.pairwise(found)] + [True] * bool(found)
+    """Return for each word whether a space, or the end of the text, follows its token."""
+    return [one.end != other.start and not other.joined for one, other in itertools.pairwise(found)] + [True] * bool(
+        found
+    )

@@ -63,7 +63,7 @@ def test_no_premise_is_in_train_and_dev(table: Read) -> None:
 
 
 @pytest.mark.needs_mirror
-@pytest.mark.parametrize(("name", "splits", "rows"), [("gum", 4, 49), ("craft", 3, 12)])
+@pytest.mark.parametrize(("name", "splits", "rows"), [("gum", 4, 0), ("craft", 3, 12)])
 def test_known_numbers_of_trees_have_other_words(table: Read, name: str, splits: int, rows: int) -> None:
     parts = [table(name, split) for split in ("train", "dev", "test", "test2")[:splits]]
     assert sum(reasons(part).get(OTHER_WORDS, 0) for part in parts) == rows

@@ -240,17 +240,18 @@ def test_a_saved_parser_is_whole_or_refused_in_one_line(folder: Path, tmp_path: 
 def test_the_command_answers_every_line_and_recognises_conllu(parser: Parser, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_bytes(b"\xef\xbb\xbfIt is. So what?\n\nwrong \xff byte\r\n" + b"a " * 90 + b"\n")
-    found = list(answers(parser, text, "auto", 2))
+    found = list(answers(parser, text, "lines", 2))
     assert [(one.line, len(one.parses)) for one in found] == [(1, 2), (2, 0), (3, 1), (4, 1)]
     assert found[0].parses[0].tokens[0] == "It" and "\ufffd" in found[2].parses[0].tokens
     assert [len(one.parses) for one in answers(parser, text, "sentences", 256)] == [1, 0, 1, 1]
+    assert [(one.line, len(one.parses)) for one in answers(parser, text, "auto", 2)] == [(1, 2), (3, 1)], "paragraphs"
     conllu = tmp_path / "pasted"
     conllu.write_text("".join(p.conllu(str(k)) + "\n" for k, p in enumerate(parser.parse("It is. So what?"))))
     assert [one.parses[0].tokens for one in answers(parser, conllu, "auto", 256)] == [
         ["It", "is", "."],
         ["So", "what", "?"],
     ]
-    assert recognised(iter([Line(1, "# a"), Line(2, "1 a b")]), text)[1] == "paragraphs"
+    assert recognised(iter([Line(1, "# a"), Line(2, "1 a b")]), text)[1] == "text"
     assert [b.text for b in blocks([Line(1, "a"), Line(2, "b"), Line(3, " "), Line(4, "c")])] == ["a\nb", "c"]
 
 
@@ -308,9 +309,9 @@ def test_a_pipe_is_read_and_a_folder_or_no_file_is_refused(parser: Parser, tmp_p
     (answer,) = answers(parser, Path(f"/dev/fd/{end}"), "sentences", 1)
     os.close(end)
     assert [parse.tokens for parse in answer.parses] == [["It", "is", "."]]
-    for file, why in ((tmp_path, "is a folder"), (tmp_path / "none", "no such file")):
+    for given, why in (([str(tmp_path)], "without texts"), (["-", str(tmp_path / "none")], "no such file")):
         with pytest.raises(ValueError, match=why):
-            list(answers(parser, file, "auto", 1))
+            parse(given)
 
 
 def test_words_that_are_not_tokenised_are_refused(parser: Parser) -> None:

@@ -1,6 +1,6 @@
 """Sentences in CoNLL-U: words, tags, heads, relations; and other analyses of them, in which all other columns stay."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from phrasemodels.data.formats.lines import Line
@@ -86,16 +86,25 @@ def sentence_to_conllu(
     heads: Sequence[int] = (),
     relations: Sequence[str] = (),
     misc: Sequence[str] = (),
+    multiword: Mapping[tuple[int, int], str] | None = None,
 ) -> str:
-    """Return a line for each token; columns that are empty are written as underscores.
+    """Return a line for each token; columns that are empty are written as underscores. multiword: tokens of several words,
+    by their first and last; the MISC of the last word is then theirs.
 
     The caller adds the comments before the lines and the empty line after them.
     """
     columns = [column or ["_"] * len(tokens) for column in (universal, tags, heads, relations, misc)]
-    return "".join(
+    rows = list(zip(tokens, *columns, strict=True))
+    lines = [
         f"{number}\t{token}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t{other}\n"
-        for number, (token, upos, xpos, head, relation, other) in enumerate(zip(tokens, *columns, strict=True), 1)
-    )
+        for number, (token, upos, xpos, head, relation, other) in enumerate(rows, 1)
+    ]
+    for (first, last), form in (multiword or {}).items():
+        whole = "\t".join([f"{first}-{last}", form, *["_"] * 7, rows[last - 1][-1]])
+        for place in range(first - 1, last):
+            lines[place] = lines[place].rpartition("\t")[0] + "\t_\n"
+        lines[first - 1] = f"{whole}\n{lines[first - 1]}"
+    return "".join(lines)
 
 
 def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> Analysed:

@@ -74,14 +74,24 @@ def bounded(text: str, where: str, number: int, max_words: int) -> str:
 
 def lines_with_replacements(path: Path, warn: Callable[[str], None]) -> Iterator[Line]:
     """Return the lines of a file in UTF-8, or of stdin, as they arrive, if the path is -. A byte that is not UTF-8 becomes
-    U+FFFD, and `warn` is told the first line that has one. ValueError: the text is UTF-16."""
+    U+FFFD, and `warn` is told the first line that has one. ValueError: the text is UTF-16, or has a NUL byte."""
     told = False
     with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
         for number, raw in enumerate(_raw(file), 1):
             if number == 1:
                 _check_encoding(raw, "stdin" if str(path) == "-" else str(path))
+            if b"\0" in raw:
+                raise ValueError(f"{'stdin' if str(path) == '-' else path}, line {number}: {_with_nul(raw)}")
             text = raw.decode("utf-8", "replace")
             if not told and text.encode() != raw:
                 told = True
                 warn(f"line {number} is not UTF-8: wrong bytes are read as \ufffd; convert the text")
             yield Line(number, text)
+
+
+def _with_nul(raw: bytes) -> str:
+    """Return what a line with NUL bytes is: UTF-16 if every other byte of its beginning is one."""
+    first = raw[:400]
+    if len(first) > 3 and 2 * max(first[::2].count(0), first[1::2].count(0)) > 0.8 * len(first):
+        return "UTF-16 without a byte order mark; convert the file to UTF-8"
+    return "a NUL byte, which is no text; is this the right file?"

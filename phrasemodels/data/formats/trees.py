@@ -138,9 +138,13 @@ def brackets(tree: Tree) -> str:
 
 
 def unescape(word: str) -> str:
-    r"""Return a word as in running text: brackets for -LRB- and so on, no backslash before / and *."""
-    if "-" in word and (bracket := _ESCAPES.get(word.upper())):
-        return bracket
+    r"""Return a word as in running text: brackets for -LRB- and so on, also inside of it (:--RRB- is :-)), no backslash before
+    / and *."""
+    if "-" in word:
+        if bracket := _ESCAPES.get(word.upper()):
+            return bracket
+        if "RB-" in word:
+            word = word.replace("-LRB-", "(").replace("-RRB-", ")")
     return word.replace("\\/", "/").replace("\\*", "*") if "\\" in word else word
 
 

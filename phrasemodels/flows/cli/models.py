@@ -28,7 +28,7 @@ def predict(
     file: Annotated[Path, typer.Argument(help="One input per line; - is stdin.")],
     as_json: Json = False,
 ) -> None:
-    """Print the answers of a trained model, one per line. A text that is too long (by default more
+    """Print the answers of a trained model, one per line; an empty line gets an empty one. A text that is too long (by default more
     than 200 words, or 10 characters a word on average) gets an empty line, and stderr says why.
 
     Example: echo "the red house sleeps" | phrasemodels predict 000/table1/sample/phrase-k2 -
@@ -37,8 +37,10 @@ def predict(
 
     lines, trained = [line.text for line in lines_or_stdin(file)], find_model(model)
     tell_unknown_words(trained, lines)
+    found = iter(trained.answers([line for line in lines if line.strip()]))
     answers, failed = [], 0
-    for number, (line, (answer, problem)) in enumerate(zip(lines, trained.answers(lines), strict=True), 1):
+    for number, line in enumerate(lines, 1):
+        answer, problem = next(found) if line.strip() else ("", "")  # a model would answer something to no words
         failed += bool(problem)
         if problem:
             print(f"line {number}: {problem}", file=sys.stderr)

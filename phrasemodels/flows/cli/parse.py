@@ -1,10 +1,13 @@
 """The commands that use a trained parser: parse, labels, pack and serve."""
 
 import json
+import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -14,15 +17,21 @@ from phrasemodels.flows.cli.models import Name, find_model
 from phrasemodels.flows.cli.terminal import Force, clean
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from phrasemodels.data.formats.lines import Line
     from phrasemodels.parsing.parser import Parse, Parser
+    from phrasemodels.parsing.words import Sentences
     from phrasemodels.tasks.problems.parsing import ParsingRecipe, TreeParser
 
 
 app = typer.Typer()
 
-INPUTS = ("auto", "paragraphs", "text", "sentences", "tokens", "conllu")
+INPUTS = ("auto", "text", "lines", "sentences", "tokens", "conllu")
+EARLIER_INPUTS = {"paragraphs": "lines"}
 BETWEEN_REPORTS = 5.0  # seconds
+LONGEST_PARAGRAPH = 1 << 20  # characters; a longer one is cut at the end of a line
+ENDINGS = (".txt", ".text", ".md", ".conllu", ".conll")  # of files that are read in a folder
 
 
 @app.command()
@@ -30,8 +39,8 @@ def parse(
     what: Annotated[
         list[str],
         typer.Argument(
-            metavar="[MODEL] FILE",
-            help="The parser, by default the English one of the package; and a text, - for stdin.",
+            metavar="[MODEL] FILE...",
+            help="The parser, by default the English one of the package; and texts, folders of texts, or - for stdin.",
         ),
     ],
     form: Annotated[
@@ -44,26 +53,41 @@ def parse(
         str,
         typer.Option(
             "--input",
-            help="paragraphs: one a line, divided into sentences; text: empty lines end paragraphs; sentences: one a line; "
-            "tokens: sentences, spaces divide words; conllu. auto: conllu if the file looks like it, else paragraphs.",
+            help="text: empty lines end paragraphs; lines: each line is a paragraph, divided into sentences; sentences: one a "
+            "line; tokens: sentences, spaces divide words; conllu. auto: conllu if the file looks like it, else text.",
         ),
     ] = "auto",
     tokenised: Annotated[bool, typer.Option("--tokenised", help="The same as --input tokens.")] = False,
-    batch: Annotated[int, typer.Option(help="Lines parsed together; with 1 each is answered at once.")] = 256,
+    batch: Annotated[
+        int, typer.Option(help="Paragraphs or lines parsed together; with 1 each is answered at once.")
+    ] = 256,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder to write to: a file for each text, by its name, in place of stdout.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Processes that parse, each with a parser of its own.")] = 1,
+    force: Force = False,
 ) -> None:
-    """Parse text into phrase structure and dependencies. A line without words gets an empty line.
+    """Parse text into phrase structure and dependencies. With lines, sentences or tokens, a line without words gets an empty
+    line, but in CoNLL-U, which has none.
 
     Example: echo "The red house doesn't sleep." | phrasemodels parse - --format conllu
     """
     from phrasemodels.data.formats.trees import GROUP
     from phrasemodels.models.parser import DECODES
+    from phrasemodels.written import check_replaceable
 
+    read = "tokens" if tokenised else EARLIER_INPUTS.get(read, read)
     check_names(form, decode, read)
     if batch < 1:
         raise ValueError(f"--batch {batch}: at least one sentence has to be read")
-    if len(what) > 2:
-        raise ValueError(f"{what[2]!r}: name a parser and one file at most")
-    parser, file = reader(what[:-1]), Path(what[-1])
+    model, given = model_and_files(what)
+    files = [file for one in given for file in texts_of(one) if not (out and file.is_relative_to(out))]
+    to = {file: out / _named(file, given, form) for file in files} if out else {}
+    for place in to.values():
+        check_replaceable(place, force)
+    if len(set(to.values())) < len(to):
+        raise ValueError(f"{out}: two of the texts have one name; parse them by two commands, to two folders")
+    parser = reader(model)
     if decode in DECODES:  # else as it was trained, with its weights of phrases and arcs
         parser.decode = DECODES[decode]
     if parser.decode is DECODES["arcs"]:
@@ -72,13 +96,124 @@ def parse(
         raise ValueError("this parser has learned no phrases: ask for --decode arcs --format conllu")
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     shown = clean if sys.stdout.isatty() else str  # a file keeps every character of its text
-    for answer in _reported(answers(parser, file, "tokens" if tokenised else read, batch)):
-        for text in written(answer, form):
-            print(shown(text))
-        if not answer.parses:
-            print()
-        if batch == 1:
-            sys.stdout.flush()
+    with parsing(parser, model, decode, processes) as parse_texts:
+        for file in files:
+            found = _reported(answers(parser, file, read, batch, parse_texts), file if len(files) > 1 else None)
+            lines = _lines(found, form, f"{file.stem}-" if len(files) > 1 else "")
+            if file in to:
+                _write(to[file], lines, force)
+                continue
+            for line in lines:
+                print(shown(line))
+                if batch == 1:
+                    sys.stdout.flush()
+
+
+def _lines(found: "Iterable[Answer]", form: str, prefix: str) -> Iterator[str]:
+    """Yield what is printed of answers: an empty line for one without words, but in CoNLL-U."""
+    for answer in found:
+        yield from written(answer, form, prefix)
+        if not answer.parses and form != "conllu":
+            yield ""
+
+
+def _write(to: Path, lines: Iterable[str], force: bool) -> None:
+    """Write a file that is there when it is whole."""
+    from phrasemodels.written import writing
+
+    to.parent.mkdir(parents=True, exist_ok=True)
+    part = to.with_name(f".{to.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        with writing(to, force=force):
+            os.replace(part, to)
+    finally:
+        part.unlink(missing_ok=True)
+    _warn(str(to))
+
+
+def model_and_files(what: list[str]) -> tuple[list[str], list[Path]]:
+    """Return the parser that is named first, if one is, and the files. ValueError: a file is missing."""
+    from phrasemodels.parsing.saved import ABOUT
+
+    first = Path(what[0])
+    is_model = len(what) > 1 and what[0] != "-" and ((first / ABOUT).is_file() or not first.exists())
+    files = [Path(name) for name in what[is_model:]]
+    for file in files:
+        if str(file) != "-" and not file.exists():
+            raise ValueError(f"{file}: no such file; a sentence is given as: echo 'It rains.' | phrasemodels parse -")
+    return what[:is_model], files
+
+
+def texts_of(given: Path) -> list[Path]:
+    """Return a file, or the texts in a folder and those below it, in order of their names. ValueError: it has none."""
+    if not given.is_dir():
+        return [given]
+    found = sorted(path for path in given.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    found = [path for path in found if not any(part.startswith(".") for part in path.relative_to(given).parts)]
+    if not found:
+        raise ValueError(f"{given}: a folder without texts, whose names end with {', '.join(ENDINGS)}; name files")
+    return found
+
+
+def _named(file: Path, given: Sequence[Path], form: str) -> Path:
+    """Return the path of a text's parses in the folder that is written: its own, below the folder that was given."""
+    base = next((one for one in given if one.is_dir() and file.is_relative_to(one)), file.parent)
+    name = Path("stdin") if str(file) == "-" else file.relative_to(base)
+    return name.with_suffix({"brackets": ".brackets", "conllu": ".conllu", "json": ".jsonl"}[form])
+
+
+ParseTexts = Callable[
+    [Iterator[str], str, int], Iterator["list[Parse]"]
+]  # texts, how they are divided, texts of a batch
+
+
+@contextmanager
+def parsing(parser: "Parser", model: list[str], decode: str, processes: int) -> Iterator[ParseTexts]:
+    """Yield a function that parses texts in order, in this process or in several, which hold few texts at a time."""
+    if processes == 1:
+        yield lambda texts, split, batch: parser.parse_each(texts, splits(parser)[split], batch)
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, context, _start, (model, decode)) as pool:
+
+        def parse_texts(texts: Iterator[str], split: str, batch: int) -> "Iterator[list[Parse]]":
+            waiting: deque[Future[list[list[Parse]]]] = deque()
+            while some := list(islice(texts, batch)):
+                waiting.append(pool.submit(_parse, some, split))
+                if len(waiting) > 2 * processes:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+
+        yield parse_texts
+
+
+def splits(parser: "Parser") -> "dict[str, Sentences]":
+    """Return how the texts of each kind of input are divided."""
+    from phrasemodels.parsing.words import by_spaces, undivided
+
+    whole = undivided(parser.split)
+    return {"text": parser.split, "lines": parser.split, "sentences": whole, "tokens": by_spaces}
+
+
+_parser: "list[Parser]" = []  # of a process that parses for another
+
+
+def _start(model: list[str], decode: str) -> None:
+    from phrasemodels.models.parser import DECODES
+
+    _parser.append(reader(model))
+    if decode in DECODES:
+        _parser[0].decode = DECODES[decode]
+
+
+def _parse(texts: list[str], split: str) -> "list[list[Parse]]":
+    return list(_parser[0].parse_each(texts, splits(_parser[0])[split]))
 
 
 def check_names(form: str, decode: str, read: str) -> None:
@@ -103,40 +238,41 @@ class Answer(NamedTuple):
     conllu: "Sequence[Line]" = ()
 
 
-def written(answer: Answer, form: str) -> Iterator[str]:
-    """Yield the parses of an answer in a format; CoNLL-U that was read keeps what the parser does not predict."""
+def written(answer: Answer, form: str, prefix: str = "") -> Iterator[str]:
+    """Yield the parses of an answer in a format; CoNLL-U that was read keeps what the parser does not predict. prefix: of the
+    names of sentences, which are the number of the line and of the sentence that begins in it."""
     from phrasemodels.tasks.problems.parsing import FORMATS
 
     for count, found in enumerate(answer.parses, 1):
         if form == "conllu" and answer.conllu:
             yield found.conllu(read=answer.conllu)
         else:
-            yield FORMATS[form](found, f"{answer.line}-{count}")
+            yield FORMATS[form](found, f"{prefix}{answer.line}-{count}")
 
 
-def answers(parser: "Parser", file: Path, read: str, batch: int) -> Iterator[Answer]:
+def answers(
+    parser: "Parser", file: Path, read: str, batch: int, parse_texts: ParseTexts | None = None
+) -> Iterator[Answer]:
+    """Yield the parses of each paragraph or line of a file."""
     from phrasemodels.data.formats.lines import lines_with_replacements
-    from phrasemodels.parsing.words import by_spaces, undivided
 
-    if str(file) != "-" and (file.is_dir() or not file.exists()):  # a pipe is read, too
-        kind = "is a folder" if file.is_dir() else "no such file"
-        raise ValueError(f"{file}: {kind}; a sentence is given as: echo 'It rains.' | phrasemodels parse -")
+    where = "stdin" if str(file) == "-" else str(file)
     lines = lines_with_replacements(file, _warn)
     if read == "auto":
         lines, read = recognised(lines, file)
     if read == "conllu":
-        yield from conllu_answers(parser, lines, "stdin" if str(file) == "-" else str(file), batch)
+        yield from conllu_answers(parser, lines, where, batch)
         return
-    numbers: list[int] = []
+    numbers: deque[int] = deque()
 
     def texts() -> Iterator[str]:
         for number, text in blocks(lines) if read == "text" else lines:
             numbers.append(number)
             yield text
 
-    split = {"sentences": undivided(parser.split), "tokens": by_spaces}.get(read, parser.split)
-    for place, parses in enumerate(parser.parse_each(texts(), split, batch)):
-        yield Answer(numbers[place], parses)
+    given = parse_texts or (lambda texts, split, batch: parser.parse_each(texts, splits(parser)[split], batch))
+    for parses in given(texts(), read, batch):
+        yield Answer(numbers.popleft(), parses)
 
 
 def conllu_answers(parser: "Parser", lines: "Iterable[Line]", where: str, batch: int) -> Iterator[Answer]:
@@ -164,9 +300,7 @@ def conllu_answers(parser: "Parser", lines: "Iterable[Line]", where: str, batch:
 
 
 def recognised(lines: "Iterator[Line]", file: Path) -> "tuple[Iterator[Line], str]":
-    """Return the lines, and whether they are `conllu` or `paragraphs`: the first that is no comment has ten columns."""
-    from itertools import chain
-
+    """Return the lines, and whether they are `conllu` or `text`: the first that is no comment has ten columns."""
     seen = []
     for line in lines:
         seen.append(line)
@@ -174,27 +308,29 @@ def recognised(lines: "Iterator[Line]", file: Path) -> "tuple[Iterator[Line], st
             break
     fields = seen[-1].text.split("\t") if seen else []
     if len(fields) != 10 or not fields[0].replace("-", "").replace(".", "").isdecimal():
-        return chain(seen, lines), "paragraphs"
+        return chain(seen, lines), "text"
     if file.suffix != ".conllu":
-        _warn("this is read as CoNLL-U; --input paragraphs reads it as text")
+        _warn("this is read as CoNLL-U; --input text reads it as text")
     return chain(seen, lines), "conllu"
 
 
 def blocks(lines: "Iterable[Line]") -> "Iterator[Line]":
     """Yield the lines between empty lines as one text, with the number of the first of them."""
     waiting: list[Line] = []
+    size = 0
     for line in lines:
         if line.text.strip():
             waiting.append(line)
-        elif waiting:
+            size += len(line.text)
+        if waiting and (not line.text.strip() or size > LONGEST_PARAGRAPH):
             yield waiting[0]._replace(text="\n".join(one.text for one in waiting))
-            waiting = []
+            waiting, size = [], 0
     if waiting:
         yield waiting[0]._replace(text="\n".join(one.text for one in waiting))
 
 
-def _reported(answers: Iterable[Answer]) -> Iterator[Answer]:
-    """Yield answers; report their number and rate on stderr, if this takes long."""
+def _reported(answers: Iterable[Answer], file: Path | None) -> Iterator[Answer]:
+    """Yield answers; report their number and rate on stderr, if this takes long. file: named if there are several."""
     count, started, last = 0, time.monotonic(), 0.0
     for answer in answers:
         last = last or time.monotonic()  # not while the first answers are waited for
@@ -202,7 +338,8 @@ def _reported(answers: Iterable[Answer]) -> Iterator[Answer]:
         count += len(answer.parses)
         if time.monotonic() - last > BETWEEN_REPORTS:
             last = time.monotonic()
-            _warn(f"line {answer.line}: {count:,} sentences, {count / (last - started):.0f} a second")
+            where = f"{file}, line" if file else "line"
+            _warn(f"{where} {answer.line}: {count:,} sentences, {count / (last - started):.0f} a second")
 
 
 def _warn(text: str) -> None:
