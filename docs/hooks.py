@@ -4,6 +4,7 @@ A page whose front matter says `include: phrasemodels/infra/README.md` is that f
 project leads to its page in the site; one to a file without a page becomes its name.
 """
 
+import html
 import json
 import logging
 import re
@@ -14,6 +15,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parent
+WORK = PROJECT / "build" / "browser"  # what npm installs
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -22,12 +24,21 @@ PAGES = {
     "benchmarks/README.md": "benchmarks.md",
 }
 SCRIPT = re.compile(r'<script src="https?://[^"]*"></script>')
+TABLE = re.compile(r"<table>.*?</table>", re.S)
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_config(config: Any) -> Any:
-    """Let the blocks that are executed import `pages`."""
+    """Let the blocks that are executed import `pages`, and install what pages have from npm."""
     sys.path.insert(0, str(HERE))
+    from browser.build import install
+
+    if reason := install(WORK):
+        config.extra["without_npm"] = reason
+        logging.getLogger("mkdocs.hooks").info(reason)
+        print(reason, file=sys.stderr)
+    else:
+        config.extra_css.append("katex/katex.min.css")
     return config
 
 
@@ -80,9 +91,27 @@ def notebook(text: str, source: str) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Return a page that loads nothing from other places. Without this script, which the theme takes from a server, the search
-    works only where the site is served, as by `python -m http.server`."""
-    return SCRIPT.sub("", output)
+    """Return a page that loads nothing from other places, with its equations typeset and the names of columns in the cells of
+    its wide tables. Without the script, which the theme takes from a server, the search works only where the site is served,
+    as by `python -m http.server`."""
+    from browser.build import typeset
+
+    output = TABLE.sub(named_cells, SCRIPT.sub("", output))
+    return output if "without_npm" in config.extra else typeset(output, WORK)
+
+
+def named_cells(table: re.Match[str]) -> str:
+    """Return a table whose cells name their columns, for screens that are too narrow for more than four of them."""
+    names = re.findall(r"<th[^>]*>(.*?)</th>", table[0], re.S)
+    if len(names) < 4:
+        return table[0]
+
+    def row(found: re.Match[str]) -> str:
+        column = iter(names)
+        return re.sub(r"<td", lambda _: f'<td data-name="{html.escape(re.sub("<.*?>", "", next(column)))}"', found[0])
+
+    head, body, rest = table[0].partition("<tbody>")
+    return head.replace("<table", '<table data-wide="1"', 1) + body + re.sub(r"<tr>.*?</tr>", row, rest, flags=re.S)
 
 
 def on_post_template(output: str, template_name: str, config: Any) -> str:
@@ -91,9 +120,8 @@ def on_post_template(output: str, template_name: str, config: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Add the parser that runs in the browser. Without npm the site is built without it, and says so."""
-    from browser.build import build
+    """Add the parser that runs in the browser, and the fonts of equations."""
+    from browser.build import add
 
-    if reason := build(Path(config.site_dir), PROJECT / "build" / "browser"):
-        logging.getLogger("mkdocs.hooks").info(reason)
-        print(reason, file=sys.stderr)
+    if "without_npm" not in config.extra:
+        add(Path(config.site_dir), WORK)

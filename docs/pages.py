@@ -11,7 +11,7 @@ import pkgutil
 import re
 import textwrap
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, is_dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -75,12 +75,9 @@ def verdicts(paper: str) -> str:
         "select table_, system, variant, dataset, printed_metric as metric, printed, ours, half_width, seeds, verdict "
         f"from verdicts where paper = '{paper}' and ours is not null order by number"
     )
-    rows = [
-        (*row[:5], row[5], f"{row[6]:.2f}" + (f" ± {row[7]:.2f}" if row[7] is not None else ""), row[8], row[9])
-        for row in told[1]
-    ]
+    rows = [(*row[:6], _ours(row[6], row[7]), row[8], row[9]) for row in told[1]]
     names = ["where", "system", "variant", "data", "metric", "printed", "ours", "seeds", "verdict"]
-    return f'{table(*counted)}\n??? note "Each number that has one of ours"\n\n{_indented(table(names, rows))}'
+    return f"{table(*counted)}\n{filtered(table(names, rows))}\n[All printed numbers](../results/verdicts.md)\n"
 
 
 def wrong(paper: str) -> str:
@@ -90,6 +87,26 @@ def wrong(paper: str) -> str:
         "order by number"
     )
     return table(names, rows) if rows else "No printed number is contradicted by the others.\n"
+
+
+def printed(paper: str, question: str) -> str:
+    """Return printed numbers of a paper. question: which, as a condition of SQL over the view verdicts."""
+    names = 'table_ as "where", system, variant, dataset as data, printed_metric as metric, printed'
+    return table(*asked(f"select {names} from verdicts where paper = '{paper}' and {question} order by number"))
+
+
+ROW = "split_part(split_part(experiment, '/', 4), '+', 1)"  # the row's name in a table
+TUNED = "if(contains(experiment, '+'), 'its own', 'common')"  # settings
+
+
+def runs(metric: str, name: str, like: str, limit: int = 40) -> str:
+    """Return the means of experiments whose names are like this, the best first, with short names of rows."""
+    found, width = f"round(mean, 2) as {name}", 'round(high - mean, 2) as "± 95 %"'
+    where = f"experiment like '{like}' and metric = '{metric}'"
+    many = asked(f"select count(distinct {TUNED}) from seeds where {where}")[1][0][0] > 1
+    settings = f", {TUNED} as settings" if many else ""
+    question = f"select {ROW} as row{settings}, {found}, {width}, n as seeds from seeds where {where}"
+    return table(*asked(f"{question} order by mean desc limit {limit}"))
 
 
 def summary() -> str:
@@ -209,10 +226,6 @@ def _option(parameter: Any) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _indented(text: str) -> str:
-    return textwrap.indent(text, "    ")
-
-
 def configurations(*packages: str) -> Iterator[type]:
     """Yield the configurations of packages, dataclasses that are called …Config, by module and place in it."""
     for package in packages:
@@ -301,3 +314,74 @@ def _default(field: Any) -> str:
         if field.default is MISSING
         else f"`{getattr(field.default, '__name__', None) or repr(field.default)}`"
     )
+
+
+def diagram(
+    title: str, boxes: Mapping[str, tuple[float, float]], arrows: Sequence[tuple[str, str]], caption: str
+) -> str:
+    """Return a figure of boxes with arrows between them. boxes: the text of each, and its column and row (0: the lowest)."""
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import FancyBboxPatch
+
+    from phrasemodels.flows.report.plots import svg
+
+    width, height = 0.78, 0.3  # half of what a box has of its cell, in columns and rows
+    columns, rows = (max(place[axis] for place in boxes.values()) for axis in (0, 1))
+    drawn, axes = plt.subplots(figsize=(8.4, 0.5 + 0.95 * (rows + 1)), layout="constrained")
+    axes.set(xlim=(-0.5, columns + 0.5), ylim=(-0.5, rows + 0.5))
+    axes.axis("off")
+    for text, (x, y) in boxes.items():
+        corner, style = (x - width / 2, y - height), "round,pad=0,rounding_size=0.06"
+        axes.add_patch(
+            FancyBboxPatch(corner, width, 2 * height, boxstyle=style, facecolor="#e8eaf6", edgecolor="#3f51b5")
+        )
+        axes.text(x, y, text, ha="center", va="center", fontsize=8)
+    for one, other in arrows:
+        (x, y), (to_x, to_y) = boxes[one], boxes[other]
+        side = (to_x > x) - (to_x < x)
+        up = 0 if side else (to_y > y) - (to_y < y)
+        start, end = (x + side * width / 2, y + up * height), (to_x - side * width / 2, to_y - up * height)
+        axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "#444444"})
+    return figure(svg(drawn, title), caption)
+
+
+def findings() -> str:
+    """Return the claim of each paper and what came out, as the README has them."""
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| \[([^\]]*)\]\(docs/([^)]*)\).*? \| ([^|]*) \| ([^|]*) \|$", readme, re.MULTILINE)
+    return table(
+        ["paper", "its claim", "what came out, ± half of the 95 % interval"],
+        [(f"[{name}]({page})", claim, outcome) for name, page, claim, outcome in found],
+    )
+
+
+def picture(name: str, caption: str) -> str:
+    """Return a kept figure of results/."""
+    drawn = (Path(__file__).parents[1] / "results" / name).read_text(encoding="utf-8")
+    return figure(re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.S), caption)
+
+
+def filtered(text: str) -> str:
+    """Return a table of Markdown that readers can filter (site.js)."""
+    return f'<div class="filtered" markdown>\n\n{text}\n</div>\n'
+
+
+def all_verdicts() -> str:
+    """Return every printed number with its verdict."""
+    rows = asked(
+        "select paper, table_, system, variant, dataset, printed_metric, printed, ours, half_width, verdict, reason "
+        "from verdicts order by paper, number"
+    )[1]
+    lines = [
+        (*row[:3], " ".join(filter(None, row[3:5])), row[5].replace("_", " "), row[6], _ours(row[7], row[8]), *row[9:])
+        for row in rows
+    ]
+    return filtered(
+        table(["paper", "where", "system", "variant, data", "metric", "printed", "ours", "verdict", "reason"], lines)
+    )
+
+
+def _ours(mean: float | None, half_width: float | None) -> str:
+    if mean is None:
+        return ""
+    return f"{mean:.2f}" + (f" ± {half_width:.2f}" if half_width is not None else "")

@@ -90,11 +90,13 @@ def test_scores_and_phrases_in_the_browser_are_those_of_torch(browser: Browser, 
 
 def test_a_sentence_is_typed_and_its_phrases_are_chosen_by_keyboard(browser: Browser, address: str) -> None:
     browser.visit(f"{address}/try.html")
-    until(browser, "!document.getElementById('run').disabled")
+    until(browser, "document.querySelectorAll('#tree text').length > 10")  # the example, at once
     browser.ask("document.getElementById('text').select(); document.getElementById('text').focus()")
     browser.call("Input.insertText", text="The <b> red house doesn't sleep.")
     browser.press("Enter")
-    until(browser, "!document.getElementById('shown').hidden")
+    until(browser, "document.getElementById('sentence').textContent.includes('red')")
+    drawn = browser.ask("[...document.querySelectorAll('#tree text')].map(node => node.textContent)")
+    assert {"NP", "VP", "red", "sleep"} <= set(drawn)
     shown = browser.ask("[...document.querySelectorAll('#sentence span')].map(word => word.textContent)")
     assert shown[:2] == ["The", "<"] and "n't" in shown, "what is typed is text, not markup"
     told = browser.ask("document.getElementById('status').textContent")
@@ -110,6 +112,23 @@ def test_a_sentence_is_typed_and_its_phrases_are_chosen_by_keyboard(browser: Bro
     assert any(role == "radio" and "The < b > red house" in name for role, name in spoken), spoken
     assert any(role == "status" for role, _ in spoken)
     assert not browser.heard("Runtime.exceptionThrown")
+
+
+def test_equations_are_typeset_and_tables_of_verdicts_can_be_filtered(browser: Browser, address: str) -> None:
+    for paper in ("000", "001", "002", "003", "004"):
+        browser.visit(f"{address}/papers/{paper}.html")
+        assert browser.ask("document.querySelectorAll('div.equation .katex-html').length") == 1
+        assert browser.ask("document.querySelector('.arithmatex') === null")
+        assert browser.until("document.fonts.check('16px KaTeX_Main')")
+    browser.visit(f"{address}/results/verdicts.html")
+    shown = "[...document.querySelectorAll('.filtered tbody tr')].filter(row => row.offsetHeight).length"
+    assert browser.until("!!document.querySelector('.filter input')") and browser.ask(shown) > 400
+    type_words = "words.value = '003 memn2n'; words.dispatchEvent(new Event('input'))"
+    browser.ask(f"(words => {{ {type_words} }})(document.querySelector('.filter input'))")
+    few = browser.ask(shown)
+    assert 0 < few < 100 and browser.ask("document.querySelector('.filter [role=status]').textContent").startswith(
+        f"{few} of"
+    )
 
 
 def test_no_page_needs_another_server_or_is_wider_than_a_screen(browser: Browser, address: str) -> None:
