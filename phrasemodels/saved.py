@@ -106,6 +106,7 @@ PARTS: Mapping[str, str] = {
     "MixedClassifier SentencePairConfig absolute_difference as_built glorot_uniform signed_difference torch_default",
     "phrasemodels.models.tagger": "TaggerConfig",
     "phrasemodels.models.translation": "TranslationConfig as_attention_is_all_you_need_pytorch as_made",
+    "phrasemodels.parsing.splitter": "SplitterConfig",
     "phrasemodels.parsing.words": "sentences universal_sentences",
 }
 # Functions of torch that configurations name, by the names that files have.

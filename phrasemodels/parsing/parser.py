@@ -8,7 +8,7 @@ A parse of a sentence, and a parse as text: brackets, CoNLL-U, JSON, a tree of N
 import copy
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -316,6 +316,10 @@ class Names:
         )
 
 
+Turn = Callable[[], AbstractContextManager[None]]
+WORDS_OF_A_TURN = 1000
+
+
 class Parser(Pretrained):
     """A trained parser. Parses do not depend on the batch that a sentence is in.
 
@@ -395,6 +399,26 @@ class Parser(Pretrained):
         if isinstance(text, str):
             return next(self.parse_each([text], split))
         return list(self.parse_each(text, split))
+
+    def parse_in_turns(self, text: str, turn: Turn | None = None, most: int = WORDS_OF_A_TURN) -> list[Parse]:
+        """Return the parses of a text, as `parse` does. turn: waits for one's turn, which parts of the text take of some `most`
+        words each, so that several texts can be parsed at a time."""
+        turn = turn or nullcontext
+        with turn():
+            divided = [own for own in self.split(text) if own]
+        found: list[Parse] = []
+        while len(found) < len(divided):
+            some: list[list[Word]] = []
+            words = 0
+            for own in divided[len(found) :]:
+                if some and words + len(own) > most:
+                    break
+                some.append(own)
+                words += len(own)
+            with turn():
+                parses = list(self._parsed([[word.form for word in own] for own in some]))
+            found += [_placed(parse, text, own) for parse, own in zip(parses, some, strict=True)]
+        return found
 
     def parse_each(
         self, texts: Iterable[str], split: Sentences | None = None, batch: int = 256

@@ -1,4 +1,8 @@
-"""A parser as a folder that travels: weights, configuration, vocabularies and a card; nothing in it is code."""
+"""A parser as a folder that travels: weights, configuration, vocabularies and a card; nothing in it is code.
+
+Form 2 may bring a trained splitter: its settings are in parser.json, its weights in a file of their own. A folder whose parser
+has none is written in form 1, which earlier versions read.
+"""
 
 import dataclasses
 import json
@@ -38,13 +42,16 @@ from phrasemodels.models.parser import (
     phrases_alone,
     separately,
 )
+from phrasemodels.parsing.splitter import Splitter, SplitterConfig
 from phrasemodels.parsing.words import sentences, universal_sentences
 from phrasemodels.saved import check_header, finite, restored
 from phrasemodels.written import writing
 
 ENGLISH = Path(__file__).parent / "english"
 SIDES = ("words", "characters", "tags", "labels", "relations")  # of vocabularies
-WEIGHTS, ABOUT = "model.safetensors", "parser.json"
+WEIGHTS, ABOUT, SPLITTER = "model.safetensors", "parser.json", "splitter.safetensors"
+FORM = 2  # the latest one, which this version reads
+MOST_FUSED, LONGEST_FUSED = 20_000, 200  # multiword tokens of a splitter, and characters of each
 SPLITS = (sentences, universal_sentences)  # functions that divide text
 # Parts by the names that earlier versions wrote, as in the parser of the package.
 EARLIER: Mapping[str, Any] = {
@@ -78,19 +85,26 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, fo
     not written by this function, and `force` does not say to replace them.
     """
     weights = {name: p.detach().to(precision).contiguous() for name, p in parser.model.named_parameters()}
+    splitter = parser.split if isinstance(parser.split, Splitter) else None
     about = {
+        **({"form": FORM} if splitter else {}),
         "card": dict(parser.card),
         "config": to_json(parser.config, {}),
         "decode": to_json(parser.decode, {}),
-        "split": to_json(parser.split, {}),
+        "split": _described(splitter) if splitter else to_json(parser.split, {}),
         "entries": {side: list(parser.entries[side]) for side in SIDES},
     }
     text = json.dumps(about, ensure_ascii=False, allow_nan=False, indent=None) + "\n"
     _parts(json.loads(text), folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with writing(folder / WEIGHTS, folder / ABOUT, force=force):
-        save_file(weights, folder / WEIGHTS)
-        (folder / WEIGHTS).chmod(0o644)  # safetensors writes for the user alone
+    files = {WEIGHTS: weights}
+    if splitter:
+        own = splitter.model.named_parameters()
+        files[SPLITTER] = {name: p.detach().to(precision).contiguous() for name, p in own}
+    with writing(*(folder / name for name in (*files, ABOUT)), force=force):
+        for name, tensors in files.items():
+            save_file(tensors, folder / name)
+            (folder / name).chmod(0o644)  # safetensors writes for the user alone
         (folder / ABOUT).write_text(text, encoding="utf-8")
     return folder
 
@@ -105,6 +119,14 @@ def load(folder: Path) -> Saved:
         check_header(parts["config"].build, folder / WEIGHTS, cast=True)
         model = parts["config"].build()
         _fill(model, finite(load_file(folder / WEIGHTS)))
+        if isinstance(parts["split"], Splitter):
+            config = parts["split"].config
+            if not (folder / SPLITTER).is_file():
+                raise ValueError(f"{SPLITTER} is missing")
+            check_header(config.build, folder / SPLITTER, cast=True)
+            splitter = config.build()
+            _fill(splitter, finite(load_file(folder / SPLITTER)))
+            parts["split"] = dataclasses.replace(parts["split"], model=splitter.eval())
         return Saved(model.eval(), **parts)
     except (
         LookupError,
@@ -123,13 +145,19 @@ def _parts(about: Any, folder: Path) -> dict[str, Any]:
     can use, or the sizes of the vocabularies differ from the configuration's."""
     if not isinstance(about, dict) or not isinstance(about.get("card"), dict):
         raise ValueError(f"{ABOUT} has no card")
-    config, decode, split = (
+    if (form := about.get("form", 1)) not in range(1, FORM + 1):
+        raise ValueError(f"its form is {form!r}, and this version reads up to {FORM}: upgrade phrasemodels")
+    config, decode = (
         restored(_in_present_form(about[name]), kind, folder)
-        for name, kind in (("config", ParserConfig), ("decode", Decode), ("split", Callable[[str], Any]))
+        for name, kind in (("config", ParserConfig), ("decode", Decode))
     )
+    if form >= 2 and isinstance(about["split"], dict):
+        split = _splitter(about["split"], folder)
+    else:
+        split = restored(_in_present_form(about["split"]), Callable[[str], Any], folder)
     if decode not in DECODES.values() and not isinstance(decode, Jointly):
         raise ValueError(f"decode is {about['decode']}, which does not find trees")
-    if split not in SPLITS:
+    if not isinstance(split, Splitter) and split not in SPLITS:
         raise ValueError(f"split is {about['split']}, which does not divide text")
     entries = {side: about["entries"][side] for side in SIDES}
     for side, own in entries.items():
@@ -149,8 +177,47 @@ def _parts(about: Any, folder: Path) -> dict[str, Any]:
     return {"config": config, "entries": entries, "decode": decode, "card": about["card"], "split": split}
 
 
+def _described(splitter: Splitter) -> dict[str, Any]:
+    return {
+        "config": to_json(splitter.config, {}),
+        "alphabet": list(splitter.alphabet),
+        "fused": {token: list(words) for token, words in splitter.fused.items()},
+        "spaces": splitter.spaces,
+        "threshold": splitter.threshold,
+    }
+
+
+def _splitter(about: Mapping[str, Any], folder: Path) -> Splitter:
+    """Return a splitter whose weights have not been read. ValueError: a part is missing or of another type."""
+    config = restored(about["config"], SplitterConfig, folder)
+    alphabet, fused, spaces, threshold = (about[name] for name in ("alphabet", "fused", "spaces", "threshold"))
+    if not isinstance(alphabet, list) or not all(isinstance(one, str) and len(one) == 1 for one in alphabet):
+        raise ValueError("split.alphabet is no list of characters")
+    if len(set(alphabet)) < len(alphabet) or len(alphabet) + 2 != config.characters:
+        raise ValueError(f"split.alphabet has a character twice, or is not of {config.characters - 2}")
+    if not isinstance(fused, dict) or len(fused) > MOST_FUSED:
+        raise ValueError(f"split.fused is no mapping, or of more than {MOST_FUSED} tokens")
+    for token, words in fused.items():
+        if not isinstance(words, list) or not words or not all(_is_form(word) for word in [token, *words]):
+            raise ValueError(f"split.fused[{token[:20]!r}] is no list of words")
+    if not isinstance(spaces, bool) or not isinstance(threshold, float) or not 0 < threshold < 1:
+        raise ValueError("split.spaces is no truth value, or split.threshold is not between 0 and 1")
+    with torch.device("meta"):
+        model = config.build()
+    return Splitter(model, config, alphabet, fused, spaces, threshold)
+
+
+def _is_form(word: Any) -> bool:
+    return (
+        isinstance(word, str)
+        and 0 < len(word) <= LONGEST_FUSED
+        and word.split() != []
+        and not set("\t\r\n") & set(word)
+    )
+
+
 @torch.no_grad()
-def _fill(model: JointParser, weights: Mapping[str, Tensor]) -> None:
+def _fill(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
     for name, parameter in model.named_parameters():
         parameter.copy_(weights[name])
 

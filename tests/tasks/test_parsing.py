@@ -5,8 +5,11 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +25,7 @@ from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.encoders.inputs import CharactersConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.flows.cli.parse import answers, blocks, parse, recognised
-from phrasemodels.flows.report.attention import page
-from phrasemodels.flows.run.page_server import server
+from phrasemodels.flows.run.page_server import Turns, page, server
 from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import Jointly, ParserConfig, arcs_alone, phrases_alone
@@ -335,22 +337,82 @@ def test_the_page_shows_parses_without_tags_and_cards_of_any_fields(parser: Pars
     assert "Licence: CC0" in page(untagged, "It is.")
 
 
-def test_programs_get_json(address: str) -> None:
-    asked = urllib.request.Request(
-        f"{address}/parse.json", json.dumps({"text": "It is."}).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(asked) as answer:
-        assert json.load(answer)[0]["tokens"] == ["It", "is", "."]
-    for path, data, status in (
-        ("/x", None, 404),
-        (f"/?{'&'.join(f'a{n}=1' for n in range(11))}", None, 400),
-        ("/parse.json", b"[1]", 400),
-        ("/", b"x" * 300_000, 413),
+def _ask(address: str, path: str, data: bytes | None, kind: str = "application/json", method: str | None = None):
+    """Return the status and the text of an answer."""
+    asked = urllib.request.Request(f"{address}{path}", data, {"Content-Type": kind}, method=method)
+    try:
+        with urllib.request.urlopen(asked) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def test_programs_get_json_and_what_is_wrong_is_refused_in_one_line(address: str) -> None:
+    status, body = _ask(address, "/parse.json", json.dumps({"text": "It is."}).encode())
+    assert status == 200 and json.loads(body)[0]["tokens"] == ["It", "is", "."]
+    assert json.loads(_ask(address, "/health", None)[1])["status"] == "ok"
+    assert "/parse.json" in json.loads(_ask(address, "/openapi.json", None)[1])["paths"]
+    assert _ask(address, "/?text=It+is.", None, method="HEAD") == (200, "")
+    for path, data, status, why in (
+        ("/x", None, 404, "form is at /"),
+        (f"/?{'&'.join(f'a{n}=1' for n in range(11))}", None, 400, "one field"),
+        ("/parse.json", b"[1]", 422, "no field text"),
+        ("/parse.json", b'{"text": null}', 422, "text is null"),
+        ("/parse.json", b'{"text": ["a"]}', 422, "text is list"),
+        ("/parse.json", b'{"text": 1', 400, "no JSON"),
+        ("/parse.json", b"[" * 100_000, 400, "no JSON"),
+        ("/", b"x" * 300_000, 413, "at most"),
     ):
-        headers = {"Content-Type": "application/json"}
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(urllib.request.Request(f"{address}{path}", data, headers))
-        assert refused.value.code == status
+        found, line = _ask(address, path, data)
+        assert found == status and why in line and line.count("\n") == 1, path
+
+
+def test_many_clients_are_answered_and_broken_requests_leave_no_traceback(
+    address: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    port = int(address.rpartition(":")[2])
+    clients = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(100)]
+    for client in clients:
+        client.sendall(b"GET /parse.json?text=It+is. HTTP/1.0\r\n\r\n")
+    assert all(b'["It", "is", "."]' in client.makefile("rb").read() for client in clients)
+    for sent in (
+        b"nonsense\r\n\r\n",
+        b"GET //[ HTTP/1.0\r\n\r\n",
+        b"PUT / HTTP/1.0\r\n\r\n",
+        b"\xff\0 / HTTP/9.9\r\n\r\n",
+    ):
+        with socket.create_connection(("127.0.0.1", port), 30) as client:
+            client.sendall(sent)
+            assert re.match(rb"HTTP/1.0 [45]\d\d|[A-Z]", client.makefile("rb").read())
+    for sent in (b"", b"GET / HT", b"POST / HTTP/1.0\r\nContent-Length: 9\r\n\r\nte"):
+        with socket.create_connection(("127.0.0.1", port), 30) as client:
+            client.sendall(sent)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset
+    assert _ask(address, "/health", None)[0] == 200
+    for client in clients:
+        client.close()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_turns_are_taken_in_the_order_in_which_they_were_asked_for(parser: Parser) -> None:
+    turns, order = Turns(), []
+
+    def wait(number: int) -> None:
+        with turns():
+            order.append(number)
+
+    with turns():
+        threads = []
+        for number in range(5):
+            threads.append(threading.Thread(target=wait, args=(number,)))
+            threads[-1].start()
+            while len(turns._waiting) <= number:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    assert order == [*range(5)]
+    text = "It is. " * 7
+    assert parser.parse_in_turns(text, turns, 8) == parser.parse(text)
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")

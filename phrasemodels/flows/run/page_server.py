@@ -1,96 +1,301 @@
-"""A page on which one types a text and sees its parse, served to this machine; also as JSON for programs."""
+"""A page on which one types a text and sees its parse, served to this machine; also as JSON for programs.
+
+The page has the sentence, its tree and its arcs as figures, its words as a table, and what each label looks at. It is served by
+the standard library: FastAPI would add five packages to an installation for `parse` and `serve`, and its page of the interface
+loads scripts from elsewhere. The interface is described at /openapi.json.
+"""
 
 import json
+import sys
 import threading
-import traceback
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from phrasemodels.flows.report.attention import page
-from phrasemodels.parsing.parser import Parser
+from markupsafe import Markup
+
+from phrasemodels import __version__
+from phrasemodels.flows.report.templates import readable, render
+from phrasemodels.parsing.parser import Parse, Parser, Turn
 
 MOST_BYTES = 200_000
+MOST_WORDS = 80  # of a sentence whose figures are drawn
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'"
-Answer = tuple[HTTPStatus, str, str]  # status, media type, text
+PLAIN, JSON_TEXT = "text/plain", "application/json"
+ASK = 'send {"text": "A sentence."} as application/json, or a form with the field text'
 
 
-def server(parser: Parser, host: str, port: int) -> ThreadingHTTPServer:
+@dataclass(frozen=True)
+class Shown:
+    """A parse with its figures; looks: for each label of the tree, (word, weight) of the words that it looks at most."""
+
+    parse: Parse
+    tree: Markup
+    arcs: Markup
+    looks: list[tuple[str, list[tuple[str, float]]]]
+
+    @property
+    def words(self) -> list[dict[str, Any]]:
+        """A row for each word: its number, form, tags, head and relation."""
+        parse = self.parse
+        universal = parse.universal or [""] * len(parse.tokens)
+        rows = zip(parse.tokens, universal, parse.tags or [""] * len(parse.tokens), strict=True)
+        return [
+            {"number": k, "form": form, "universal": upos, "tag": xpos, "head": self._head(k), "relation": self._relation(k)}
+            for k, (form, upos, xpos) in enumerate(rows, 1)
+        ]  # fmt: skip
+
+    def _head(self, number: int) -> str:
+        head = self.parse.heads[number - 1] if self.parse.heads else -1
+        return "" if head < 0 else f"{self.parse.tokens[head - 1]} ({head})" if head else "the root"
+
+    def _relation(self, number: int) -> str:
+        return self.parse.relations[number - 1] if self.parse.relations else ""
+
+
+def page(parser: Parser, text: str, most: int = 20, turn: Turn | None = None) -> str:
+    """Return the page of a text: a form, and the parses of its first `most` sentences."""
+    parses = parser.parse_in_turns(text, turn) if text.strip() else []
+    shown = [shown_parse(parser, parse) for parse in parses[:most]]
+    return render("parse.html.jinja", text=text, shown=shown, left_out=len(parses) - len(shown), card=parser.card)
+
+
+def shown_parse(parser: Parser, parse: Parse, most: int = 5) -> Shown:
+    """Return a parse with its figures, which are empty if it has more than MOST_WORDS words."""
+    if len(parse.tokens) > MOST_WORDS:
+        return Shown(parse, Markup(), Markup(), [])
+    tree = Markup(readable(parse.svg("tree"))) if parse.tree else Markup()
+    arcs = Markup(readable(parse.svg("arcs"))) if parse.heads else Markup()
+    return Shown(parse, tree, arcs, _looks(parser, parse, most))
+
+
+def _looks(parser: Parser, parse: Parse, most: int) -> list[tuple[str, list[tuple[str, float]]]]:
+    if parser.model.encoder.top is None:
+        return []
+    labels, weights = parser.attention(parse.tokens)
+    words = ["(start)", *parse.tokens, "(end)"]
+    used = {span.label for span in parse.tree.spans} if parse.tree else set()
+    rows = [(label, row) for label, row in zip(labels, weights, strict=True) if used & set(label.split("::"))]
+    return [(label, [(words[k], float(row[k])) for k in (-row).argsort()[:most]]) for label, row in rows]
+
+
+class Turns:
+    """A lock that is passed on in the order in which it was asked for, so that a short text waits for a part of a long one at
+    most."""
+
+    def __init__(self) -> None:
+        self._lock, self._waiting, self._taken = threading.Lock(), deque[threading.Event](), False
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Wait for one's turn, and pass it on at the end."""
+        mine = threading.Event()
+        with self._lock:
+            if self._taken:
+                self._waiting.append(mine)
+            else:
+                self._taken = True
+                mine.set()
+        mine.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._waiting:
+                    self._waiting.popleft().set()
+                else:
+                    self._taken = False
+
+
+class PageServer(ThreadingHTTPServer):
+    """A server that many clients can connect to at once, and that ends no line of its terminal in a traceback."""
+
+    request_queue_size = 1024  # connections that wait to be accepted
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report an error of a request in one line; a client that is gone is none."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            print(f"a request failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+def server(parser: Parser, host: str, port: int) -> PageServer:
     """Return a server of the page, which has not started. OSError: the port is taken."""
-    lock = threading.Lock()  # one text at a time: a parse takes all threads of torch
+    turns = Turns()
 
     class Handler(_Handler):
-        def answer(self, path: str, text: str) -> Answer:
-            with lock:
-                return answered(parser, path, text)
+        def page(self, text: str) -> str:
+            return page(parser, text, turn=turns)
 
-    return ThreadingHTTPServer((host, port), Handler)
+        def parses(self, text: str) -> Sequence[Parse]:
+            return parser.parse_in_turns(text, turns)
+
+    return PageServer((host, port), Handler)
 
 
-def answered(parser: Parser, path: str, text: str) -> Answer:
-    """Return the answer to a text: a page at /, a list of parses at /parse.json."""
-    if path == "/":
-        return HTTPStatus.OK, "text/html", page(parser, text)
-    if path == "/parse.json":
-        parses = ", ".join(found.json() for found in parser.parse(text))
-        return HTTPStatus.OK, "application/json", f"[{parses}]"
-    return HTTPStatus.NOT_FOUND, "text/plain", "no such page: the form is at /, JSON at /parse.json"
+class RefusedError(Exception):
+    """A request that is not answered: its status, and why in one line."""
+
+    def __init__(self, status: HTTPStatus, why: str) -> None:
+        super().__init__(why)
+        self.status = status
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """GET and POST of a text, as the field `text` of a form; /parse.json also takes JSON {"text": ...}."""
+    """GET, HEAD and POST of a text, as the field `text` of a form; /parse.json also takes JSON {"text": ...}."""
 
     server_version, sys_version = "phrasemodels", ""
     timeout = 30  # seconds that a silent client may hold a connection
 
-    def answer(self, path: str, text: str) -> Answer:
+    def page(self, text: str) -> str:
+        raise NotImplementedError
+
+    def parses(self, text: str) -> Sequence[Parse]:
         raise NotImplementedError
 
     def do_GET(self) -> None:
-        url = urlsplit(self.path)
-        try:
-            text = _field(url.query)
-        except ValueError as error:
-            self._send(HTTPStatus.BAD_REQUEST, "text/plain", f"{error}: send one field, text=...")
-            return
-        self._send(*self._answer(url.path, text))
+        self._answer(self._text_of_address)
+
+    def do_HEAD(self) -> None:
+        self._answer(self._text_of_address)
 
     def do_POST(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
-            self.close_connection = True
-            self._send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "text/plain", f"send a text of at most {MOST_BYTES} bytes")
-            return
-        body = self.rfile.read(int(length)).decode("utf-8", "replace")
-        try:
-            is_json = self.headers.get_content_type() == "application/json"
-            text = str(json.loads(body)["text"]) if is_json else _field(body)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            self._send(HTTPStatus.BAD_REQUEST, "text/plain", 'send JSON like {"text": "A sentence."}')
-            return
-        self._send(*self._answer(urlsplit(self.path).path, text))
+        self._answer(self._text_of_body)
 
-    def _answer(self, path: str, text: str) -> Answer:
-        """Return the answer to a text, or that it has none; the error is printed where the server runs."""
+    def _answer(self, text: Any) -> None:
+        """Send the answer to a text, or why it has none."""
         try:
-            return self.answer(path, text)
-        except Exception:
-            traceback.print_exc()
-            return HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", "the parser failed at this text; the server goes on"
+            try:
+                path = urlsplit(self.path).path
+            except ValueError:
+                raise RefusedError(HTTPStatus.BAD_REQUEST, "this is no address") from None
+            if path == "/health":
+                self._send(HTTPStatus.OK, JSON_TEXT, json.dumps({"status": "ok", "version": __version__}))
+            elif path == "/openapi.json":
+                self._send(HTTPStatus.OK, JSON_TEXT, json.dumps(OPENAPI))
+            elif path == "/":
+                self._send(HTTPStatus.OK, "text/html", self.page(text()))
+            elif path == "/parse.json":
+                parses = ", ".join(found.json() for found in self.parses(text()))
+                self._send(HTTPStatus.OK, JSON_TEXT, f"[{parses}]")
+            else:
+                raise RefusedError(HTTPStatus.NOT_FOUND, "the form is at /, JSON at /parse.json; see /openapi.json")
+        except RefusedError as error:
+            self.close_connection = True
+            self._send(error.status, PLAIN, str(error))
+        except OSError:  # the client is gone
+            self.close_connection = True
+        except Exception as error:
+            print(f"a text could not be parsed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, "the parser failed at this text; the server goes on")
+
+    def _text_of_address(self) -> str:
+        return _field(urlsplit(self.path).query)
+
+    def _text_of_body(self) -> str:
+        length = self.headers.get("Content-Length", "")
+        if not length:
+            raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "send Content-Length")
+        if not (length.isdecimal() and length.isascii()):
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "Content-Length is no number")
+        if len(length) > 9 or int(length) > MOST_BYTES:
+            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"send a text of at most {MOST_BYTES} bytes")
+        raw = self.rfile.read(int(length))
+        if len(raw) < int(length):
+            raise ConnectionError("the client is gone")
+        if self.headers.get_content_type() != JSON_TEXT:
+            return _field(raw.decode("utf-8", "replace"))
+        try:
+            sent = json.loads(raw.decode("utf-8"))
+        except (ValueError, RecursionError):
+            raise RefusedError(HTTPStatus.BAD_REQUEST, f"this is no JSON in UTF-8: {ASK}") from None
+        if not isinstance(sent, dict) or "text" not in sent:
+            raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, f"there is no field text: {ASK}")
+        if not isinstance(sent["text"], str):
+            kind = "null" if sent["text"] is None else type(sent["text"]).__name__
+            raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, f"text is {kind}, not a string: {ASK}")
+        return sent["text"]
 
     def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
-        body = text.encode("utf-8", "replace")
+        body = text.encode("utf-8", "replace") + b"\n" * (kind == PLAIN)
         self.send_response(status)
         headers = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body))}
         for name, value in (headers | {"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}).items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Send why a request line or a method is refused, in one line."""
+        self.close_connection = True
+        self._send(HTTPStatus(code), PLAIN, HTTPStatus(code).phrase)
+
+    def finish(self) -> None:
+        """Close the connection, also one whose client is gone."""
+        try:
+            super().finish()
+        except OSError:
+            self.connection.close()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Texts are nobody's business: nothing is logged."""
 
 
 def _field(form: str) -> str:
-    return parse_qs(form, max_num_fields=10).get("text", [""])[0]
+    try:
+        return parse_qs(form, max_num_fields=10).get("text", [""])[0]
+    except ValueError as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"{error}: send one field, text=...") from None
+
+
+_TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
+_PARSE = {
+    "type": "object",
+    "required": ["tokens", "tags", "tree", "heads", "relations"],
+    "properties": {
+        "tokens": {"type": "array", "items": {"type": "string"}},
+        "tags": {"type": "array", "items": {"type": "string"}, "description": "Penn tags"},
+        "universal": {"type": "array", "items": {"type": "string"}, "description": "tags of Universal Dependencies"},
+        "tree": {"type": "string", "description": "brackets; empty without phrases"},
+        "heads": {"type": "array", "items": {"type": "integer"}, "description": "from 1; 0 is the root"},
+        "relations": {"type": "array", "items": {"type": "string"}},
+        "text": {"type": "string"},
+        "offsets": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+        "note": {"type": "string", "description": "what was done otherwise than asked"},
+    },
+}
+_LINE = {"description": "Refused; why, in one line", "content": {PLAIN: {"schema": {"type": "string"}}}}
+_PARSES = {
+    "200": {
+        "description": "The parses of the sentences",
+        "content": {JSON_TEXT: {"schema": {"type": "array", "items": _PARSE}}},
+    },
+    **{str(code): _LINE for code in (400, 411, 413, 422)},
+}
+_QUERY = [{"name": "text", "in": "query", "schema": {"type": "string"}}]
+OPENAPI = {
+    "openapi": "3.1.0",
+    "info": {"title": "A parser of PhraseModels", "version": __version__},
+    "paths": {
+        "/parse.json": {
+            "get": {"summary": "Parse a text", "parameters": _QUERY, "responses": _PARSES},
+            "post": {
+                "summary": "Parse a text",
+                "requestBody": {
+                    "required": True,
+                    "content": {JSON_TEXT: {"schema": _TEXT}, "application/x-www-form-urlencoded": {"schema": _TEXT}},
+                },
+                "responses": _PARSES,
+            },
+        },
+        "/health": {"get": {"summary": "Whether the server answers", "responses": {"200": {"description": "It does"}}}},
+        "/": {"get": {"summary": "The page", "parameters": _QUERY, "responses": {"200": {"description": "HTML"}}}},
+    },
+}

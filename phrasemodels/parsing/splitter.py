@@ -1,0 +1,264 @@
+"""A trained division of text into sentences, tokens and words, in any language, from characters.
+
+A model labels each character of a paragraph: whether a word, a token or a multiword token ends after it, and whether a sentence
+does. It is a stack of dilated convolutions, so a label depends on REACH characters to each side alone: time is linear in the
+text, memory is bounded by CHUNK, and labels are the same however a text is cut. Trained by `tasks/parsers/splitting.py`.
+"""
+
+import re
+import unicodedata
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phrasemodels import config
+from phrasemodels.parsing.words import INSIDE, INVISIBLE, Word
+
+INSIDE_WORD, WORD_END, TOKEN_END, FUSED_END = range(4)  # labels: WORD_END is followed by a word of the same token
+LABELS = 4
+UNKNOWN_CHARACTER = 1  # id 0 pads
+CHUNK = 4096  # characters that are labelled at once
+LONGEST_CHUNK = 64  # characters of a run without spaces whose hash is a feature
+PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
+CATEGORIES = (
+    "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
+)  # of Unicode
+NON_JOINER, JOINER = "\u200c", "\u200d"
+_MARKS = "".join(
+    f"{chr(first)}-{chr(last)}"
+    for first, last in ((0x300, 0x36F), (0x20D0, 0x20FF), (0xFE00, 0xFE0F), (0x1F3FB, 0x1F3FF), (0xE0020, 0xE007F))
+)  # combining accents and keycaps, variation selectors, skin tones, tags
+ONE_CHARACTER = re.compile(
+    rf"-[LR][RSC]B-|[\U0001F1E6-\U0001F1FF]{{2}}|\S(?:[{_MARKS}]|[{NON_JOINER}{JOINER}]+\S)+"
+)  # brackets as treebanks write them, flags, a letter with what belongs to it
+
+
+@dataclass(frozen=True)
+class SplitterConfig:
+    """characters: entries of the vocabulary, padding and the unknown one included. buckets: of hashed trigrams, and of hashed
+    runs of letters or of marks. width: of each convolution. dilations: of the convolutions, one after another."""
+
+    characters: int
+    d: int = 64
+    buckets: int = 8192
+    width: int = 5
+    dilations: tuple[int, ...] = (1, 2, 4, 8, 16)
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        config.at_least(self, 1, "d", "buckets", "width")
+        config.at_least(self, 2, "characters")
+        config.share(self, "dropout")
+        if (
+            not 1 <= len(self.dilations) <= 16
+            or not all(1 <= own <= 64 for own in self.dilations)
+            or self.width % 2 == 0
+        ):
+            raise ValueError("a splitter has 1 to 16 convolutions of odd width, with dilations of 1 to 64")
+        if self.d > 1024 or self.buckets > 1 << 20 or self.width > 33 or self.characters > 1 << 17:
+            raise ValueError("a splitter has at most 1,024 channels, 2^20 buckets, a width of 33 and 2^17 characters")
+
+    @property
+    def reach(self) -> int:
+        """Characters to each side that a label depends on."""
+        return self.width // 2 * sum(self.dilations) + 1
+
+    def build(self) -> "SplitterNetwork":
+        """Return the model, with random weights."""
+        return SplitterNetwork(self)
+
+
+class SplitterNetwork(nn.Module):
+    """x = C[character] + K[category] + T[trigram] + R[run of letters or of marks]; x += relu(conv(x)) for each dilation; then four
+    scores of labels and one of a sentence end for each character."""
+
+    def __init__(self, config: SplitterConfig) -> None:
+        super().__init__()
+        sizes = (config.characters, len(CATEGORIES) + 1, config.buckets, config.buckets)
+        tables = [nn.Embedding(size, config.d, padding_idx=0) for size in sizes]
+        for table in tables:
+            nn.init.normal_(table.weight, std=0.1)
+        self.tables = nn.ModuleList(tables)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(config.d, config.d, config.width, padding=own * (config.width // 2), dilation=own)
+            for own in config.dilations
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.labels = nn.Linear(config.d, LABELS + 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """features (B, N, 4), ids of each table -> scores (B, N, 5); the last is of a sentence end."""
+        x = torch.stack([table(features[..., k]) for k, table in enumerate(self.tables)]).sum(0)
+        valid = (features[:, :, :1] > 0).to(x.dtype).transpose(1, 2)  # zeros outside, as beyond the ends of a text
+        x = self.dropout(x).transpose(1, 2)
+        for convolution in self.convolutions:
+            x = (x + self.dropout(F.relu(convolution(x)))) * valid
+        return self.labels(x.transpose(1, 2))
+
+
+class Characters:
+    """Features of the characters of a text. alphabet: known characters, whose ids begin at 2."""
+
+    def __init__(self, alphabet: Sequence[str], buckets: int) -> None:
+        self.ids = {character: number for number, character in enumerate(alphabet, 2)}
+        self.buckets = buckets
+
+    def features(self, text: str) -> NDArray[np.int64]:
+        """Return ids of characters, categories, trigrams and runs of letters or of marks (n, 4); all are above 0."""
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        different, places = np.unique(codes, return_inverse=True)
+        own = np.array([self.ids.get(chr(code), UNKNOWN_CHARACTER) for code in different], np.int64)
+        kinds = np.array([_category(chr(code)) for code in different], np.int64)
+        lower = np.array([ord(chr(code).lower()[0]) for code in different], np.uint32)[places]
+        around = np.concatenate([[0], lower, [0]]).astype(np.uint64)
+        mixed = around[:-2] * 1_000_003 + around[1:-1] * 8_191 + around[2:] * 131
+        mixed ^= mixed >> np.uint64(15)
+        grams = (mixed * np.uint64(2_654_435_761) >> np.uint64(7)) % np.uint64(self.buckets - 1) + np.uint64(1)
+        runs = np.ones(len(codes), np.int64)
+        for found in re.finditer(r"\w+|[^\w\s]+", text):
+            runs[found.start() : found.end()] = self._run(found[0])
+        return np.stack([own[places], kinds[places], grams.astype(np.int64), runs], 1)
+
+    def _run(self, run: str) -> int:
+        return zlib.crc32(run[:LONGEST_CHUNK].lower().encode("utf-8", "surrogatepass")) % (self.buckets - 2) + 2
+
+
+@cache
+def _category(character: str) -> int:
+    return CATEGORIES.index(unicodedata.category(character)) + 1
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """A function from a text to the words of its sentences; empty lines end sentences.
+
+    alphabet: known characters. fused: words of tokens whose letters are not these words' (du: de le), by token in lower case.
+    spaces: whether a word may contain spaces. threshold: the least probability of a sentence end.
+    """
+
+    model: SplitterNetwork
+    config: SplitterConfig
+    alphabet: Sequence[str]
+    fused: Mapping[str, Sequence[str]]
+    spaces: bool = False
+    threshold: float = 0.5
+
+    def __call__(self, text: str) -> list[list[Word]]:
+        """Return the words of each sentence of a text."""
+        return self.each([text])[0]
+
+    def each(self, texts: Sequence[str]) -> list[list[list[Word]]]:
+        """Return the words of each sentence of each text."""
+        visible = [INSIDE.sub("", text) for text in texts]
+        owners = [(number, start, part) for number, text in enumerate(visible) for start, part in paragraphs(text)]
+        scores = self.scores([part for _, _, part in owners])
+        found: list[list[list[Word]]] = [[] for _ in texts]
+        for (number, start, part), own in zip(owners, scores, strict=True):
+            found[number] += self.divided(part, own, start)
+        for number, (text, shown) in enumerate(zip(texts, visible, strict=True)):
+            if len(shown) < len(text):  # places in the text with its soft hyphens
+                places = [place for place, character in enumerate(text) if not INSIDE.match(character)]
+                found[number] = [[_moved(word, places) for word in one] for one in found[number]]
+        return found
+
+    @torch.inference_mode()
+    def scores(self, paragraphs: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Return the scores of the characters of each paragraph (n, 5)."""
+        characters, reach = Characters(self.alphabet, self.config.buckets), self.config.reach
+        out = [np.empty((len(text), LABELS + 1), np.float32) for text in paragraphs]
+        windows = [
+            (number, start, features[max(0, start - reach) : start + CHUNK + reach])
+            for number, text in enumerate(paragraphs)
+            for features in [characters.features(text)]
+            for start in range(0, len(text), CHUNK)
+        ]
+        windows.sort(key=lambda window: len(window[2]))
+        place = 0
+        while place < len(windows):
+            count = 1
+            while place + count < len(windows) and (count + 1) * len(windows[place + count][2]) <= 2 * CHUNK:
+                count += 1
+            batch = windows[place : place + count]
+            padded = np.zeros((count, len(batch[-1][2]), 4), np.int64)
+            for row, (_, _, features) in zip(padded, batch, strict=True):
+                row[: len(features)] = features
+            found = self.model(torch.from_numpy(padded)).numpy()
+            for own, (number, start, _) in zip(found, batch, strict=True):
+                end, first = min(start + CHUNK, len(out[number])), min(start, reach)
+                out[number][start:end] = own[first : first + end - start]
+            place += count
+        return out
+
+    def divided(self, text: str, scores: NDArray[np.float32], first: int = 0) -> Iterator[list[Word]]:
+        """Yield the words of each sentence of a paragraph by the scores of its characters. first: where it begins."""
+        gap, glued = _gaps(text), _glued(text)
+        letters = np.flatnonzero(~gap)
+        if not len(letters):
+            return
+        labels = scores[:, :LABELS].argmax(1)
+        labels[glued | gap] = INSIDE_WORD
+        before_gap = np.append(gap[1:], True) & ~gap
+        must_end = before_gap & (labels == WORD_END)  # a token has no space between its words
+        if not self.spaces:
+            must_end |= before_gap
+        must_end[letters[-1]] = True
+        ends = np.where(scores[:, FUSED_END] > scores[:, TOKEN_END], FUSED_END, TOKEN_END)
+        labels = np.where(must_end & (labels < TOKEN_END), ends, labels)
+        is_end = scores[:, LABELS] > np.log(self.threshold / (1 - self.threshold))
+        sentence: list[Word] = []
+        after, joined = 0, False
+        for end in (np.flatnonzero(labels) + 1).tolist():
+            start = int(letters[np.searchsorted(letters, after)])
+            form, label = " ".join(text[start:end].split()), int(labels[end - 1])
+            for number, own in enumerate(self._unfused(form) if label == FUSED_END and not joined else [form]):
+                sentence.append(Word(own, first + start, first + end, joined or number > 0))
+            after, joined = end, label == WORD_END
+            if not joined and is_end[end - 1]:
+                yield sentence
+                sentence = []
+        if sentence:
+            yield sentence
+
+    def _unfused(self, form: str) -> list[str]:
+        words = list(self.fused.get(form.lower(), [form]))
+        if len(form) > 1 and form.isupper():
+            return [word.upper() for word in words]
+        return [words[0][:1].upper() + words[0][1:], *words[1:]] if form[:1].isupper() and len(words) > 1 else words
+
+
+def paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the paragraphs of a text that are not empty, each with the place where it begins. Empty lines divide them."""
+    start = 0
+    for end, after in [*((gap.start(), gap.end()) for gap in PARAGRAPH.finditer(text)), (len(text), len(text))]:
+        part = text[start:end]
+        if stripped := part.strip():
+            yield start + len(part) - len(part.lstrip()), stripped
+        start = after
+
+
+def _moved(word: Word, places: Sequence[int]) -> Word:
+    return word._replace(start=places[word.start], end=places[word.end - 1] + 1)
+
+
+def _gaps(text: str) -> NDArray[np.bool_]:
+    """Return which characters are of no word: spaces, and invisible ones that do not join two letters."""
+    gap = np.fromiter((c.isspace() or c in INVISIBLE for c in text), np.bool_, len(text))
+    for found in re.finditer(f"(?<=\\S)[{NON_JOINER}{JOINER}]+(?=\\S)", text):
+        if not gap[found.start() - 1] and not gap[found.end()]:
+            gap[found.start() : found.end()] = False
+    return gap
+
+
+def _glued(text: str) -> NDArray[np.bool_]:
+    """Return after which characters no word ends: inside of what Unicode defines as one character, and of -LRB-."""
+    glued = np.zeros(len(text), np.bool_)
+    for found in ONE_CHARACTER.finditer(text):
+        glued[found.start() : found.end() - 1] = True
+    return glued

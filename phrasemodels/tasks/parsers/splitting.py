@@ -1,0 +1,356 @@
+"""Train a splitter (`parsing/splitter.py`) from treebanks: `# text` and the words of each sentence say where words, tokens,
+multiword tokens and sentences end.
+
+A treebank's paragraphs are the examples (`# newpar`, `# newdoc`; some sentences each, where it has none). A few are changed, so
+that the splitter reads more than clean text: in one case, without marks at the ends of sentences, with words apart, with line
+breaks, or several paragraphs as one.
+"""
+
+import logging
+import random
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from phrasemodels.config import at_least, share
+from phrasemodels.data.formats.conllu import conllu_sentences
+from phrasemodels.data.formats.lines import Line
+from phrasemodels.parsing.splitter import (
+    FUSED_END,
+    LABELS,
+    TOKEN_END,
+    WORD_END,
+    Characters,
+    Splitter,
+    SplitterConfig,
+)
+from phrasemodels.parsing.words import Word
+
+TOGETHER = 5  # sentences of a paragraph on average, where a treebank has no paragraphs
+WITH_SPACES = 0.001  # the share of words with spaces from which a splitter finds such words
+LONGEST = 512  # characters of an example; longer paragraphs are cut, with what surrounds each part
+THRESHOLDS = (0.3, 0.4, 0.5, 0.6)  # of sentence ends
+SEEN = 3  # times that a character stands in the training set to be known
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token in the text of its sentence: its characters [start, end), and its words."""
+
+    start: int
+    end: int
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RawSentence:
+    """A sentence as written. spaced: whether a space follows it. starts: whether a paragraph starts with it."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    spaced: bool
+    starts: bool
+
+
+def raw_sentences(lines: Iterable[Line]) -> Iterator[RawSentence | None]:
+    """Yield the sentences of CoNLL-U; None for one whose `# text` is missing or does not consist of its tokens."""
+    for own in conllu_sentences(lines):
+        comments = [line.text for line in own if line.text.startswith("#")]
+        text = next((c[8:].strip() for c in comments if c.startswith("# text = ")), "")
+        rows = [line.text.split("\t") for line in own if not line.text.startswith("#")]
+        starts = any(f"{c} ".startswith(("# newpar ", "# newdoc ")) for c in comments)
+        yield _aligned(text, [row for row in rows if "." not in row[0]], starts)
+
+
+def _aligned(text: str, rows: Sequence[Sequence[str]], starts: bool) -> RawSentence | None:
+    tokens, place, until, spaced = [], 0, 0, True
+    for number, row in enumerate(rows):
+        first, _, last = row[0].partition("-")
+        if not last and int(first) <= until:
+            continue
+        words: tuple[str, ...] = (row[1],)
+        if last:
+            until = int(last)
+            words = tuple(own[1] for own in rows[number + 1 :] if "-" not in own[0] and int(own[0]) <= until)
+        while text[place : place + 1].isspace():
+            place += 1
+        if not text.startswith(row[1], place):
+            return None
+        tokens.append(Token(place, place + len(row[1]), words))
+        place += len(row[1])
+        spaced = "SpaceAfter=No" not in row[-1].split("|")
+    return RawSentence(text, tuple(tokens), spaced, starts) if tokens and place == len(text) else None
+
+
+Paragraph = tuple[
+    str, NDArray[np.int8], NDArray[np.int8]
+]  # text, label and sentence end (-1: of no token end) by character
+
+
+def grouped(sentences: Sequence[RawSentence], draw: random.Random) -> list[list[RawSentence]]:
+    """Return the sentences of each paragraph."""
+    marked = any(one.starts for one in sentences)
+    groups: list[list[RawSentence]] = []
+    for one in sentences:
+        if not groups or (one.starts if marked else draw.random() < 1 / TOGETHER):
+            groups.append([])
+        groups[-1].append(one)
+    return groups
+
+
+def written(sentences: Sequence[RawSentence], between: str = " ") -> tuple[str, list[tuple[int, RawSentence]]]:
+    """Return sentences as a text, and each with the place where it begins."""
+    text, placed = "", []
+    for one in sentences:
+        placed.append((len(text), one))
+        text += one.text + (between if one.spaced or between == "\n" else "")
+    return text.rstrip(), placed
+
+
+def example(
+    sentences: Sequence[RawSentence], fused: Counter[tuple[str, ...]] | None = None, between: str = " "
+) -> Paragraph:
+    """Return a paragraph with its labels. fused: counts multiword tokens whose letters are not their words'."""
+    text, placed = written(sentences, between)
+    labels, ends = np.zeros(len(text), np.int8), np.full(len(text), -1, np.int8)
+    for start, one in placed:
+        for token in one.tokens:
+            last = start + token.end - 1
+            labels[last], ends[last] = TOKEN_END, token is one.tokens[-1]
+            if len(token.words) == 1:
+                continue
+            surface = one.text[token.start : token.end]
+            if "".join(token.words) == surface:
+                place = start + token.start - 1
+                for word in token.words[:-1]:
+                    place += len(word)
+                    labels[place] = WORD_END
+            else:
+                labels[last] = FUSED_END
+                if fused is not None:
+                    fused[(surface.lower(), *(word.lower() for word in token.words))] += 1
+    return text, labels, ends
+
+
+def _apart(one: RawSentence) -> RawSentence:
+    """Return a sentence with a space between all words, as in tokenised text."""
+    text, tokens = "", []
+    for word in (word for token in one.tokens for word in token.words):
+        tokens.append(Token(len(text), len(text) + len(word), (word,)))
+        text += f"{word} "
+    return RawSentence(text[:-1], tuple(tokens), True, one.starts)
+
+
+def _unmarked(one: RawSentence) -> RawSentence:
+    """Return a sentence without the mark that ends it."""
+    if len(one.tokens) < 3 or any(c.isalnum() for c in one.text[one.tokens[-1].start :]):
+        return one
+    return replace(one, text=one.text[: one.tokens[-2].end], tokens=one.tokens[:-1], spaced=True)
+
+
+def changed(groups: Sequence[list[RawSentence]], draw: random.Random) -> Iterator[Paragraph]:
+    """Yield the examples of an epoch, of which some are changed."""
+    order = list(range(len(groups)))
+    draw.shuffle(order)
+    for number in order:
+        group, chance = groups[number], draw.random()
+        if chance < 0.08:
+            group = [one for near in draw.choices(groups, k=draw.randint(1, 4)) for one in near]
+            group = [_apart(one) for one in group]
+        elif chance < 0.25:
+            group = [one for near in groups[number : number + draw.randint(2, 6)] for one in near]
+        if draw.random() < 0.06:
+            group = [_unmarked(one) if draw.random() < 0.7 else one for one in group]
+        text, labels, ends = example(group, between="\n" if draw.random() < 0.04 else " ")
+        if draw.random() < 0.05:  # lines of a file
+            wrapped = [("\n" if c == " " and k % 80 > 70 else c) for k, c in enumerate(text)]
+            text = "".join(wrapped)
+        cased = draw.random()
+        other = text.lower() if cased < 0.05 else text.upper() if cased < 0.07 else text
+        yield (other if len(other) == len(text) else text), labels, ends
+
+
+@dataclass(frozen=True)
+class SplitterTraining:
+    """epochs, seconds: training ends after either. rate: of Adam, at its highest. batch: characters of an update."""
+
+    epochs: int = 12
+    seconds: float = 400.0
+    rate: float = 3e-3
+    batch: int = 8192
+    decay: float = 0.998
+    lost: float = 0.15
+    seed: int = 0
+    model: SplitterConfig = field(default_factory=lambda: SplitterConfig(2))
+
+    def __post_init__(self) -> None:
+        at_least(self, 1, "epochs", "batch")
+        share(self, "decay", "lost")
+
+
+def windows(paragraph: Paragraph, characters: Characters, reach: int) -> Iterator[tuple[NDArray[np.int64], ...]]:
+    """Yield parts of a paragraph with their features; labels of what surrounds a part are -1."""
+    text, labels, ends = paragraph
+    features = characters.features(text)
+    for start in range(0, len(text), LONGEST):
+        first, last = max(0, start - reach), min(len(text), start + LONGEST + reach)
+        own, own_ends = labels[first:last].astype(np.int64), ends[first:last].astype(np.int64)
+        for inside in (slice(0, start - first), slice(start - first + LONGEST, None)):
+            own[inside], own_ends[inside] = -1, -1
+        yield features[first:last], own, own_ends
+
+
+def batched(
+    examples: Sequence[tuple[NDArray[np.int64], ...]], most: int, draw: random.Random
+) -> Iterator[list[Tensor]]:
+    """Yield padded batches of at most `most` characters, of similar lengths, in random order."""
+    order = sorted(range(len(examples)), key=lambda k: len(examples[k][0]) + draw.random() * 20)
+    batches: list[list[int]] = [[]]
+    for k in order:
+        if batches[-1] and (len(batches[-1]) + 1) * len(examples[k][0]) > most:
+            batches.append([])
+        batches[-1].append(k)
+    draw.shuffle(batches)
+    for batch in batches:
+        n = max(len(examples[k][0]) for k in batch)
+        padded = [np.zeros((len(batch), n, 4), np.int64), *(np.full((len(batch), n), -1, np.int64) for _ in range(2))]
+        for row, k in enumerate(batch):
+            for part, own in zip(padded, examples[k], strict=True):
+                part[row, : len(own)] = own
+        yield [torch.from_numpy(part) for part in padded]
+
+
+def train_splitter(
+    train: Sequence[Sequence[RawSentence]], dev: Sequence[Sequence[RawSentence]], settings: SplitterTraining
+) -> Splitter:
+    """Return a splitter trained on the sentences of treebanks; dev chooses its epoch and its threshold of sentence ends."""
+    draw = random.Random(settings.seed)
+    torch.manual_seed(settings.seed)
+    groups = [group for own in train for group in grouped(own, draw)]
+    fused: Counter[tuple[str, ...]] = Counter()
+    count: Counter[str] = Counter()
+    words = with_spaces = 0
+    for group in groups:
+        count.update(example(group, fused)[0])
+        for token in (token for one in group for token in one.tokens):
+            words += 1
+            with_spaces += " " in " ".join(token.words) and any(" " in word for word in token.words)
+    alphabet = sorted(c for c, n in count.items() if n >= SEEN and ord(c) < 0xD800)
+    of: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    for (surface, *own), n in fused.items():
+        of[surface][tuple(own)] += n
+    expansions = {surface: own.most_common(1)[0][0] for surface, own in of.items() if own.total() >= 2}
+    config = replace(settings.model, characters=len(alphabet) + 2)
+    model = config.build()
+    splitter = Splitter(model, config, alphabet, expansions, with_spaces > WITH_SPACES * words)
+    characters = Characters(alphabet, config.buckets)
+    optimiser = torch.optim.Adam(model.parameters(), settings.rate, betas=(0.9, 0.99))
+    averaged = {name: p.detach().clone() for name, p in model.named_parameters()}
+    kept = random.Random(1)
+    dev_groups = [grouped(own, kept) for own in dev]
+    best, chosen, started, updates = -1.0, splitter, time.process_time(), 0
+    for epoch in range(settings.epochs):
+        examples = [part for own in changed(groups, draw) for part in windows(own, characters, config.reach)]
+        model.train()
+        for features, labels, ends in batched(examples, settings.batch, draw):
+            share = max((time.process_time() - started) / settings.seconds, epoch / settings.epochs)
+            for options in optimiser.param_groups:
+                options["lr"] = settings.rate * min(1, (updates + 1) / 100) * max(0.02, 1 - share)
+            features[..., 3] *= torch.rand(features.shape[:2]) >= settings.lost  # words that are not known
+            features[..., 0] = torch.where(
+                (torch.rand(features.shape[:2]) < 0.01) & (features[..., 0] > 0), 1, features[..., 0]
+            )
+            scores = model(features)
+            loss = F.cross_entropy(scores[..., :LABELS].flatten(0, 1), labels.flatten(), ignore_index=-1)
+            at = ends >= 0
+            if at.any():
+                loss = loss + F.binary_cross_entropy_with_logits(scores[..., LABELS][at], ends[at].to(scores.dtype))
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            updates += 1
+            decay = min(settings.decay, (1 + updates) / (10 + updates))
+            with torch.no_grad():
+                for name, p in model.named_parameters():
+                    averaged[name].lerp_(p, 1 - decay)
+        found = deepcopy(model).eval()
+        with torch.no_grad():
+            for name, p in found.named_parameters():
+                p.copy_(averaged[name])
+        candidate, score = _with_threshold(replace(splitter, model=found), dev_groups)
+        log.info(
+            "epoch %d, %d updates, loss %.4f, threshold %.1f, %.0f s: %s",
+            epoch + 1,
+            updates,
+            loss.item(),
+            candidate.threshold,
+            time.process_time() - started,
+            {k: round(v, 2) for k, v in score.items()},
+        )
+        if sum(score.values()) > best:
+            best, chosen = sum(score.values()), candidate
+        if time.process_time() - started > settings.seconds:
+            break
+    return chosen
+
+
+def _with_threshold(
+    splitter: Splitter, dev: Sequence[Sequence[list[RawSentence]]]
+) -> tuple[Splitter, dict[str, float]]:
+    """Return the splitter with the best of some thresholds, and its mean scores over treebanks."""
+    texts = [[written(group) for group in own] for own in dev]
+    of_characters = [splitter.scores([text for text, _ in own]) for own in texts]
+    found = []
+    for threshold in THRESHOLDS:
+        candidate = replace(splitter, threshold=threshold)
+        of = [
+            f1((placed, candidate.divided(text, own)) for (text, placed), own in zip(some, scored, strict=True))
+            for some, scored in zip(texts, of_characters, strict=True)
+        ]
+        found.append((candidate, {name: float(np.mean([one[name] for one in of])) for name in of[0]}))
+    return max(found, key=lambda pair: sum(pair[1].values()))
+
+
+def f1(pairs: Iterable[tuple[Sequence[tuple[int, RawSentence]], Iterable[list[Word]]]]) -> dict[str, float]:
+    """Return F1 of sentences, tokens and words of (sentences with their places, found words), by the rules of the shared
+    tasks of 2017 and 2018: equal characters; of words of multiword tokens also equal forms."""
+    right, given, wanted = Counter[str](), Counter[str](), Counter[str]()
+    for placed, found in pairs:
+        gold = [
+            [Word(w, start + t.start, start + t.end, k > 0) for t in one.tokens for k, w in enumerate(t.words)]
+            for start, one in placed
+        ]
+        own = list(found)
+        for kind in ("sentences", "tokens", "words"):
+            a, b = _spans(gold, kind), _spans(own, kind)
+            right[kind] += (a & b).total()
+            given[kind] += b.total()
+            wanted[kind] += a.total()
+    return {kind: 200 * right[kind] / max(1, given[kind] + wanted[kind]) for kind in right}
+
+
+def _spans(sentences: Sequence[Sequence[Word]], kind: str) -> Counter[tuple[object, ...]]:
+    if kind == "sentences":
+        return Counter((own[0].start, own[-1].end) for own in sentences)
+    tokens: list[list[Word]] = []
+    for word in (word for own in sentences for word in own):
+        if word.joined:
+            tokens[-1].append(word)
+        else:
+            tokens.append([word])
+    if kind == "tokens":
+        return Counter((own[0].start, own[-1].end) for own in tokens)
+    return Counter(
+        (own[0].start, own[-1].end, *((k, word.form.lower()) if len(own) > 1 else ()))
+        for own in tokens
+        for k, word in enumerate(own)
+    )

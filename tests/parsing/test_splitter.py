@@ -1,0 +1,140 @@
+"""A trained splitter: learned from a treebank's raw text, the same however a text is cut, saved, and refused when damaged."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from phrasemodels.data.formats.lines import Line
+from phrasemodels.parsing import splitter as module
+from phrasemodels.parsing.parser import Parser
+from phrasemodels.parsing.saved import ABOUT, ENGLISH, SPLITTER, load, save
+from phrasemodels.parsing.splitter import Splitter, SplitterConfig
+from phrasemodels.parsing.words import sentences
+from phrasemodels.tasks.parsers.splitting import (
+    RawSentence,
+    SplitterTraining,
+    f1,
+    raw_sentences,
+    train_splitter,
+    written,
+)
+
+ROWS = {
+    "Il va au pré.": "1\tIl|2\tva|3-4\tau|3\tà|4\tle|5\tpré\tSpaceAfter=No|6\t.",
+    "Don't go!": "1-2\tDon't|1\tDo|2\tn't|3\tgo\tSpaceAfter=No|4\t!",
+    "20 000 ans": "1\t20 000|2\tans",
+    "Ça va": "1\tÇa|2\tva",
+}
+SMALL = SplitterConfig(2, d=16, buckets=64, dilations=(1, 2, 4))
+
+
+def conllu(text: str, rows: str) -> list[str]:
+    lines = []
+    for row in rows.split("|"):
+        number, form, *misc = row.split("\t")
+        lines.append("\t".join([number, form, *["_"] * 4, "0" if number == "1" else "1", "_", "_", *(misc or ["_"])]))
+    return [f"# text = {text}", *lines, ""]
+
+
+def treebank(copies: int = 1) -> list[RawSentence]:
+    lines = [line for _ in range(copies) for text, rows in ROWS.items() for line in conllu(text, rows)]
+    found = list(raw_sentences(Line(k, line) for k, line in enumerate(lines, 1)))
+    assert None not in found
+    return [one for one in found if one]
+
+
+@pytest.fixture(scope="module")
+def splitter() -> Splitter:
+    settings = SplitterTraining(epochs=12, rate=0.02, batch=512, model=SMALL)
+    return train_splitter([treebank(30)], [treebank(4)], settings)
+
+
+def test_what_a_treebank_shows_is_learned(splitter: Splitter) -> None:
+    assert splitter.spaces and splitter.fused == {"au": ("à", "le")}
+    text = "Il va au pré. Don't go! 20 000 ans\n\nÇa va"
+    found = splitter(text)
+    words = [[word.form for word in own] for own in found]
+    assert words[0] == "Il va à le pré .".split() and words[-1] == ["Ça", "va"] and ["20 000", "ans"] in words
+    assert ["Do", "n't", "go", "!"] in words
+    joined = [(word.form, text[word.start : word.end]) for own in found for word in own if word.joined]
+    assert joined == [("le", "au"), ("n't", "n't")]
+    placed = written(treebank())
+    scored = f1([(placed[1], splitter(placed[0]))])
+    assert scored["words"] > 95 and f1([(placed[1], [])])["words"] == 0
+
+
+def test_a_text_is_divided_equally_however_it_is_cut(splitter: Splitter, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "Il va au pré. Don't go! " * 40
+    whole = splitter.scores([text])[0]
+    monkeypatch.setattr(module, "CHUNK", 100)
+    torch.testing.assert_close(torch.from_numpy(splitter.scores(["x", text])[1]), torch.from_numpy(whole))
+    assert splitter.each([text, "", " \n"]) == [splitter(text), [], []]
+    assert splitter("  \u00adIl\u00ad va\u200b au")[0][0] == ("Il", 3, 5, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "👩‍👩‍👧 👍🏽 🇩🇪🇫🇷 I ❤️ it",
+        "e\u0301a -LRB- x",
+        "\u200d \u200c",
+        "a\u200cb",
+        "\ufeffa\u200bb",
+        "\ud800 x",
+        "日本語。" * 50,
+    ],
+)
+def test_odd_text_loses_no_character_and_is_divided_between_characters(splitter: Splitter, text: str) -> None:
+    places = [place for own in splitter(text) for word in own for place in range(word.start, word.end)]
+    assert places == sorted(set(places))
+    lost = {text[k] for k in range(len(text)) if k not in places}
+    assert all(c.isspace() or c in "\u00ad\u200b\ufeff\u200c\u200d" for c in lost)
+    for word in (word for own in splitter(text) for word in own):
+        assert word.form[0] not in "\u0301\ufe0f\U0001f3fd" and word.form != "🇩"
+
+
+def test_a_saved_splitter_is_whole_or_refused(splitter: Splitter, tmp_path: Path) -> None:
+    english = load(ENGLISH)
+    folder = save(dataclasses.replace(english, split=splitter), tmp_path / "own", torch.float32)
+    text = "Il va au pré. Don't go!"
+    assert load(folder).split(text) == splitter(text)
+    assert Parser.load(folder).parse(text)[0].tokens == "Il va à le pré .".split()
+    about = json.loads((folder / ABOUT).read_text())
+    change: list[Callable[[dict[str, Any]], Any]] = [
+        lambda new: new.update(form=3),
+        lambda new: new.update(form="x"),
+        lambda new: new["split"].update(alphabet=["ab"]),
+        lambda new: new["split"].update(alphabet=new["split"]["alphabet"][1:]),
+        lambda new: new["split"].update(fused={"a": ["b", ""]}),
+        lambda new: new["split"].update(fused={"a": ["b\n"]}),
+        lambda new: new["split"].update(threshold=0),
+        lambda new: new["split"]["config"].update(d=10**9),
+        lambda new: new["split"]["config"].update(dilations=[10**6]),
+        lambda new: new["split"]["config"].update(type="os:system"),
+        lambda new: new["split"].pop("spaces"),
+    ]
+    for one in change:
+        new = json.loads(json.dumps(about))
+        one(new)
+        (folder / ABOUT).write_text(json.dumps(new))
+        with pytest.raises(ValueError, match="cannot be read"):
+            load(folder)
+    (folder / ABOUT).write_text(json.dumps(about))
+    (folder / SPLITTER).write_bytes((folder / SPLITTER).read_bytes()[:-9])
+    with pytest.raises(ValueError, match="cannot be read"):
+        load(folder)
+    (folder / SPLITTER).unlink()
+    with pytest.raises(ValueError, match="cannot be read"):
+        load(folder)
+    rules = save(dataclasses.replace(english, split=sentences), tmp_path / "rules")
+    assert "form" not in json.loads((rules / ABOUT).read_text()) and load(rules).split is sentences
+
+
+def test_sentences_whose_text_is_not_that_of_their_tokens_are_left_out() -> None:
+    (found,) = raw_sentences([Line(1, "# text = other"), Line(2, "\t".join(["1", "a", *["_"] * 8]))])
+    assert found is None
