@@ -1,5 +1,6 @@
 """The command `phrasemodels`, also as `python -m phrasemodels`. Without the pipeline's packages it says what to install."""
 
+import os
 import sys
 
 EXTRAS = {"transformers": "pretrained", "s3fs": "s3", "psycopg2": "server", "boto3": "server", "flask_wtf": "server"}
@@ -7,7 +8,8 @@ LIGHT = ("parse", "serve")  # the commands for which the extra `parse` is enough
 
 
 def main() -> None:
-    """Run the command line; a package that is missing ends it with one line."""
+    """Run the command line; a package that is missing, or a closed stdout, ends it with one line."""
+    _open_streams()
     try:
         from phrasemodels.flows.cli.main import main as run
 
@@ -18,6 +20,17 @@ def main() -> None:
             raise
         extra = EXTRAS.get(package, "parse" if sys.argv[1:2] and sys.argv[1] in LIGHT else "pipeline")
         sys.exit(f"phrasemodels: {package} is not installed: in a clone of it, pip install '.[{extra}]'")
+
+
+def _open_streams() -> None:
+    """Open closed streams on the null device: the next file would get their number, and what is printed would go into it."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  until the process ends
+    if sys.stdout is None:
+        sys.exit("phrasemodels: standard output is closed: redirect it to a file, or to /dev/null")
 
 
 if __name__ == "__main__":

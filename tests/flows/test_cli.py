@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from conftest import PROJECT
 from typer.testing import CliRunner
 
+from phrasemodels.data.formats.lines import lines_or_stdin, lines_with_replacements
 from phrasemodels.flows.cli import models
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.terminal import CONTROL, print_rows
@@ -92,6 +94,31 @@ def test_a_negative_seed_is_refused(cli):
     done = cli("train", "000/table1/sample/phrase-k2", "--local", "--seed", "-1")
     assert done.returncode == 2
     assert "'--seed'" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["reproduce", "plan"])
+@pytest.mark.parametrize("duration", ["x", "-1h"])
+def test_a_wrong_duration_is_refused_before_anything_is_looked_up(command, duration):
+    done = CliRunner().invoke(app, [command, "--for", duration])
+    assert done.exit_code == 2 and "is no duration" in done.output
+
+
+@pytest.mark.parametrize(("closed", "code", "message"), [(1, 1, "standard output is closed"), (2, 0, ""), (0, 0, "")])
+def test_a_closed_stream_is_one_line_and_no_file_takes_its_number(closed, code, message, tmp_path):
+    """The program prints the number of a file that it opens then, to the first stream that is open."""
+    program = "import phrasemodels.__main__ as m; m._open_streams(); print(open('x', 'w').fileno() > 2)"
+    shell = f'exec "$0" -c "$1" {closed}{"<&-" if closed == 0 else ">&-"}'
+    done = subprocess.run(["sh", "-c", shell, sys.executable, program], cwd=tmp_path, capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(PROJECT)})  # fmt: skip
+    assert done.returncode == code and message in done.stderr and len(done.stderr.splitlines()) == bool(message)
+    assert code or done.stdout == "True\n"
+
+
+@pytest.mark.parametrize("read", [lines_or_stdin, lambda path: lines_with_replacements(path, print)])
+def test_closed_standard_input_is_named(read, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ValueError, match=r"^-: standard input is closed; name a file"):
+        list(read(Path("-")))
 
 
 def test_help_imports_no_large_library(cli):

@@ -1,6 +1,7 @@
 """Answers of `sql`: names of columns are unique, and views are found in any case."""
 
 import json
+import signal
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -77,6 +78,18 @@ def test_a_question_that_takes_too_much_memory_is_refused_in_one_line(
     monkeypatch.setattr("phrasemodels.flows.results.query.MEMORY", "50MB")
     with pytest.raises(ValueError, match=r"^Out of Memory Error[^\n]*$"):
         query(store, None, "select list(a order by random()) from range(20000000) t(a)")  # type: ignore[arg-type]
+
+
+def test_a_long_question_ends_at_ctrl_c(store: Store) -> None:
+    query(store, None, "select 1")  # type: ignore[arg-type]
+    before = signal.signal(signal.SIGVTALRM, signal.default_int_handler)  # as Ctrl-C, but of this process' time
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt) as found:
+            query(store, None, "select count(*) from range(1000000) a, range(1000000) b where a.range * b.range = 7")  # type: ignore[arg-type]
+    finally:
+        signal.signal(signal.SIGVTALRM, before)
+    assert str(found.value.__cause__) == "Query interrupted"
 
 
 def test_views_are_found_in_any_case(store: Store) -> None:

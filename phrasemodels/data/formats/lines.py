@@ -35,7 +35,13 @@ def lines_or_stdin(path: Path) -> Iterator[Line]:
     """Return the lines of a file in UTF-8, or of stdin, as they arrive, if the path is -."""
     if str(path) != "-":
         return lines(path)
-    return _decoded(_raw(sys.stdin.buffer), "stdin", "utf-8")
+    return _decoded(_raw(_stdin()), "stdin", "utf-8")
+
+
+def _stdin() -> BinaryIO:
+    if sys.stdin is None:
+        raise ValueError("-: standard input is closed; name a file, or pipe a text in")
+    return sys.stdin.buffer
 
 
 def _decoded(raws: Iterable[bytes], where: str, encoding: str, errors: str = "strict") -> Iterator[Line]:
@@ -76,7 +82,7 @@ def lines_with_replacements(path: Path, warn: Callable[[str], None]) -> Iterator
     """Return the lines of a file in UTF-8, or of stdin, as they arrive, if the path is -. A byte that is not UTF-8 becomes
     U+FFFD, and `warn` is told the first line that has one. ValueError: the text is UTF-16, or has a NUL byte."""
     told = False
-    with contextlib.nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
+    with contextlib.nullcontext(_stdin()) if str(path) == "-" else path.open("rb") as file:
         for number, raw in enumerate(_raw(file), 1):
             if number == 1:
                 _check_encoding(raw, "stdin" if str(path) == "-" else str(path))

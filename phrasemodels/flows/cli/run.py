@@ -22,6 +22,7 @@ from phrasemodels.flows.cli.terminal import (
     Seeds,
     TableNumber,
     Tune,
+    check_duration,
     print_json,
 )
 
@@ -125,7 +126,10 @@ def plan(
     set: Overrides = None,
     row: Rows = None,
     first_seed: FirstSeed = 0,
-    duration: Annotated[str, typer.Option("--for", help="Show what fits into this time, like 3h, 90m or 1h30m.")] = "",
+    duration: Annotated[
+        str,
+        typer.Option("--for", callback=check_duration, help="Show what fits into this time, like 3h, 90m or 1h30m."),
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed; with --for, how far each row

@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from phrasemodels.infra.tracking import Tracker
 
 
+def check_duration(text: str) -> str:
+    """Return the text of a duration, or of none. typer.BadParameter: it is no duration; the exit status is 2."""
+    if text:
+        from phrasemodels.flows.run.tune import seconds_of
+
+        try:
+            seconds_of(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+    return text
+
+
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
 TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
 Profile = Annotated[
@@ -43,6 +55,7 @@ Duration = Annotated[
     str,
     typer.Option(
         "--for",
+        callback=check_duration,
         help="Stop the trainings after this time, like 3h, 90m or 1h30m; what they have done is kept, and the same command goes "
         "on. Rows that are nearest to a verdict come first. By default there is no limit.",
     ),

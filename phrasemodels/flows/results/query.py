@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -118,7 +118,7 @@ def _answer(tables: dict[str, pa.Table], sql: str, ask: Callable[["DuckDBPyConne
         "temp_directory": "",
         "memory_limit": MEMORY,
     }
-    with duckdb.connect(":memory:", config=closed) as connection:
+    with _interruptible(), duckdb.connect(":memory:", config=closed) as connection:
         for name, rows in tables.items():  # not copied: a question reads the columns that it names, of mapped files
             connection.register(name, rows)
         connection.execute("set python_enable_replacements = false")
@@ -127,11 +127,22 @@ def _answer(tables: dict[str, pa.Table], sql: str, ask: Callable[["DuckDBPyConne
         return ask(connection, sql)
 
 
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt at Ctrl-C, for which DuckDB has an error of its own."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from error
+
+
 def write_database(store: Store, tracker: Tracker, to: Path) -> Path:
     """Write all views as the tables of a DuckDB file, and the questions of VIEWS_OF_TABLES as its views; return its path."""
     import duckdb
 
-    with atomic_replace(to) as path, duckdb.connect(path) as connection:
+    with atomic_replace(to) as path, _interruptible(), duckdb.connect(path) as connection:
         for name, view in VIEWS.items():
             connection.register(f"_{name}", _rows(name, store, tracker))
             connection.execute(f"create table {name} as select * from _{name}")
