@@ -3,7 +3,9 @@
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -118,34 +120,36 @@ def _answer(tables: dict[str, pa.Table], sql: str, ask: Callable[["DuckDBPyConne
         "temp_directory": "",
         "memory_limit": MEMORY,
     }
-    with _interruptible(), duckdb.connect(":memory:", config=closed) as connection:
+    with duckdb.connect(":memory:", config=closed) as connection:
         for name, rows in tables.items():  # not copied: a question reads the columns that it names, of mapped files
             connection.register(name, rows)
         connection.execute("set python_enable_replacements = false")
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
-        return ask(connection, sql)
+        return _interruptibly(connection, partial(ask, connection, sql))
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt at Ctrl-C, for which DuckDB has an error of its own."""
-    try:
-        yield
-    except RuntimeError as error:
-        if str(error) != "Query interrupted":
+def _interruptibly(connection: "DuckDBPyConnection", work: Callable[[], T]) -> T:
+    """Return what `work` returns. Ctrl-C ends its question at once, which DuckDB by itself may work at for ever."""
+    with ThreadPoolExecutor(1) as thread:
+        found = thread.submit(work)
+        try:
+            while not wait([found], 0.1).done:  # the signal may reach another thread, which does not end this wait
+                pass
+            return found.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
             raise
-        raise KeyboardInterrupt from error
 
 
 def write_database(store: Store, tracker: Tracker, to: Path) -> Path:
     """Write all views as the tables of a DuckDB file, and the questions of VIEWS_OF_TABLES as its views; return its path."""
     import duckdb
 
-    with atomic_replace(to) as path, _interruptible(), duckdb.connect(path) as connection:
+    with atomic_replace(to) as path, duckdb.connect(path) as connection:
         for name, view in VIEWS.items():
             connection.register(f"_{name}", _rows(name, store, tracker))
-            connection.execute(f"create table {name} as select * from _{name}")
+            _interruptibly(connection, partial(connection.execute, f"create table {name} as select * from _{name}"))
             connection.unregister(f"_{name}")
             connection.execute(f"comment on table {name} is '{view.row.replace(chr(39), chr(39) * 2)}'")
         for name, question in VIEWS_OF_TABLES.items():
