@@ -231,11 +231,17 @@ def native_dropout_backward(grad, mask, scale):
 REPLACED = {"native_dropout": native_dropout, "native_dropout_backward": native_dropout_backward}
 
 
-CUDA = {"is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0, "is_bf16_supported": True}
+CUDA = {
+    "is_available": True,
+    "is_initialized": True,
+    "device_count": 1,
+    "current_device": 0,
+    "is_bf16_supported": True,
+}
 CUDA |= dict.fromkeys(
     ("_lazy_init", "_lazy_call", "set_device", "manual_seed", "manual_seed_all", "reset_peak_memory_stats")
 )
-CUDA |= {"max_memory_allocated": 0, "_is_in_bad_fork": False}
+CUDA |= {"max_memory_allocated": 0, "get_device_name": "fake", "_is_in_bad_fork": False}
 
 
 class OneKernel(torch.autograd.Function):

@@ -241,7 +241,7 @@ class TorchTrainerLaunch:
         with SLOTS.hold(self.workers * self.threads), scratch_folder() as storage:
             trainer = TorchTrainer(
                 train_worker,
-                train_loop_config={"function": function, "arguments": arguments},
+                train_loop_config={"function": function, "arguments": arguments, "gpu": self.gpus > 0},
                 scaling_config=ScalingConfig(
                     num_workers=self.workers, use_gpu=self.gpus > 0, resources_per_worker=self.bundle
                 ),
@@ -310,12 +310,18 @@ class TrainMetrics:
 
 
 def train_worker(config: dict[str, Any]) -> None:
-    """Call the training loop; Ray Train runs this in each worker. An argument with a field `report` reports to Ray Train too."""
+    """Call the training loop; Ray Train runs this in each worker. An argument with a field `report` reports to Ray Train too; its
+    field `device` becomes the device that Ray Train gave this worker."""
+    from ray.train.torch import get_device
+
+    device = str(get_device()) if config["gpu"] else "cpu"
     arguments, reports = [], []
     for value in config["arguments"]:
         if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "report"):
             reports.append(TrainMetrics(value.report))
             value = dataclasses.replace(value, report=reports[-1])
+        if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "device"):
+            value = dataclasses.replace(value, device=device)
         arguments.append(value)
     with noting_error_line():
         config["function"](*arguments)

@@ -24,7 +24,7 @@ DEFAULTS = {
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # hide GPUs from tasks that asked for none
     "DISABLE_SAFETENSORS_CONVERSION": "1",  # else transformers asks the hub to convert weights of other formats
     "GIT_PYTHON_REFRESH": "quiet",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the command line prints errors, once

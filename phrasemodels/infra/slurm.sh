@@ -21,6 +21,7 @@ mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 
 # Only processes with the token may use the cluster; jobs of others on these nodes have other ports and folders.
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
+export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO=1 # hide GPUs from tasks that asked for none
 RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 address=${HEAD_ADDRESS:-$(hostname --all-ip-addresses | cut -d' ' -f1)}
 port=$((20000 + 2 * (SLURM_JOB_ID % 10000)))

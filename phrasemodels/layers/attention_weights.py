@@ -34,10 +34,12 @@ class SegmentWeights(nn.Module):
 
     Neighbours are selected together (segmental attention). State 1 has the potential s_i, state 0 has 0. `transitions`
     (2, 2) [from, to] are learned. `decay` times the transitions is added to their gradient (L2 regularisation, which the
-    released code applies so, not as a term of the loss).
+    released code applies so, not as a term of the loss). micro_batches: how many backward passes an update sums up; each
+    adds its share of the decay.
     """
 
     decay = 0.005
+    micro_batches = 1
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +67,7 @@ class SegmentWeights(nn.Module):
         lengths = lengths.repeat_interleave(queries)
         selected = scores.reshape(-1, n)
         unary = self.count(torch.stack([torch.zeros_like(selected), selected], -1), lengths)
-        transitions = _Decayed.apply(self.transitions, self.decay)
+        transitions = _Decayed.apply(self.transitions, self.decay / self.micro_batches)
         return add_virtual_ends(unary, transitions, lengths), transitions, lengths
 
 

@@ -14,7 +14,7 @@ import pytest
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Executor, Step, Store
-from phrasemodels.infra.cluster import TorchTrainerLaunch, actor_map, ray_map, run_on_ray
+from phrasemodels.infra.cluster import TorchTrainerLaunch, actor_map, ray_map, run_on_ray, train_worker
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.parsers.parse import ParseColumn, parse
@@ -68,6 +68,30 @@ def test_ray_lists_tasks_and_actors_by_what_they_do(cluster: None) -> None:
     assert run_on_ray(title, label="train x seed 0")[0] == "step:train x seed 0"
     assert next(ray_map(title, [()]))[0] == "step:title"
     assert actor_map(title, [()]) == [("step:title", "ActorWorker_title")]
+
+
+def visible() -> str | None:
+    return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def test_a_task_without_a_gpu_sees_none(cluster: None) -> None:
+    assert run_on_ray(visible) == "" and actor_map(visible, [()]) == [""]
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    device: str = ""
+
+
+@pytest.mark.parametrize("gpu", [True, False])
+def test_a_training_runs_on_the_device_of_its_worker(gpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on that of its rank: with a fraction of a GPU, or two, these differ."""
+    import ray.train.torch
+
+    monkeypatch.setattr(ray.train.torch, "get_device", lambda: "cuda:2")
+    found: list[OnDevice] = []
+    train_worker({"function": found.append, "arguments": [OnDevice()], "gpu": gpu})
+    assert found == [OnDevice("cuda:2" if gpu else "cpu")]
 
 
 def test_tasks_begin_once_results_are_asked_for_and_come_in_order(cluster: None) -> None:

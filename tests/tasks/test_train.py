@@ -29,6 +29,7 @@ from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.run.local import progress_lines
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
+from phrasemodels.layers.attention_weights import SegmentWeights
 from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
 from phrasemodels.tasks.train.config import TrainConfig, averaged_adam, averaged_weights
@@ -131,6 +132,41 @@ def test_micro_batches_are_counted_as_one_update(shared, tmp_path):
     for rows in (np.arange(9), np.arange(9, 18)):
         trainer.update(rows)
     assert seen == [1, 1, 1, 2, 2, 2]
+
+
+def test_the_decay_of_segments_is_added_once_an_update(shared, tmp_path):
+    gradients = []
+    for pieces in (1, 3):
+        run = training(
+            shared,
+            tmp_path / str(pieces),
+            f"train.accumulation_steps={pieces}",
+            "train.clip=inf",
+            "train.optimiser=sgd",
+        )
+        trainer = Trainer(run)
+        trainer.model.segments = weights_of_segments = SegmentWeights()
+        weights_of_segments.transitions.data.fill_(2.0)
+        forward = trainer.model.encode
+
+        def with_segments(*inputs, forward=forward, module=weights_of_segments):
+            memory = forward(*inputs)
+            return memory + 0 * module(memory[..., :1].mT, inputs[1]).sum()
+
+        trainer.model.encode = with_segments
+        found = []
+        weights_of_segments.transitions.register_post_accumulate_grad_hook(
+            lambda p, found=found: found.append(p.grad.clone())
+        )
+        trainer.update(np.arange(9))
+        gradients.append(found[-1])
+    assert torch.allclose(gradients[0], torch.full((2, 2), 0.01)) and torch.allclose(gradients[1], gradients[0])
+
+
+@pytest.mark.parametrize("given", ["", "cpu"])
+def test_a_training_says_on_which_device_it_ran(shared, tmp_path, given):
+    trainer = Trainer(dataclasses.replace(training(shared, tmp_path), device=given))
+    assert trainer.worker.device == torch.device("cpu") and trainer.progress.devices == ["cpu"]
 
 
 def test_how_a_batch_is_cut_is_in_no_key_and_has_its_earlier_name():

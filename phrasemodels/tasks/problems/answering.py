@@ -223,6 +223,7 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
     of_best = ("parameters", "steps", "epochs", "best_step", "dev_loss", "seed", "peak_memory_mib", "workers")
     return {
         **{name: ranked[0].meta[name] for name in of_best},
+        "devices": ranked[0].meta.get("devices", []),
         "train_seconds": sum(artifact.meta["train_seconds"] for artifact in made),
         "restarts": [{name: artifact.meta[name] for name in ("seed", "dev_loss")} for artifact in ranked],
     }

@@ -209,6 +209,7 @@ def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
         "peak_memory_mib": history[-1]["peak_memory_mib"],
         "workers": [1],
         "starts": [0],
+        "devices": ["cpu"],
     }
 
 

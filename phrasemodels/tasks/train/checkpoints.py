@@ -31,7 +31,8 @@ class Progress:
 
     best: the lowest dev criterion so far, measured after best_step updates. history: a row of metrics for each evaluation.
     starts: (steps done, workers) at each time that the training was started or resumed. seconds: of training so far.
-    epoch_step: the updates done in this epoch; None in checkpoints of earlier versions, which only know `step`.
+    epoch_step: the updates done in this epoch; None in checkpoints of earlier versions, which only know `step`. devices: the kind of
+    device at each start.
     """
 
     step: int = 0
@@ -42,6 +43,7 @@ class Progress:
     starts: list[tuple[int, int]] = field(default_factory=list)
     seconds: float = 0.0
     epoch_step: int | None = None
+    devices: list[str] = field(default_factory=list)
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -59,7 +61,8 @@ def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def best_device() -> torch.device:
-    """Return the GPU if there is one, else the CPU."""
+    """Return the GPU if this process sees one, else the CPU. Ray's tasks see the GPUs that they were given, which are none unless a
+    training asks for them."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 

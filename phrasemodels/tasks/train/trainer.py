@@ -28,9 +28,10 @@ from torch import Tensor, distributed, nn
 from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job, OutOfTimeError
+from phrasemodels.layers.attention_weights import SegmentWeights
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import Batch, Rows, batches_from, in_order, rows_of_worker, stream
-from phrasemodels.tasks.train.checkpoints import Progress, newest, resume, save, tensors
+from phrasemodels.tasks.train.checkpoints import CPU, Progress, best_device, newest, resume, save, tensors
 from phrasemodels.tasks.train.config import TrainConfig, averaged_weights
 
 PROGRESS = "progress.json"
@@ -95,7 +96,8 @@ class Training:
 
     train, dev: paths of shards. folder: where checkpoints and progress are written. key: of the step in the store, which
     checkpoints must have. report: called with the history after each evaluation. until: the time (seconds since 1970) at which
-    the training saves a checkpoint and ends; stop_at: the updates after which it does.
+    the training saves a checkpoint and ends; stop_at: the updates after which it does. device: of this worker, as "cuda:1"; empty: a
+    GPU if the process sees one, else the CPU.
     """
 
     objective: Objective
@@ -109,6 +111,7 @@ class Training:
     report: Callable[[list[dict[str, float]]], None] | None = None
     until: float = math.inf
     stop_at: float = math.inf
+    device: str = ""
 
 
 class DivergedError(ValueError):
@@ -163,6 +166,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         "peak_memory_mib": progress.history[-1]["peak_memory_mib"],
         "workers": [count for count, _ in itertools.groupby(workers for _, workers in progress.starts)],
         "starts": [step for step, _ in progress.starts],
+        "devices": [kind for kind, _ in itertools.groupby(progress.devices)],
     }
 
 
@@ -181,11 +185,16 @@ class Trainer:
 
     def __init__(self, training: Training) -> None:
         self.training, self.config, self.objective = training, training.config, training.objective
-        self.worker = Worker()
+        os.environ.setdefault(
+            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+        )  # read when CUDA starts; else sums may differ between runs
+        self.worker = Worker(training.device)
         torch.set_num_threads(self.config.threads)
         keep_freed_memory()
         forget_peak_memory()
-        torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+        if self.worker.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.worker.device)
+        torch.use_deterministic_algorithms(True, warn_only=self.worker.device.type == "cuda")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # saves time alone
         self.data, self.dev = (self.objective.examples(paths) for paths in (training.train, training.dev))
         torch.manual_seed(stream(training.seed, "init"))
@@ -193,6 +202,7 @@ class Trainer:
         self.optimiser = self.config.optimiser(self.model.parameters(), self.config)
         self.progress, self.best = resume(training.folder, self.model, self.optimiser, training.key)
         self.progress.starts.append((self.progress.step, self.worker.world))
+        self.progress.devices.append(self.worker.kind)
         self.alone = ModelWithLoss(self.model, self.objective, self.config.smoothing)
         self.parallel = nn.parallel.DistributedDataParallel(self.alone) if self.worker.world > 1 else self.alone
         self.clock = Clock(self.progress.seconds)
@@ -231,6 +241,9 @@ class Trainer:
         own = rows_of_worker(rows, worker.rank, worker.world)
         part = own if len(own) else rows[:1]  # a worker without rows takes part in the reduction with weight 0
         micro_batches = in_order(self.data, config.micro_batch_tokens, part, config.accumulation_steps)
+        for module in self.model.modules():
+            if isinstance(module, SegmentWeights):
+                module.micro_batches = len(micro_batches)
         counters = [p for p in self.model.parameters() if not p.requires_grad and not p.dim()]
         counts = [counter.clone() for counter in counters]
         # gradients are exchanged once, with the last micro-batch
@@ -355,21 +368,21 @@ class ModelWithLoss(nn.Module):
 
 
 class Worker:
-    """A process of a training: its rank among the `world` processes that train together, and its device."""
+    """A process of a training: its rank among the `world` processes that train together, and its device, made current. device: as of
+    `Training`."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "") -> None:
         together = distributed.is_initialized()
         self.rank, self.world = (distributed.get_rank(), distributed.get_world_size()) if together else (0, 1)
+        self.device = torch.device(device or best_device())
+        if self.device.type == "cuda":
+            self.device = torch.device("cuda", self.device.index or 0)
+            torch.cuda.set_device(self.device)
 
     @property
-    def device(self) -> torch.device:
-        """The GPU of this worker if the machine has any, else the CPU."""
-        local = int(os.environ.get("LOCAL_RANK", self.rank))
-        return (
-            torch.device("cuda", local % torch.cuda.device_count())
-            if torch.cuda.is_available()
-            else torch.device("cpu")
-        )
+    def kind(self) -> str:
+        """The name of the device, as "NVIDIA H100 80GB HBM3", or "cpu"."""
+        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
 
     def total(self, values: Tensor) -> Tensor:
         """Return the sums of values over all workers, in float64."""
@@ -417,7 +430,7 @@ class Clock:
             "loss": float(worker.total(torch.stack(self.losses).sum())) / self.count,
             "items_per_second": self.count / (now - self.last),
             "workers": worker.world,
-            "peak_memory_mib": peak_memory_mib(),
+            "peak_memory_mib": peak_memory_mib(worker.device),
             "seconds": self.seconds(),
         }
         self.losses, self.count, self.last = [], 0, now
@@ -433,9 +446,11 @@ def forget_peak_memory() -> None:
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
-def peak_memory_mib() -> float:
+def peak_memory_mib(device: torch.device = CPU) -> float:
     """Return the most memory that this process held, in MiB, since `forget_peak_memory` or, where that is not possible, since
-    its start."""
+    its start; of a GPU, the most that its tensors held there."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / (1 << 20)
     with contextlib.suppress(OSError, StopIteration):
         status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         return int(next(line for line in status if line.startswith("VmHWM:")).split()[1]) / 1024
