@@ -204,7 +204,12 @@ class Trainer:
         self.progress.starts.append((self.progress.step, self.worker.world))
         self.progress.devices.append(self.worker.kind)
         self.alone = ModelWithLoss(self.model, self.objective, self.config.smoothing)
-        self.parallel = nn.parallel.DistributedDataParallel(self.alone) if self.worker.world > 1 else self.alone
+        self.parallel = (
+            # the rows of a worker may have no gold of some kind, and leave parameters out that those of others use
+            nn.parallel.DistributedDataParallel(self.alone, find_unused_parameters=True)
+            if self.worker.world > 1
+            else self.alone
+        )
         self.clock = Clock(self.progress.seconds)
 
     def run(self) -> None:
