@@ -255,7 +255,8 @@ class Limits:
     """Bounds of memory and time, in words. The memory of a batch is then linear in `longest` and in `jointly`².
 
     jointly: longer sentences are not decoded jointly, which takes 8·n³ bytes. longest: longer sentences are parsed in
-    parts. together: padded words of a batch. threads: of torch during a parse; what a sentence needs is so little that
+    parts of at most `part` words, so that time is linear in the text, whatever it is. together: padded words of a batch.
+    threads: of torch during a parse; what a sentence needs is so little that
     several threads wait for one another, and beside other programs take ten times as long as one.
     """
 
@@ -263,9 +264,10 @@ class Limits:
     longest: int = 500
     together: int = 2000
     threads: int = 1
+    part: int = 100
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "jointly", "longest", "together", "threads")
+        at_least(self, 1, "jointly", "longest", "together", "threads", "part")
 
 
 @contextmanager
@@ -301,9 +303,15 @@ class Names:
         tagged = len(self.tags) > len(SPECIAL)  # the treebank had tags
         pairs = [self.tags[tag].partition(BOTH_TAGS) for tag in found.tags[row, 1 : n + 1].tolist() if tagged]
         tags, universal = [tag for tag, _, _ in pairs], [other for _, mark, other in pairs if mark]
+        if not any(tags):  # the treebank had universal tags alone
+            tags = []
         spans = [Span(self.labels[k], i, j + 1) for i, j, k in found.cells[row].tolist() if k > 0]
         heads, relations = (x[row, 1 : n + 1].tolist() for x in (found.heads, found.relations))
-        tree = restore(tokens, tags or [NO_TAG] * n, spans) if int(found.cells[row, 0, 0]) >= 0 else None
+        tree = (
+            restore(tokens, [tag or NO_TAG for tag in tags] or [NO_TAG] * n, spans)
+            if int(found.cells[row, 0, 0]) >= 0
+            else None
+        )
         if heads[0] < 0:
             heads, relations = [], []
         return Parse(
@@ -487,7 +495,8 @@ class Parser(Pretrained):
 
     def _parsed(self, sentences: Sequence[list[str]]) -> Iterator[Parse]:
         """Yield the parses of sentences, none of which is empty, in order."""
-        pieces = [parts(tokens, self.limits.longest) for tokens in sentences]
+        limits = self.limits
+        pieces = [parts(tokens, limits.part) if len(tokens) > limits.longest else [tokens] for tokens in sentences]
         short = [part for own in pieces for part in own]
         found: dict[int, Parse] = {}
         for rows in batches([len(part) for part in short], self.limits):
@@ -547,13 +556,13 @@ def batches(lengths: Sequence[int], limits: Limits) -> Iterator[list[int]]:
 
 def parts(tokens: list[str], longest: int) -> list[list[str]]:
     """Return tokens in parts of at most `longest`, which end after punctuation if there is any in their second half."""
-    made = []
-    while len(tokens) > longest:
-        ends = (k for k in range(longest, longest // 2, -1) if not any(map(str.isalnum, tokens[k - 1])))
-        cut = next(ends, longest)
-        made.append(tokens[:cut])
-        tokens = tokens[cut:]
-    return [*made, tokens]
+    made, start = [], 0
+    while len(tokens) - start > longest:
+        ends = (k for k in range(longest, longest // 2, -1) if not any(map(str.isalnum, tokens[start + k - 1])))
+        cut = start + next(ends, longest)
+        made.append(tokens[start:cut])
+        start = cut
+    return [*made, tokens[start:]]
 
 
 def joined(parses: Sequence[Parse], limits: Limits) -> Parse:
@@ -562,14 +571,17 @@ def joined(parses: Sequence[Parse], limits: Limits) -> Parse:
     if len(parses) == 1:
         return parses[0]
     tokens, tags, universal, heads, relations, spans = [], [], [], [], [], []  # type: ignore[var-annotated]
+    root = 0
     for part in parses:
         first = len(tokens)
-        root = heads.index(0) + 1 if heads else 0
         heads += [head + first if head else root for head in part.heads]
         if part.relations:
             relations += [r if h or not root else "parataxis" for h, r in zip(part.heads, part.relations, strict=True)]
+        root = root or (part.heads.index(0) + 1 if part.heads else 0)
         spans += [Span(label, i + first, j + first) for label, i, j in (part.tree.spans[1:] if part.tree else ())]
-        tokens, tags, universal = tokens + part.tokens, tags + part.tags, [*universal, *part.universal]
+        tokens += part.tokens
+        tags += part.tags
+        universal += part.universal
     tree = (
         Tree(tuple(tokens), tuple(tags or [NO_TAG] * len(tokens)), (Span(ROOT, 0, len(tokens)), *spans))
         if parses[0].tree

@@ -44,8 +44,25 @@ def test_a_treebank_is_added_by_its_folder(german, tmp_path):
         add_treebank(german, tmp_path / "corpora", "gum")
 
 
-def test_a_folder_without_its_three_files_is_refused(german, tmp_path):
-    next(german.glob("*dev*")).unlink()
-    with pytest.raises(OSError, match=r"0 files \*-ud-dev.conllu; a treebank has one each"):
-        add_treebank(german, tmp_path / "corpora")
-    assert not (tmp_path / "corpora").exists()
+def test_a_treebank_is_taken_as_it_is(german, tmp_path):
+    """A test set alone; sentences with two roots or a cycle, which keep their words, and one that is very long."""
+    for split in ("train", "dev"):
+        next(german.glob(f"*{split}*")).unlink()
+    two_roots = SENTENCE.replace("2\tdet", "0\troot")
+    cyclic = SENTENCE.replace("3\tnsubj", "1\tnsubj")
+    row = "{0}\ta\t_\tX\tX\t_\t{1}\tdep\t_\t_\n"
+    long = "".join(row.format(k, k - 1) for k in range(1, 1202)) + "\n"
+    (german / "de_made-ud-test.conllu").write_text(SENTENCE + two_roots + cyclic + cyclic + long, encoding="utf-8")
+    written = add_treebank(german, tmp_path / "corpora")
+    manifest = read_manifest(written.path)
+    assert manifest.note == (
+        "no train and no dev set; test: 2 sentences without heads, cyclic dependencies; test: 1 sentences without heads, "
+        "2 roots; test: 1 sentences of more than 1000 words"
+    )
+    rows = read(manifest, "test", written.path.with_suffix(""))
+    assert [len(heads) for heads in rows["heads"].to_pylist()] == [4, 0, 0, 0, 1201] and manifest.max_words == 1201
+    with pytest.raises(ValueError, match="1201 words, at most 900"):
+        add_treebank(german, tmp_path / "corpora", overwrite=True, max_words=900)
+    next(german.glob("*test*")).unlink()
+    with pytest.raises(OSError, match=r"no file \*-ud-SPLIT.conllu"):
+        add_treebank(german, tmp_path / "corpora", "other")

@@ -48,7 +48,7 @@ CONFIG = ParserConfig(
     hidden=8,
     arc_hidden=8,
 ).sized({side: len(own) for side, own in ENTRIES.items()})
-LIMITS = Limits(jointly=15, longest=40, together=60)
+LIMITS = Limits(jointly=15, longest=40, together=60, part=40)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from phrasemodels.data.corpora.bitext import BadLine, divided
-from phrasemodels.data.corpora.readers import read, take
+from phrasemodels.data.corpora.readers import read, reasons, take
 from phrasemodels.data.download.manifest import Manifest, Part, explain, names
 from phrasemodels.data.download.manifest import read as read_manifest
 from phrasemodels.data.store.artifacts import sha256_of, write_durably
@@ -23,6 +23,7 @@ SHARE = 10  # dev and test have one row of so many each,
 MOST_ROWS = 5_000  # but not more than these: each evaluation reads all of dev
 BAD_LINES = ".bad.tsv"  # ends the name of the file with the lines that are left out of a corpus
 PACKED = (".gz", ".xz", ".bz2", ".zip")
+ANY_LENGTH = 1_000_000  # words of a sentence
 UNKNOWN, HOMEPAGE = "LicenseRef-own", "https://example.org"
 
 
@@ -42,16 +43,19 @@ class Added:
     note: str = ""
     licence: str = UNKNOWN
     homepage: str = HOMEPAGE
+    max_words: int | None = None
 
 
 @dataclass(frozen=True)
 class Split:
-    """A split of a manifest: a file, what its reader calls it, its rows, and the first that is taken and the one after the last."""
+    """A split of a manifest: a file, what its reader calls it, its rows, and the first that is taken and the one after the last.
+    reasons: numbers of unusable rows; None: any."""
 
     file: str
     role: str
     rows: int = -1
     part: tuple[int, int | None] | None = None
+    reasons: Mapping[str, int] | None = field(default_factory=dict)
 
 
 class Written(NamedTuple):
@@ -114,20 +118,25 @@ def _bad_lines(file: Path, about: Added) -> list[BadLine]:
     return [line for line in lines if isinstance(line, BadLine)]
 
 
-def add_treebank(folder: Path, corpora: Path, name: str = "", overwrite: bool = False) -> Written:
+def add_treebank(
+    folder: Path, corpora: Path, name: str = "", overwrite: bool = False, max_words: int | None = None
+) -> Written:
     """Copy a treebank of Universal Dependencies, by its folder, into a folder of corpora, and write its manifest beside it.
     Without a name UD_German-GSD becomes the corpus ud_german_gsd.
 
-    OSError: the folder has not one file *-ud-SPLIT.conllu for each of train, dev and test. ValueError: one cannot be read.
+    A treebank may have no train or dev set. Sentences whose heads are no tree, with two roots or a cycle, stay in it without
+    heads; the manifest counts them. max_words: a longer sentence is an error; None: none is, and the manifest names the longest.
+    OSError: the folder has no file *-ud-SPLIT.conllu, or two of a split. ValueError: one cannot be read.
     """
     files = {}
     for split in ("train", "dev", "test"):
         found = sorted(folder.glob(f"*-ud-{split}.conllu"))
-        if len(found) != 1:
-            raise OSError(
-                f"{folder}: {len(found)} files *-ud-{split}.conllu; a treebank has one each of train, dev and test"
-            )
-        files[split] = found[0]
+        if len(found) > 1:
+            raise OSError(f"{folder}: {len(found)} files *-ud-{split}.conllu; a treebank has one")
+        if found:
+            files[split] = found[0]
+    if not files:
+        raise OSError(f"{folder}: no file *-ud-SPLIT.conllu, with train, dev or test as SPLIT")
     title = folder.resolve().name
     name = name or re.sub(r"\W+", "_", title.lower())
     text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("README*")))
@@ -135,10 +144,28 @@ def add_treebank(folder: Path, corpora: Path, name: str = "", overwrite: bool = 
     page = f"https://github.com/UniversalDependencies/{title}" if title.startswith("UD_") else HOMEPAGE
     known = licence[1].replace(" ", "-") if licence else UNKNOWN
     about = Added(name, "treebank", "trees", title=title.replace("_", " "), licence=known, homepage=page)
-    splits = {split: Split(file.name, "conllu") for split, file in files.items()}
+    splits = {split: Split(file.name, "conllu", reasons=None) for split, file in files.items()}
     _check_new(about, corpora, overwrite)
-    tables = _tables(about, list(files.values()), splits)
+    tables = _tables(replace(about, max_words=max_words or ANY_LENGTH), list(files.values()), splits)
+    longest = max(max(map(len, table["tokens"].to_pylist()), default=1) for table in tables.values())
+    usual = Manifest.model_fields["max_words"].default
+    about = replace(
+        about, note=_flaws(tables, usual), max_words=max(usual, longest) if max_words is None else max_words
+    )
+    splits = {name: replace(split, reasons=reasons(tables[name])) for name, split in splits.items()}
     return Written(_put(about, list(files.values()), splits, corpora, tables), tables)
+
+
+def _flaws(tables: Mapping[str, pa.Table], usual: int) -> str:
+    """Return what a treebank lacks: splits, heads of sentences by the reason, and how many sentences are very long."""
+    missing = [split for split in ("train", "dev", "test") if split not in tables]
+    said = [f"no {' and no '.join(missing)} set"] if missing else []
+    for split, table in tables.items():
+        found = Counter(reasons(table)).most_common()
+        said += [f"{split}: {count} sentences without heads, {reason}" for reason, count in found]
+        if long := sum(len(tokens) > usual for tokens in table["tokens"].to_pylist()):
+            said.append(f"{split}: {long} sentences of more than {usual} words")
+    return "; ".join(said)
 
 
 def _check_new(about: Added, corpora: Path, overwrite: bool) -> None:
@@ -191,6 +218,8 @@ def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) ->
         "homepage": about.homepage,
     }
     top = [f"{name} = {_quoted(value)}" for name, value in line.items()]
+    if about.max_words is not None:
+        top.append(f"max_words = {about.max_words}")
     if about.languages:
         source, target = about.languages
         top.append(f'languages = {{ source = "{source}", target = "{target}", tokeniser = "{about.tokeniser}" }}')
@@ -200,6 +229,10 @@ def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) ->
     for name, split in splits.items():
         top += ["", f"[splits.{name}]", f"files = {{ {split.role} = {_quoted(split.file)} }}"]
         top += [f"rows = {split.rows}"] if split.rows >= 0 else []
+        if split.reasons is None:
+            top.append('reasons = "unknown"')
+        elif split.reasons:
+            top.append("reasons = { " + ", ".join(f"{_quoted(why)} = {n}" for why, n in split.reasons.items()) + " }")
         if about.options:
             top.append("options = { " + ", ".join(f"{k} = {_quoted(v)}" for k, v in about.options.items()) + " }")
         if split.part:

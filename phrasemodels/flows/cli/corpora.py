@@ -76,6 +76,12 @@ def add(
     max_bad: Annotated[
         float | None, typer.Option(min=0, max=1, help="With skip: the share of bad lines that is left out at most.")
     ] = None,
+    max_words: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Of a treebank: a longer sentence is an error; by default none is, and they are counted."
+        ),
+    ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the corpus of this name and its manifest.")
     ] = False,
@@ -83,7 +89,8 @@ def add(
     """Add a file or a treebank to the corpora of the project folder: copy it to corpora/NAME/, and write corpora/NAME.toml with
     its digest. A treebank is named like its folder: UD_German-GSD is ud_german_gsd. Rows of each split, how many of them are also
     in train, and how many the split repeats are printed on stderr; equal rows come to train and test unless --by keeps them
-    together. Lines that --bad-lines skip leaves out are listed in corpora/NAME/FILE.bad.tsv.
+    together. Lines that --bad-lines skip leaves out are listed in corpora/NAME/FILE.bad.tsv. A treebank may have a test set alone;
+    sentences with two roots or cycles are counted, and keep no heads.
 
     Example: phrasemodels corpora add pairs.txt --reader columns --option "separator= OUT: " --languages en-zxx
     """
@@ -99,8 +106,12 @@ def add(
     if file.is_dir():
         changed = option or languages or dev or test or max_bad is not None
         if changed or (reader, schema, tokeniser, by, bad_lines) != ("columns", "bitext", "spaces", "id", "stop"):
-            raise ValueError(f"{file} is a treebank's folder: of the options it takes --name and --replace")
-        written = add_treebank(file, corpora, name, replace)
+            raise ValueError(
+                f"{file} is a treebank's folder: of the options it takes --name, --max-words and --replace"
+            )
+        written = add_treebank(file, corpora, name, replace, max_words)
+    elif max_words is not None:
+        raise ValueError("--max-words is of a treebank's folder")
     else:
         pair = tuple(languages.split("-")) if languages else ()
         if len(pair) not in (0, 2):

@@ -44,7 +44,16 @@ PANELS: dict[str, tuple[str, ...]] = {
         ),
         "selftest",
     ),
-    "Advanced: models": ("show-attention", "draw", "export", "show-labels", "export-parser", "serve", "parsers"),
+    "Advanced: models": (
+        "show-attention",
+        "draw",
+        "export",
+        "show-labels",
+        "train-parser",
+        "export-parser",
+        "serve",
+        "parsers",
+    ),
     "Advanced: this machine": ("doctor", "compile-kernels", "bench", "store"),
 }
 EARLIER = {  # names that still answer

@@ -414,6 +414,27 @@ def pack(
     print(to)
 
 
+@app.command("train-parser")
+def train_parser(
+    folder: Annotated[Path, typer.Argument(help="The folder of a treebank of Universal Dependencies.")],
+    to: Annotated[Path, typer.Argument(help="Folder to make.")],
+    updates: Annotated[int, typer.Option(min=1, help="Updates of the parser's weights.")] = 4000,
+    minutes: Annotated[float, typer.Option(min=0, help="CPU minutes of learning words and sentences, at most.")] = 4.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of both trainings.")] = 0,
+    name: Annotated[str, typer.Option(help="The name of the corpus; by default that of the folder.")] = "",
+    force: Force = False,
+) -> None:
+    """Train a parser on a treebank of any language: words, multiword tokens and sentences of its raw text, tags and
+    dependencies. The treebank becomes a corpus of the project folder, as by `corpora add`; the parser is used as
+    `phrasemodels parse FOLDER text.txt --format conllu`.
+
+    Example: phrasemodels train-parser UD_French-Sequoia french
+    """
+    from phrasemodels.flows.run.parser_training import train_parser as train
+
+    print(train(folder, to, updates, minutes, seed, name, force))
+
+
 def _trained(name: str) -> "tuple[ParsingRecipe, TreeParser]":
     """Return the recipe of a trained parser, and the parser. ValueError: the model is no parser."""
     from phrasemodels.tasks.problems.parsing import ParsingRecipe

@@ -317,9 +317,9 @@ def join_treebanks(job: Job, settings: JoinTreebanks) -> dict[str, Any]:
 
 
 def _both_tags(row: dict[str, Any]) -> dict[str, Any]:
-    if not (row["tags"] and row["universal"]):
+    if not row["universal"]:
         return row
-    pairs = zip(row["tags"], row["universal"], strict=True)
+    pairs = zip(row["tags"] or [""] * len(row["tokens"]), row["universal"], strict=True)
     return {**row, "tags": [f"{penn}{BOTH_TAGS}{universal}" for penn, universal in pairs]}
 
 

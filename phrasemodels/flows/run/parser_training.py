@@ -1,0 +1,96 @@
+"""From the folder of a treebank to a parser that reads raw text: its dependencies, tags, words and sentences are learned."""
+
+import logging
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from phrasemodels import project
+from phrasemodels.data.corpora.added import add_treebank
+from phrasemodels.data.download.manifest import read as read_manifest
+from phrasemodels.data.formats.lines import lines
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.catalogue import experiment, resolved
+from phrasemodels.flows.results.records import open_store, sources_of
+from phrasemodels.flows.run.local import train_experiment
+from phrasemodels.infra.settings import Settings
+from phrasemodels.parsing.parser import Parser
+from phrasemodels.parsing.saved import Saved, save
+from phrasemodels.tasks.parsers.splitting import RawSentence, SplitterTraining, raw_sentences, train_splitter
+from phrasemodels.tasks.prepare.corpora import Corpus, JoinedTreebanks
+from phrasemodels.tasks.problems.parsing import ParsingRecipe
+from phrasemodels.written import check_replaceable, writing_folder
+
+EXPERIMENT = "004/alone/laptop/arcs"
+
+
+def read_raw(files: list[Path]) -> list[list[RawSentence]]:
+    """Return the sentences of CoNLL-U files; on stderr how many are left out, as their text is not that of their tokens."""
+    found = []
+    for file in files:
+        own = list(raw_sentences(lines(file)))
+        found.append([one for one in own if one is not None])
+        if left_out := len(own) - len(found[-1]):
+            print(
+                f"{file}: {left_out} of {len(own)} sentences left out: # text is not that of the tokens",
+                file=sys.stderr,
+            )
+    return found
+
+
+def train_parser(
+    folder: Path, to: Path, updates: int, minutes: float, seed: int, name: str = "", force: bool = False
+) -> Path:
+    """Add a treebank to the project folder, unless it is there, train a splitter and a parser of dependencies, and write both to a
+    folder. minutes: of the splitter's training at most.
+
+    ValueError: there is no project folder, the treebank lacks train or dev sentences, or something else is in the folder.
+    """
+    if (place := project.folder()) is None:
+        raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
+    check_replaceable(to, force)
+    corpora = place / project.CORPORA
+    name = name or folder.resolve().name.lower().replace("-", "_")
+    if not (corpora / f"{name}.toml").exists():
+        add_treebank(folder, corpora, name)
+    manifest = read_manifest(corpora / f"{name}.toml")
+    if manifest.note:
+        print(manifest.note, file=sys.stderr)
+    if lacking := [split for split in ("train", "dev", "test") if split not in manifest.splits]:
+        raise ValueError(
+            f"{name} has no {' and no '.join(lacking)} set: a parser is trained on train, and chosen by dev"
+        )
+    corpus = Corpus(name)
+    chosen = experiment(EXPERIMENT, [f"recipe.corpus.name={name}", f"train.steps={updates}"])
+    both_tags = JoinedTreebanks(name, (corpus,), corpus)
+    chosen = replace(chosen, recipe=replace(cast(Any, chosen.recipe), corpus=both_tags))
+    files = {split: [corpora / name / file for file in own.files.values()] for split, own in manifest.splits.items()}
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    started = time.process_time()
+    settings = SplitterTraining(seconds=60 * minutes, seed=seed)
+    splitter = train_splitter(read_raw(files["train"]), read_raw(files["dev"]), settings)
+    print(f"words and sentences learned in {time.process_time() - started:.0f} CPU seconds", file=sys.stderr)
+    result = train_experiment(chosen, seed, local=True)
+    store = open_store(Settings())
+    parser = _trained(store, chosen, seed)
+    terms = {"licences": [manifest.licence], "redistributable": manifest.redistributable}
+    numbers = {key: result[key] for key in ("seed", "parameters", "train_seconds", "scores")}
+    card = {"name": f"{manifest.title}, dependencies", "corpora": manifest.title, "steps": updates, **terms, **numbers}
+    with writing_folder(to, force) as made:
+        save(Saved(parser.trained, cast(Any, parser.config), parser.entries, parser.decode, card, splitter), made)
+    return to
+
+
+def _trained(store: Store, chosen: Any, seed: int) -> Parser:
+    """Return the parser of an experiment that was trained. ValueError: it was not."""
+    sources = sources_of(Settings())
+    own = resolved(chosen, sources)
+    recipe = own.recipe
+    assert isinstance(recipe, ParsingRecipe)
+    weights, vocabulary = store.find(own.steps(seed).trained), store.find(recipe.data()["vocabulary"])
+    if weights is None or vocabulary is None:
+        raise ValueError(f"{chosen.name} has not been trained with seed {seed}")
+    found = recipe.parser(own.model, weights, vocabulary)
+    return Parser(found.model, found.entries, recipe.problem.decode, config=found.config)
