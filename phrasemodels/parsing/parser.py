@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, overload
 
@@ -213,7 +213,7 @@ class Parse:
         """Return the multiword tokens as written, by their first and last word: (2, 3) -> don't."""
         found = {}
         starts = [k for k, word in enumerate(self.words) if not word.joined]
-        for first, after in zip(starts, [*starts[1:], len(self.words)], strict=True):
+        for first, after in pairwise([*starts, len(self.words)]):
             if after - first > 1:
                 place = self.words[0].start
                 surface = self.text[self.words[first].start - place : self.words[after - 1].end - place]

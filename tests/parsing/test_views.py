@@ -42,7 +42,7 @@ def test_drawings_are_whole_and_name_what_they_show() -> None:
         drawn = ElementTree.fromstring(PARSE.svg(kind))
         texts = [part.text for part in drawn if part.tag.endswith("text")]
         assert {*PARSE.tokens} <= {*texts} and drawn[0].text.startswith(said)
-    assert PARSE._repr_html_().count("<svg") == 2
+    assert PARSE._repr_html_().count("<svg") == 2 and PARSE.conllu().count("\n") == 8
     odd = read_tree("(ROOT (X <b>&) (NFP :--RRB-) (-LRB- -LRB-))")
     shown = Parse([*odd.tokens], [*odd.tags], odd, [0, 1, 1], [])
     assert "&lt;b&gt;&amp;" in shown.svg() and "<b>" not in shown._repr_html_()
