@@ -97,6 +97,7 @@ PARTS: Mapping[str, str] = {
     "phrasemodels.layers.partitioned": "by_head_width by_model_width",
     "phrasemodels.layers.phrases": "LengthEmbedding MeanInit ZeroInit",
     "phrasemodels.layers.scorers": "from_head from_itself tanh_once tanh_twice",
+    "phrasemodels.models.classifier": "ClassifierConfig",
     "phrasemodels.models.memory": "BinaryPotentials BinaryPotentialsOnce ChainConfig HopsConfig ReleasedPotentials "
     "RowNormalisedPotentials UnaryPotentials bag_of_words by_position",
     "phrasemodels.models.parser": "Jointly LearnedPositions ParserConfig Sinusoids arcs_alone as_released phrases_alone "

@@ -399,6 +399,7 @@ OUTSIDE = {
     "babi": Reader([STORY], corpus("babi", "stories")),
     "bitext": Reader([b"a cat\na dog\n", "é\r\nü\r\n".encode()], corpus("bitext", "en", "de")),
     "columns": Reader([b"a cat\ta dog\tkind\n", b"x\ty\n"], corpus("columns", "pairs")),
+    "labelled": Reader([b"a cat\tgood\tkind\n", b"x\ty\n"], corpus("labelled", "pairs")),
     "snli.official": Reader([json.dumps(PAIR).encode() + b"\n"], corpus("snli.official", "jsonl")),
     "snli.tokenised": Reader([b"neutral\nentailment\n"], corpus("snli.tokenised", "premise", "hypothesis", "label")),
     "trees of sentiment": Reader([b"(3 (2 a) (4 cat))\n"], corpus("senteval.sentiment", "trees", binary=True)),

@@ -343,6 +343,33 @@ class Entailment(_Structured):
 
 
 @dataclass(frozen=True)
+class Classification(_Structured):
+    """Sentences to labels, by their vectors."""
+
+    example: ClassVar = '["the red house sleeps"]'
+
+    @torch.inference_mode()
+    def probabilities(self, model: Loaded, inputs: Sequence[str]) -> np.ndarray[Any, Any]:
+        """Return the probability of each label (rows, labels)."""
+        ids, structure = self.sentences(model, inputs)
+        found = np.zeros((len(inputs), len(self.labels)), np.float32)
+        for rows in batches([[len(own)] for own in ids], self.batch_tokens):
+            lengths = torch.tensor([len(ids[row]) for row in rows])
+            read = (
+                padded([ids[row] for row in rows]),
+                lengths,
+                padded([structure[row] for row in rows], -1).transpose(1, 2),
+            )
+            scores = model.module(*(part.to(model.device) for part in read))
+            found[rows] = scores.float().softmax(-1).cpu().numpy()
+        return found
+
+    def predict(self, model: Loaded, inputs: Sequence[str]) -> list[str]:
+        """Return the label of each sentence, which may be a tree in brackets."""
+        return [self.labels[best] for best in self.probabilities(model, inputs).argmax(1)]
+
+
+@dataclass(frozen=True)
 class Decomposition(Predictor):
     """Pairs of sentences to labels, by attention between their words. outside: vectors that words without one share."""
 
@@ -438,5 +465,6 @@ def story_of(story: Story) -> list[str]:
 
 
 PROBLEMS: Mapping[str, type[Predictor]] = {
-    kind.__name__: kind for kind in (Translation, Tagging, Parsing, Entailment, Decomposition, Answering)
+    kind.__name__: kind
+    for kind in (Translation, Tagging, Parsing, Entailment, Classification, Decomposition, Answering)
 }

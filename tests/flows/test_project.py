@@ -1,5 +1,6 @@
 """What users add: a project folder, an installed package, exported models with torch alone, results in other programs."""
 
+import ast
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import phrasemodels
+import phrasemodels.study
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.results.query import VIEWS_OF_TABLES, write_database
@@ -97,6 +99,23 @@ def test_a_study_and_a_package_are_listed_planned_and_fingerprinted_like_our_own
     assert [name for name in plain if layer[name] != metric[name]] == list(plain)
     assert said["name"] == "000/table1/sample/transformer+model.encoder=mine+recipe.metrics=their_metric"
     assert {"pkg.metrics:their_metric", "pkg.counts:count"} <= set(said["source"])
+
+
+@pytest.mark.parametrize(
+    "template", sorted((PROJECT / "phrasemodels/flows/cli/template").rglob("study.py")), ids=lambda p: p.parent.name
+)
+def test_a_study_needs_five_imports_of_public_names(template: Path) -> None:
+    imports = [
+        node for node in ast.walk(ast.parse(template.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert len(imports) <= 5
+    ours = {
+        name.name
+        for node in imports
+        if (getattr(node, "module", "") or "").startswith("phrasemodels")
+        for name in node.names
+    }
+    assert ours and ours <= set(phrasemodels.study.__all__)
 
 
 class Own(nn.Module):

@@ -31,6 +31,7 @@ from phrasemodels.encoders.transformer import (
     TransformerEncoderConfig,
 )
 from phrasemodels.layers.labels import LabelAttentionConfig
+from phrasemodels.models.classifier import ClassifierConfig
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.models.parser import Jointly, ParserConfig
 from phrasemodels.models.recurrent import RecurrentConfig
@@ -115,6 +116,10 @@ WRONG = [
     (BeamSearch(), {"beam": (0,), "length_penalty": (-1,), "growth": (-1,), "extra": (-1,), "reach": (-1,)}),
     (
         SentencePairConfig(PsanConfig()),
+        {"encoder": None, "words": (-1,), "vectors": None, "classes": (0,), "hidden": (0,), "dropout": (1,)},
+    ),
+    (
+        ClassifierConfig(PsanConfig()),
         {"encoder": None, "words": (-1,), "vectors": None, "classes": (0,), "hidden": (0,), "dropout": (1,)},
     ),
     (

@@ -112,7 +112,7 @@ def add(
 
 
 def _bad_lines(file: Path, about: Added) -> list[BadLine]:
-    """Return the lines of a file that the reader `columns` leaves out."""
+    """Return the lines of a file that the readers `columns` and `labelled` leave out."""
     own = {name: str(value) for name, value in about.options.items() if name in ("separator", "prefix")}
     lines = divided(file, Manifest.model_fields["max_words"].default, **own)
     return [line for line in lines if isinstance(line, BadLine)]

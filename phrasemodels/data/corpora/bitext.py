@@ -3,6 +3,7 @@
 - Two files: line N of one belongs to line N of the other. Geo and Atis are such pairs.
 - One file: a separator divides each line into source, target and, optionally, a group. COGS: `source TAB target TAB kind of
   generalisation`. SCAN: `IN: source OUT: target`, with the prefix "IN: " and the separator " OUT: ".
+- One file of sentences with labels: `sentence TAB label`, and perhaps a group.
 - ASPEC, Japanese and English: fields separated by `|||`, of which the last two are the sentences.
 - MSParS: questions with logical forms, in blocks of tagged lines.
 
@@ -106,6 +107,20 @@ def read_columns(
     if len(bad) > max_bad * every:
         raise ValueError(f"{len(bad)} of {every} lines are bad, more than max_bad = {max_bad:g}: {listed(path, bad)}")
     return pa.concat_tables(tables).combine_chunks() if tables else BITEXT.empty_table()
+
+
+def read_labelled(
+    files: OneFile,
+    max_words: int,
+    separator: Separator = "\t",
+    bad_lines: Literal["stop", "skip"] = "stop",
+    max_bad: Annotated[float, Field(ge=0, le=1)] = MOST_BAD,
+) -> pa.Table:
+    """Return SENTENCES of one file: a sentence, a tab, its label, and perhaps a tab and a group. Options and errors are as in
+    `read_columns`."""
+    rows = read_columns(files, max_words, separator, "", bad_lines, max_bad)
+    read = {"id": rows["id"], "text": rows["source"], "label": rows["target"], "group": rows["group"]}
+    return build(SENTENCES, str(next(iter(files.values()))), read, rows.num_rows)
 
 
 def divided(

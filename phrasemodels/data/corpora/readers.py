@@ -22,6 +22,7 @@ READERS: dict[str, Reader] = {
     "babi": babi.read,
     "bitext": bitext.read_bitext,
     "columns": bitext.read_columns,
+    "labelled": bitext.read_labelled,
     "mspars": bitext.read_mspars,
     "questions": bitext.read_mspars_questions,
     "senteval.classes": senteval.read_classes,

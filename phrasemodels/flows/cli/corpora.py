@@ -52,9 +52,11 @@ def add(
             help="A file, whose rows are divided into train, dev and test; or the folder of a treebank of Universal Dependencies."
         ),
     ],
-    reader: Annotated[str, typer.Option(help="How it is read, like columns: source, tab, target.")] = "columns",
+    reader: Annotated[
+        str, typer.Option(help="How it is read: columns (source, tab, target), labelled (sentence, tab, label).")
+    ] = "columns",
     name: Annotated[str, typer.Option(help="The name of the corpus; by default the name of the file or folder.")] = "",
-    schema: Annotated[str, typer.Option(help="Its record type.")] = "bitext",
+    schema: Annotated[str, typer.Option(help="Its record type, by default bitext; of labelled: sentences.")] = "",
     option: Annotated[
         list[str] | None, typer.Option(help="An option of the reader, as NAME=VALUE; repeatable.")
     ] = None,
@@ -92,7 +94,7 @@ def add(
     together. Lines that --bad-lines skip leaves out are listed in corpora/NAME/FILE.bad.tsv. A treebank may have a test set alone;
     sentences with two roots or cycles are counted, and keep no heads.
 
-    Example: phrasemodels corpora add pairs.txt --reader columns --option "separator= OUT: " --languages en-zxx
+    Example: phrasemodels corpora add reviews.tsv --reader labelled
     """
     from phrasemodels import project
     from phrasemodels.data.corpora.added import Added, add_treebank
@@ -105,7 +107,7 @@ def add(
     corpora = folder / project.CORPORA
     if file.is_dir():
         changed = option or languages or dev or test or max_bad is not None
-        if changed or (reader, schema, tokeniser, by, bad_lines) != ("columns", "bitext", "spaces", "id", "stop"):
+        if changed or (reader, schema, tokeniser, by, bad_lines) != ("columns", "", "spaces", "id", "stop"):
             raise ValueError(
                 f"{file} is a treebank's folder: of the options it takes --name, --max-words and --replace"
             )
@@ -113,6 +115,7 @@ def add(
     elif max_words is not None:
         raise ValueError("--max-words is of a treebank's folder")
     else:
+        schema = schema or ("sentences" if reader == "labelled" else "bitext")
         pair = tuple(languages.split("-")) if languages else ()
         if len(pair) not in (0, 2):
             raise ValueError(f"--languages {languages}: name two, like en-de")

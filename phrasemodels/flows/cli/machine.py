@@ -244,16 +244,29 @@ def _change(now: float, before: float | None) -> str:
 
 TEMPLATE = Path(__file__).with_name("template")
 NAME = "my-study"  # in the template, for the name of the folder
-EXAMPLE = "commands"  # its corpus: commands and their actions
+# The template of each problem, and its corpus: commands and their actions; sentences and whether they say that something is good.
+EXAMPLES: dict[str, tuple[Path, dict[str, Any]]] = {
+    "translation": (TEMPLATE, {"name": "commands", "languages": ("en", "zxx")}),  # zxx: no language
+    "classification": (
+        TEMPLATE / "classification",
+        {"name": "polarity", "reader": "labelled", "schema": "sentences"},
+    ),
+}
 
 
 @app.command()
-def init(folder: Annotated[Path, typer.Argument(help="The folder to make; its name is the study's.")]) -> None:
-    """Make a project folder: a corpus, a layer, a metric, a table and printed numbers of one's own, with a test.
+def init(
+    folder: Annotated[Path, typer.Argument(help="The folder to make; its name is the study's.")],
+    problem: Annotated[
+        str, typer.Option(help="translation (a layer, a metric and printed numbers of one's own), or classification.")
+    ] = "translation",
+) -> None:
+    """Make a project folder: a corpus and a table of one's own, with a test.
 
-    Example: phrasemodels init my-study && cd my-study && phrasemodels reproduce --paper my-study
+    Example: phrasemodels init my-study --problem classification && cd my-study && phrasemodels reproduce --paper my-study
     """
     from phrasemodels.data.corpora.added import Added, add
+    from phrasemodels.data.download.manifest import closest
     from phrasemodels.data.store.artifacts import write_durably
     from phrasemodels.flows.experiments.names import TAKEN
     from phrasemodels.project import CORPORA
@@ -261,16 +274,18 @@ def init(folder: Annotated[Path, typer.Argument(help="The folder to make; its na
     name = folder.absolute().name
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise ValueError(f"{name}: a study is named in small letters, digits and hyphens, like my-study")
+    if problem not in EXAMPLES:
+        raise ValueError(f"no problem {problem!r}: {closest(problem, EXAMPLES)}")
     if name in TAKEN:
         raise ValueError(f"{name}: this name is taken; choose another one")
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
-    for file in sorted(TEMPLATE.glob("[!_.]*.*")):
-        if file.stem != EXAMPLE:
+    template, corpus = EXAMPLES[problem]
+    for file in sorted(template.glob("[!_.]*.*")):
+        if file.stem != corpus["name"]:
             write_durably(folder / file.name, file.read_text(encoding="utf-8").replace(NAME, name))
-    languages = ("en", "zxx")  # zxx: no language
-    add(TEMPLATE / f"{EXAMPLE}.txt", Added(EXAMPLE, languages=languages, licence="Apache-2.0"), folder / CORPORA)
+    add(template / f"{corpus['name']}.txt", Added(**corpus, licence="Apache-2.0"), folder / CORPORA)
     for path in sorted(folder.rglob("*.*")):
         print(path)
 

@@ -5,26 +5,30 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from phrasemodels.encoders import EncoderConfig
-from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.flows.experiments.experiment import (
+from phrasemodels.study import (
+    CORPUS_BLEU,
     Answer,
+    BitextCorpus,
     Cell,
+    EncoderConfig,
     Experiment,
+    MeanInit,
+    Phrases,
     Profile,
     Row,
     Size,
     TableName,
+    TrainConfig,
+    TransformerEncoderConfig,
+    TranslationConfig,
+    TranslationRecipe,
+    TranslationText,
+    adjacent,
     experiments,
+    join,
+    phrase_graph,
+    spaces,
 )
-from phrasemodels.layers.phrases import MeanInit, phrase_graph
-from phrasemodels.models.translation import TranslationConfig
-from phrasemodels.tasks.metrics.scores import CORPUS_BLEU
-from phrasemodels.tasks.prepare.corpora import BitextCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases, adjacent
-from phrasemodels.tasks.prepare.tokenise import join, spaces
-from phrasemodels.tasks.problems.translation import TranslationRecipe, TranslationText
-from phrasemodels.tasks.train.config import TrainConfig
 
 PAPER = "my-study"  # as in phrasemodels.toml
 

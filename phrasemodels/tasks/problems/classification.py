@@ -1,0 +1,296 @@
+"""Classes of sentences: a line is a sentence and its label, an encoder reads the sentence's words and phrases."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phrasemodels.config import at_least
+from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.inference.problems import Classification as SentencePredictor
+from phrasemodels.inference.problems import Predictor
+from phrasemodels.models.classifier import ClassifierConfig
+from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy_of, write_scores
+from phrasemodels.tasks.parsers.shipped import ByShippedParser
+from phrasemodels.tasks.prepare.constituents import Levels, Structure, described
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, shards
+from phrasemodels.tasks.prepare.tokenise import SentencesOrPairs, first_texts, moses_lower, read_asked
+from phrasemodels.tasks.prepare.vocabulary import read_ids, read_words, write_words
+from phrasemodels.tasks.problems.entailment import LookSettings, look
+from phrasemodels.tasks.problems.recipe import Outcome, Recipe, Section, Stage, lacking, text_name, training_stage
+from phrasemodels.tasks.problems.sentence_data import (
+    NumberSettings,
+    SentenceBatch,
+    SentenceExamples,
+    SentenceText,
+    VectorFile,
+    WordListSettings,
+    hashed,
+    number_shard,
+    statistics,
+    vectors_of,
+    word_list,
+)
+from phrasemodels.tasks.train.batches import Rows, in_order
+from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
+from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.trainer import Objective
+from phrasemodels.verdicts.significance import Statistic
+
+MOST_CLASSES = 1000
+RIGHT = Statistic("right", accuracy_of)  # tests the accuracy of a row against its baseline's
+WORDS = SentenceText(("text",), moses_lower)
+
+
+def classes_and_words(job: Job, settings: WordListSettings) -> dict[str, Any]:
+    """Write words.txt and perhaps vectors, as `word_list` does, and labels.txt: the classes of ["train"], in alphabetical order.
+
+    ValueError: they are fewer than two, or more than MOST_CLASSES.
+    """
+    labels = sorted(set(read_shards(job.inputs["train"])["label"].to_pylist()) - {""})
+    if not 1 < len(labels) <= MOST_CLASSES:
+        told = f"{len(labels)} classes, such as {labels[0][:40]!r}" if labels else "no classes"
+        raise ValueError(f"train has {told}: a line is a sentence, a tab and its class, of which there are two or more")
+    return {**word_list(job, settings), "labels": write_words(job.out, "labels", labels)}
+
+
+def number_classes(job: Job, settings: NumberSettings) -> dict[str, Any]:
+    """Write shards of ids, structures and classes of the SENTENCES job.inputs["rows"]; also reads ["vocabulary"]."""
+    meta = map_shards(job, number_classes_shard, settings, vocabulary=job.inputs["vocabulary"])
+    return {**meta, **statistics([job.out / shard["file"] for shard in meta["shards"]], settings.text.sides)}
+
+
+def number_classes_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
+    """Write one shard with the column `class`: the place of the label, -1 for none. ValueError: train has no such label."""
+    numbered = number_shard(job, settings)
+    # a copy, as a file that is mapped must not be written
+    table = pa.ipc.open_file(pa.BufferReader((job.out / SHARD).read_bytes())).read_all()
+    classes = read_ids(job.inputs["vocabulary"], "labels")
+    labels = table["label"].to_pylist()
+    if unknown := sorted({label for label in labels if label and label not in classes}):
+        raise ValueError(
+            f"no sentence of train has the label {unknown[0]!r}; put such sentences into train, or leave it out"
+        )
+    column = pa.array([classes.get(label, -1) for label in labels], pa.int64())
+    return {"dropped": numbered["dropped"], **write_shard(job.out / SHARD, table.append_column("class", column))}
+
+
+@dataclass(frozen=True)
+class ClassBatch(SentenceBatch):
+    """B sentences, and their classes (B)."""
+
+    classes: Tensor
+
+
+class ClassExamples(SentenceExamples):
+    """Rows of numbered sentences, with their classes (rows)."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        super().__init__(paths, WORDS.sides)
+        self.classes: NDArray[np.int64] = np.concatenate([read_shard(path)["class"].to_numpy() for path in paths])
+
+    def batch(self, rows: Rows) -> ClassBatch:
+        return ClassBatch(**vars(super().batch(rows)), classes=torch.from_numpy(self.classes[rows]))
+
+
+@dataclass(frozen=True)
+class ClassificationObjective(Objective):
+    """Sentences to a class: mean loss a sentence; the best weights have the fewest wrong classes on dev."""
+
+    curve: ClassVar = "wrong classes on dev (share of sentences)"
+
+    def configure(self, model: ClassifierConfig, vocabulary: Artifact) -> ClassifierConfig:
+        meta = vocabulary.meta
+        return replace(model, words=meta["words"], vectors=vectors_of(vocabulary), classes=meta["labels"])
+
+    def examples(self, paths: Sequence[Path]) -> ClassExamples:
+        return ClassExamples(paths)
+
+    def loss(self, model: nn.Module, batch: ClassBatch, smoothing: float) -> Tensor:
+        """Return the summed cross entropy of the classes."""
+        scores = model(batch.tokens, batch.lengths, batch.structure)
+        return F.cross_entropy(scores.float(), batch.classes, reduction="sum", label_smoothing=smoothing)
+
+    def criterion(self, model: nn.Module, batch: ClassBatch) -> Tensor:
+        """Return the number of wrong classes."""
+        scores = model(batch.tokens, batch.lengths, batch.structure)
+        return (scores.argmax(-1) != batch.classes).sum().float()
+
+
+@torch.inference_mode()
+def classify(job: Job, settings: PredictSettings) -> dict[str, Any]:
+    """Classify the numbered sentences job.inputs["rows"]; also reads ["model"] and ["vocabulary"].
+
+    Writes predictions.arrow: gold and predicted label, and the probability of the predicted one.
+    """
+    device = best_device()
+    model = load_trained(settings.objective, settings.model, job.inputs, device)
+    labels = read_words(job.inputs["vocabulary"], "labels")
+    paths = [shard.path for shard in shards(job.inputs["rows"])]
+    data = settings.objective.examples(paths)
+    probabilities = np.zeros((len(data), len(labels)), np.float32)
+    for rows in in_order(data, settings.batch_tokens):
+        batch = data.batch(rows).to(device)
+        probabilities[rows] = model(batch.tokens, batch.lengths, batch.structure).float().softmax(-1).cpu().numpy()
+    table = pa.concat_tables([read_shard(path).select(["id", "group", "label"]) for path in paths])
+    made = pa.table(
+        {
+            "id": table["id"],
+            "group": table["group"],
+            "gold": table["label"],
+            "label": pa.array(labels).take(pa.array(probabilities.argmax(1))),
+            "probability": pa.array(probabilities.max(1)),
+        }
+    )
+    return {"predictions": write_shard(job.out / "predictions.arrow", made)}
+
+
+def score_classes(job: Job, settings: None) -> dict[str, Any]:
+    """Score job.inputs["predictions"]: accuracy (%), also by group, and macro_f1, the mean over classes of F1 (%). ["rows"] are
+    the test set."""
+    table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
+    gold, answers = (table[name].to_numpy(zero_copy_only=False) for name in ("gold", "label"))
+    right = gold == answers
+    f1 = [
+        2 * (right & (gold == name)).sum() / ((gold == name).sum() + (answers == name).sum())
+        for name in np.unique(gold)
+    ]
+    scores = accuracies(right, table["group"].to_pylist(), "accuracy of classes, %")
+    scores["macro_f1"] = Score(100 * float(np.mean(f1)), f"mean F1 of {len(f1)} classes, %", len(right))
+    statistic = pa.array(list(np.stack([right, np.ones_like(right)], 1).astype(np.int64)))
+    sentences = pa.table({"id": table["id"], "group": table["group"], RIGHT.column: statistic})
+    rows = read_shards(job.inputs["rows"]).select(["id", "label", "group"])
+    return write_scores(job, scores, sentences, [{"rows": rows.num_rows, "content": content_digest(rows)}])
+
+
+BATCH_TOKENS = 8192  # predicted at a time
+
+
+@dataclass(frozen=True)
+class ClassificationRecipe(Recipe):
+    """A corpus of sentences with labels, and the structure of each token.
+
+    structure: what an encoder reads of each token: by default the levels of phrases of PSAN, `Levels()`; encoders without
+    phrases take Levels(trees=none), which need no parser. parsed: from sentences to the same sentences with trees, by default by
+    the English parser of this package; it runs where the structure reads trees. text: the tokeniser. Words that occur fewer than
+    min_count times are unknown. max_tokens drops longer sentences from training alone (0: none). vectors: a file of word
+    vectors; without one they are learned.
+    """
+
+    corpus: Corpus | SampleCorpus
+    structure: Structure = Levels()  # noqa: RUF009  frozen
+    parsed: Callable[[Step], Step] = ByShippedParser(moses_lower)  # noqa: RUF009  frozen
+    text: SentenceText = WORDS
+    min_count: int = 2
+    max_tokens: int = 0
+    vectors: VectorFile | None = None
+
+    slug: ClassVar = "classification"
+    answer_columns: ClassVar = ("gold", "label")
+    answers_inputs: ClassVar = True
+
+    def __post_init__(self) -> None:
+        at_least(self, 0, "max_tokens")
+        at_least(self, 1, "min_count")
+
+    def _rows(self, split: str) -> Step:
+        return self._with_trees(self.corpus.split(split))
+
+    def _with_trees(self, rows: Step) -> Step:
+        return (self.parsed if self.structure.reads_trees else as_they_are)(rows)
+
+    def data(self) -> dict[str, Step]:
+        rows = {split: self._rows(split) for split in ("train", "dev", "test")}
+        read = tuple(rows) if self.vectors else ("train",)  # words of dev and test may have vectors
+        texts = WordListSettings(dict.fromkeys(read, self.text), self.min_count, self.vectors)
+        words = Step(classes_and_words, f"words {self.name}", texts, {split: rows[split] for split in read})
+
+        def numbers(split: str) -> Step:
+            settings = NumberSettings(self.text, self.structure, self.max_tokens if split == "train" else 0)
+            return Step(
+                number_classes, f"number {self.name} {split}", settings, {"rows": rows[split], "vocabulary": words}
+            )
+
+        return {**{split: numbers(split) for split in rows}, "vocabulary": words}
+
+    def stages(self, model: ClassifierConfig, config: TrainConfig, seed: int) -> dict[str, Stage]:
+        objective = ClassificationObjective()
+        settings = PredictSettings(objective, model, BATCH_TOKENS)
+        return {
+            "model": training_stage(objective, model, config, seed),
+            "predictions": Stage(classify, settings, {"model": "model", "vocabulary": "vocabulary", "rows": "test"}),
+            "scores": Stage(score_classes, None, {"predictions": "predictions", "rows": "test"}),
+        }
+
+    def test_rows(self) -> Step:
+        return self._rows("test")
+
+    def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+        return str(record["text"])
+
+    def attended_texts(self, records: Artifact) -> HasKey:
+        return first_texts(records, lambda record: record["tree"] or record["text"])
+
+    def predict_step(self, model: ClassifierConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
+        settings = PredictSettings(ClassificationObjective(), model, BATCH_TOKENS)
+        return Step(classify, "classify given sentences", settings, {**known, "rows": self._numbered(texts, known)[1]})
+
+    def attention_step(
+        self, model: ClassifierConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
+    ) -> Step:
+        rows, numbers = self._numbered(texts, known)
+        settings = LookSettings(PredictSettings(ClassificationObjective(), model, BATCH_TOKENS), self.text)
+        return Step(look, "look at sentences", settings, {**known, "rows": rows, "numbers": numbers})
+
+    def _numbered(self, texts: HasKey, known: Mapping[str, HasKey]) -> tuple[Step, Step]:
+        """Return the steps that give texts as SENTENCES, and as numbers."""
+        rows = self._with_trees(Step(read_asked, "read given sentences", SentencesOrPairs(), {"rows": texts}))
+        settings = NumberSettings(self.text, self.structure, labelled=False)
+        inputs = {"rows": rows, "vocabulary": known["vocabulary"]}
+        return rows, Step(number_classes, "number given sentences", settings, inputs)
+
+    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
+        rows = read_shards(run(Step(read_asked, "read given sentences", SentencesOrPairs(), {"rows": texts})))
+        words = (word for text in rows["text"].to_pylist() for word in self.text.words(text))
+        return lacking(words, known["vocabulary"], "words")
+
+    def predictor(self, vocabulary: Artifact) -> Predictor | None:
+        if (structure := described(self.structure)) is None:
+            return None
+        labels = tuple(read_words(vocabulary, "labels"))
+        parser = "english" if isinstance(self.parsed, ByShippedParser) else ""
+        return SentencePredictor(labels, text_name(self.text.tokeniser), structure, hashed.__name__, parser)
+
+    def as_text(self, row: Mapping[str, Any]) -> str:
+        return str(row["label"])
+
+    def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
+        """Return how often each class is taken for which, over all seeds, for each row."""
+        made = []
+        for row in dict.fromkeys(outcome.row for outcome in outcomes):
+            own = [outcome for outcome in outcomes if outcome.row == row]
+            files = [read_shard(one.predicted.file("predictions.arrow")).select(["gold", "label"]) for one in own]
+            counts = pa.concat_tables(files).group_by(["gold", "label"]).aggregate([([], "count_all")]).to_pylist()
+            found = {(line["gold"], line["label"]): line["count_all"] for line in counts}
+            names = sorted({name for pair in found for name in pair})
+            if len(names) <= MOST_SHOWN:
+                lines = [
+                    {"class": gold, **{f"as {name}": str(found.get((gold, name), 0)) for name in names}}
+                    for gold in names
+                ]
+                title = " ".join(filter(None, ("Classes and answers:", own[0].system, own[0].variant)))
+                made.append(Section(title, f"Sentences of the test set, over {len(own)} seeds.", lines))
+        return made
+
+
+MOST_SHOWN = 12  # classes of a table of errors

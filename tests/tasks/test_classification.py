@@ -1,0 +1,96 @@
+"""Classification of sentences: a small model learns, an exported one answers as the pipeline, and wrong files are refused."""
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from phrasemodels.data.corpora.bitext import read_labelled
+from phrasemodels.data.formats.shards import SENTENCES, build, read_shard
+from phrasemodels.data.store.store import Store
+from phrasemodels.encoders.baselines import BiLSTMMaxConfig
+from phrasemodels.inference.loaded import LoadedModel
+from phrasemodels.models.classifier import ClassifierConfig
+from phrasemodels.tasks.prepare.constituents import Levels, none
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.tasks.prepare.vocabulary import read_words
+from phrasemodels.tasks.problems.classification import ClassificationObjective, ClassificationRecipe
+from phrasemodels.tasks.problems.recipe import Outcome, steps_of
+from phrasemodels.tasks.problems.sentence_data import SentenceText
+from phrasemodels.tasks.train.checkpoints import load_trained
+from phrasemodels.tasks.train.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Films:
+    """Sentences whose label is one of their words."""
+
+    def tables(self, seed: int, sizes: Mapping[str, int]) -> dict[str, pa.Table]:
+        generator = random.Random(seed)
+        made = {}
+        for split, size in sizes.items():
+            labels = [generator.choice(("bad", "good")) for _ in range(size)]
+            texts = [f"the {generator.choice(('long', 'new'))} film is {label} today ." for label in labels]
+            made[split] = build(SENTENCES, split, {"text": texts, "label": labels}, size)
+        return made
+
+
+MODEL = ClassifierConfig(BiLSTMMaxConfig(16, 16), hidden=16, dropout=0.0)
+TRAIN = TrainConfig(steps=60, batch_tokens=400, learning_rate=1e-2, evaluate_every=20, checkpoint_every=60)
+CORPUS = SampleCorpus(200, 30, 40, records=Films())
+RECIPE = ClassificationRecipe(CORPUS, Levels(trees=none), text=SentenceText(("text",)))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    store = Store(tmp_path_factory.mktemp("store")).open()
+    found = {name: store.run(step) for name, step in steps_of("c", RECIPE, MODEL, TRAIN, 0).items()}
+    return (
+        found
+        | {name: store.run(RECIPE.data()[name]) for name in ("vocabulary", "test")}
+        | {"rows": store.run(RECIPE.test_rows())}
+    )
+
+
+def test_it_learns_which_word_the_label_is(made: dict) -> None:
+    scores = json.loads(made["scores"].file("scores.json").read_text())
+    answers = read_shard(made["predictions"].file("predictions.arrow")).to_pylist()
+    right = sum(row["gold"] == row["label"] for row in answers)
+    assert scores["accuracy"]["value"] == pytest.approx(100 * right / len(answers))
+    assert right / len(answers) > 0.9 and scores["macro_f1"]["value"] > 90
+
+
+def test_a_model_with_torch_alone_answers_as_the_pipeline(made: dict) -> None:
+    module = load_trained(ClassificationObjective(), MODEL, made)
+    words = {name: read_words(made["vocabulary"], name) for name in ("words", "labels")}
+    predictor = RECIPE.predictor(made["vocabulary"])
+    assert predictor is not None
+    model = LoadedModel(module.eval(), MODEL, words, predictor=predictor)
+    given = [row["text"] for row in read_shards(made["rows"]).to_pylist()]
+    pipeline = read_shard(made["predictions"].file("predictions.arrow"))["label"].to_pylist()
+    assert model.predict(given) == pipeline
+
+
+def test_the_report_shows_which_class_is_taken_for_which(made: dict) -> None:
+    outcome = Outcome("c", "c", "PSAN", "", 0, RECIPE, MODEL, TRAIN, made["model"], made["predictions"], made["scores"])
+    (section,) = RECIPE.sections([outcome], lambda step: made["model"])
+    counts = [int(value) for line in section.rows for name, value in line.items() if name != "class"]
+    assert len(section.rows) == 2 and sum(counts) == 40
+
+
+def test_lines_are_a_sentence_and_its_label(tmp_path: Path) -> None:
+    file = tmp_path / "reviews.tsv"
+    file.write_text("a good film\tgood\na bad film\tbad\told\n", encoding="utf-8")
+    rows = read_labelled({"rows": file}, 100).to_pylist()
+    assert [(row["text"], row["label"], row["group"]) for row in rows] == [
+        ("a good film", "good", ""),
+        ("a bad film", "bad", "old"),
+    ]
+    file.write_text("a good film\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="line 1"):
+        read_labelled({"rows": file}, 100)
