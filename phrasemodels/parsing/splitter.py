@@ -50,7 +50,7 @@ class SplitterConfig:
     buckets: int = 8192
     width: int = 5
     dilations: tuple[int, ...] = (1, 2, 4, 8, 16)
-    dropout: float = 0.1
+    dropout: float = 0.2
 
     def __post_init__(self) -> None:
         config.at_least(self, 1, "d", "buckets", "width")

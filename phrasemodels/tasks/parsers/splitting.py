@@ -37,7 +37,7 @@ from phrasemodels.parsing.words import Word
 TOGETHER = 5  # sentences of a paragraph on average, where a treebank has no paragraphs
 WITH_SPACES = 0.001  # the share of words with spaces from which a splitter finds such words
 LONGEST = 512  # characters of an example; longer paragraphs are cut, with what surrounds each part
-THRESHOLDS = (0.3, 0.4, 0.5, 0.6)  # of sentence ends
+THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of sentence ends
 SEEN = 3  # times that a character stands in the training set to be known
 log = logging.getLogger(__name__)
 
@@ -163,12 +163,12 @@ def changed(groups: Sequence[list[RawSentence]], draw: random.Random) -> Iterato
     draw.shuffle(order)
     for number in order:
         group, chance = groups[number], draw.random()
-        if chance < 0.08:
+        if chance < 0.07:
             group = [one for near in draw.choices(groups, k=draw.randint(1, 4)) for one in near]
             group = [_apart(one) for one in group]
         elif chance < 0.25:
             group = [one for near in groups[number : number + draw.randint(2, 6)] for one in near]
-        if draw.random() < 0.06:
+        if draw.random() < 0.05:
             group = [_unmarked(one) if draw.random() < 0.7 else one for one in group]
         text, labels, ends = example(group, between="\n" if draw.random() < 0.04 else " ")
         if draw.random() < 0.05:  # lines of a file
@@ -181,14 +181,15 @@ def changed(groups: Sequence[list[RawSentence]], draw: random.Random) -> Iterato
 
 @dataclass(frozen=True)
 class SplitterTraining:
-    """epochs, seconds: training ends after either. rate: of Adam, at its highest. batch: characters of an update."""
+    """epochs, seconds: training ends after either; the rate of Adam falls from `rate` to nothing until then. batch: characters of
+    an update. decay: of the averaged weights, which are taken. lost: the share of letters whose word is hidden."""
 
     epochs: int = 12
-    seconds: float = 400.0
+    seconds: float = 280.0
     rate: float = 3e-3
     batch: int = 8192
     decay: float = 0.998
-    lost: float = 0.15
+    lost: float = 0.3
     seed: int = 0
     model: SplitterConfig = field(default_factory=lambda: SplitterConfig(2))
 

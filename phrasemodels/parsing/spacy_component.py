@@ -1,0 +1,158 @@
+"""The component `phrasemodels` of spaCy: `nlp.add_pipe("phrasemodels")`, with phrases as extensions of `Doc` and `Span`.
+
+It parses the tokens of spaCy's tokeniser, and sets heads, relations, tags and sentences, which it finds itself unless a component
+before it has. Extensions: `doc._.phrases`, its phrases as labelled spans, and of a span `constituents`, `labels`,
+`parse_string`, `parent` and `children`.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from spacy.attrs import DEP, HEAD, POS, TAG
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.util import minibatch
+
+from phrasemodels.data.formats.trees import Span as Phrase
+from phrasemodels.data.formats.trees import Tree, brackets
+from phrasemodels.parsing.parser import Limits, Parse, Parser
+
+KEY = "phrasemodels"  # of the phrases (label, start, end) in Doc.user_data, in pre-order
+
+
+class Component:
+    """Parses documents of spaCy."""
+
+    def __init__(self, parser: Parser) -> None:
+        self.parser = parser
+
+    def __call__(self, doc: Doc) -> Doc:
+        return next(self.pipe([doc]))
+
+    def pipe(self, docs: Iterable[Doc], batch_size: int = 64) -> Iterator[Doc]:
+        """Yield documents with their parses."""
+        for some in minibatch(docs, batch_size):
+            sentences = [list(self._sentences(doc)) for doc in some]
+            words = [[token.text for token in own] for one in sentences for own in one]
+            parses = self.parser.parse_tokens(words)
+            for doc, one in zip(some, sentences, strict=True):
+                yield _annotated(doc, [(own, next(parses)) for own in one])
+
+    def _sentences(self, doc: Doc) -> Iterator[list[Any]]:
+        """Yield the tokens of each sentence but spaces."""
+        if doc.has_annotation("SENT_START"):
+            found = [list(own) for own in doc.sents]
+        else:
+            starts = iter([own[0].start for own in self.parser.split(doc.text) if own][1:])
+            found, start = [[]], next(starts, len(doc.text))
+            for token in doc:
+                while token.idx + len(token) > start:  # a token over a boundary begins the sentence behind it
+                    found.append([])
+                    start = next(starts, len(doc.text))
+                found[-1].append(token)
+        for tokens in found:
+            if own := [token for token in tokens if not token.is_space]:
+                yield own
+
+    # A pipeline is saved with the name of its parser alone.
+    def to_disk(self, path: Any, exclude: Any = ()) -> None:
+        """Write nothing: the configuration of the pipeline names the parser."""
+
+    def from_disk(self, path: Any, exclude: Any = ()) -> "Component":
+        """Read nothing."""
+        return self
+
+
+def _annotated(doc: Doc, parses: list[tuple[list[Any], Parse]]) -> Doc:
+    heads = np.zeros(len(doc), np.int64)
+    strings = doc.vocab.strings
+    relations, tags, universal = ([""] * len(doc) for _ in range(3))
+    phrases: list[tuple[str, int, int]] = []
+    for tokens, parse in parses:
+        for k, token in enumerate(tokens):
+            if parse.heads:
+                head = parse.heads[k]
+                heads[token.i] = tokens[head - 1].i - token.i if head else 0
+                relations[token.i] = "ROOT" if head == 0 else parse.relations[k] if parse.relations else "dep"
+            tags[token.i] = parse.tags[k] if parse.tags else ""
+            universal[token.i] = parse.universal[k] if parse.universal else ""
+        for label, start, end in parse.tree.spans if parse.tree else ():
+            phrases.append((label, tokens[start].i, tokens[end - 1].i + 1))
+    owned = {token.i for tokens, _ in parses for token in tokens}
+    first = min(owned, default=0)
+    for token in doc:
+        if token.i not in owned:  # spaces hang on the word before them
+            before = next((k for k in range(token.i - 1, -1, -1) if k in owned), first)
+            heads[token.i], relations[token.i] = before - token.i, "dep"
+            universal[token.i] = tags[token.i] = "SPACE" if token.is_space else ""
+            tags[token.i] = "_SP" if token.is_space else ""
+    columns: list[tuple[int, Any]] = [(TAG, [strings.add(tag) for tag in tags])]
+    columns.append((POS, [strings.add(tag) if tag else 0 for tag in universal]))
+    if parses and all(parse.heads for _, parse in parses):
+        columns += [(HEAD, heads), (DEP, [strings.add(relation) for relation in relations])]
+    values = np.array([np.asarray(own).astype(np.int64).astype(np.uint64) if name == HEAD else np.array(own, np.uint64)
+                       for name, own in columns]).T  # fmt: skip
+    doc.from_array([name for name, _ in columns], np.ascontiguousarray(values))
+    doc.user_data[KEY] = phrases
+    return doc
+
+
+def _phrases(doc: Doc) -> list[Span]:
+    return [Span(doc, start, end, label=label) for label, start, end in doc.user_data.get(KEY, ())]
+
+
+def _constituents(span: Span) -> list[Span]:
+    """Return the phrases inside of a span, in pre-order."""
+    return [own for own in _phrases(span.doc) if span.start <= own.start and own.end <= span.end]
+
+
+def _labels(span: Span) -> list[str]:
+    """Return the labels of the phrases over exactly these words, outermost first."""
+    return [own.label_ for own in _phrases(span.doc) if (own.start, own.end) == (span.start, span.end)]
+
+
+def _parent(span: Span) -> Span | None:
+    """Return the smallest phrase around a span."""
+    around = [own for own in _phrases(span.doc) if own.start <= span.start and span.end <= own.end]
+    larger = [own for own in around if own.end - own.start > span.end - span.start]
+    return min(larger, key=lambda own: own.end - own.start, default=None)
+
+
+def _children(span: Span) -> list[Span]:
+    """Return the largest phrases inside of a span."""
+    found: list[Span] = []
+    for own in _constituents(span):
+        if (own.start, own.end) != (span.start, span.end) and (not found or own.start >= found[-1].end):
+            found.append(own)
+    return found
+
+
+def _parse_string(span: Span) -> str:
+    """Return the phrases inside of a span as brackets."""
+    words = [token for token in span if not token.is_space]
+    place = {token.i: k for k, token in enumerate(words)}
+    spans = []
+    for own in _constituents(span):
+        inside = [place[k] for k in range(own.start, own.end) if k in place]
+        spans.append(Phrase(own.label_, inside[0], inside[-1] + 1))
+    if not spans or not words:
+        return ""
+    return brackets(
+        Tree(tuple(token.text for token in words), tuple(token.tag_ or "XX" for token in words), tuple(spans))
+    )
+
+
+EXTENSIONS = {
+    "constituents": _constituents, "labels": _labels, "parent": _parent, "children": _children, "parse_string": _parse_string,
+}  # fmt: skip
+
+
+@Language.factory("phrasemodels", default_config={"model": "", "max_words": 500})
+def create(nlp: Language, name: str, model: str, max_words: int) -> Component:
+    """Return the component. model: the folder of a parser; by default the English one of the package."""
+    Doc.set_extension("phrases", getter=_phrases, force=True)
+    for extension, getter in EXTENSIONS.items():
+        Span.set_extension(extension, getter=getter, force=True)
+    limits = Limits(longest=max_words)
+    return Component(Parser.load(model, limits) if model else Parser.load(limits=limits))
