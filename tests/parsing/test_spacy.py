@@ -8,7 +8,7 @@ spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install
 def test_a_pipeline_of_spacy_has_phrases_heads_tags_and_sentences() -> None:
     from spacy import displacy
 
-    import phrasemodels.parsing.spacy_component  # noqa: F401
+    import phrasemodels.spacy_component  # noqa: F401
 
     nlp = spacy.blank("en")
     nlp.add_pipe("phrasemodels")
