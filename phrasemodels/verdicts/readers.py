@@ -19,6 +19,7 @@ import numpy as np
 from phrasemodels.verdicts.significance import Array
 
 MOST = 5_000_000  # observations that are read at most
+LARGEST = 1e15  # score or total: sums of them stay exact enough, and finite
 
 
 class Observation(NamedTuple):
@@ -84,10 +85,12 @@ def collected(observations: Iterable[Observation], metrics: Container[str] | Non
         key = (one.row, one.dataset, one.metric)
         items = found.setdefault(key, {}).setdefault(one.seed, {})
         place = f"{one.where}: " if one.where else ""
-        if not (math.isfinite(one.score) and math.isfinite(one.total) and one.total >= 0):
+        finite = math.isfinite(one.score) and math.isfinite(one.total) and one.total >= 0
+        if not finite or max(abs(one.score), one.total) > LARGEST:
             if metrics is None or one.metric in metrics or not one.metric:
+                wrong = f"larger than {LARGEST:.0e}" if finite else "no finite number"
                 item = f", item {one.item[:40]!r}" if one.item else ""
-                raise ValueError(f"{place}{_named(one)}{item}: score {one.score} of {one.total} is no finite number")
+                raise ValueError(f"{place}{_named(one)}{item}: score {one.score} of {one.total} is {wrong}")
             left_out.add(key)
         elif one.item in items:
             twice = f"item {one.item[:40]!r} has two scores; a seed has one for each item"

@@ -352,6 +352,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         412: "PreconditionFailed",
         409: "ConditionalRequestConflict",
         403: "AccessDenied",
+        404: "NoSuchBucket",
     }
 
     def do_PUT(self) -> None:
@@ -370,7 +371,15 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize(
     ("answers", "first"),
-    [([200], True), ([412], False), ([409, 200], True), ([409, 409, 412], False), ([409], None), ([403], None)],
+    [
+        ([200], True),
+        ([412], False),
+        ([409, 200], True),
+        ([409, 409, 412], False),
+        ([409], None),
+        ([403], None),
+        ([404], None),
+    ],
 )
 def test_publish_reads_the_http_status_of_any_s3_server(monkeypatch, answers: list[int], first: bool | None) -> None:
     pytest.importorskip("s3fs")
@@ -380,7 +389,9 @@ def test_publish_reads_the_http_status_of_any_s3_server(monkeypatch, answers: li
                             "SECRET_ACCESS_KEY": "y", "DEFAULT_REGION": "us-east-1"}.items():  # fmt: skip
             monkeypatch.setenv(f"AWS_{name}", value)
         storage = ObjectStorage(f"s3://bucket/{'-'.join(map(str, answers))}")
-        with pytest.raises(OSError, match="does not work") if first is None else contextlib.nullcontext():
+        with (
+            pytest.raises(OSError, match=f"{storage.url} does not work") if first is None else contextlib.nullcontext()
+        ):
             assert storage.publish(Path(), {"step": "step", "key": "key", "files": {}}) == first
 
 

@@ -276,6 +276,8 @@ BROKEN = {
             b"seed,score\n0,1\n0,1\n",
             "row 2: row 'scores', seed '0': two scores; give them a column item, or other seeds",
         ),
+        (b"seed,item,score,total\n0,1,1,1e308\n", "score 1.0 of 1e+308 is larger than 1e+15"),
+        (b"seed,item,score\n0,1,-1e16\n", "score -1e+16 of 1.0 is larger than 1e+15"),
         (b"seed,item,score\n0,1,x\n", "'x' is no number"),
         (b"seed,item,score\n0,1,1\n0,1,1\n", "has two scores"),
         (b"seed,item,score\n0,1,1\n1,2,1\n", "1 of 2 items have no score"),

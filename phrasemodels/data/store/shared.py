@@ -86,7 +86,7 @@ class Bucket:
                 self.files.pipe_file(probe, b"x")
                 self.files.rm_file(probe)
         except FileNotFoundError as error:
-            raise OSError(f"the object storage {self.url} does not work ({error}): is there such a bucket?") from error
+            raise OSError(f"{error}: is there such a bucket?") from error
 
     def _refuse_other_folder(self) -> None:
         """Raise an OSError if the URL is a folder with other things than a store has, such as /etc."""
@@ -99,18 +99,20 @@ class Bucket:
 
     @contextlib.contextmanager
     def naming_errors(self, others: Collection[int] = ()) -> Iterator[None]:
-        """Raise errors of any library as OSErrors that name the URL.
+        """Raise errors of any library as OSErrors that name the URL; FileNotFoundError stays one.
 
-        FileNotFoundError, FileExistsError and errors with an errno in `others` pass unchanged.
+        FileExistsError and errors with an errno in `others` pass unchanged.
         """
         try:
             yield
-        except (FileNotFoundError, FileExistsError):
+        except FileExistsError:
             raise
         except Exception as error:
-            if getattr(error, "errno", None) in others:
+            absent = isinstance(error, FileNotFoundError)
+            if getattr(error, "errno", None) in others and not absent:
                 raise
-            raise OSError(f"the object storage {self.url} does not work ({type(error).__name__}: {error})") from error
+            named = f"the object storage {self.url} does not work ({type(error).__name__}: {error})"
+            raise (FileNotFoundError if absent else OSError)(named) from error
 
     def create(self, path: str, text: bytes, tries: int = 5) -> bool:
         """Write a file if it does not exist; return False if it does."""
