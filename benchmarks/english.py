@@ -16,6 +16,8 @@ import pyarrow as pa
 import torch
 
 from phrasemodels.data.formats.shards import TREES, write_shard
+from phrasemodels.data.formats.trees import brackets, wh_phrases
+from phrasemodels.data.formats.trees import parse as parse_tree
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.flows.experiments.paper_004 import FREE_GENRES
@@ -99,6 +101,8 @@ def main() -> None:
     made: dict[str, Any] = {}
     for name, corpus, split in (("gum", "gum", "test"), ("gentle", "gum", "test2"), ("ewt", "ud_english_ewt", "test")):
         rows = read_shards(store.run(Corpus(corpus).split(split), executor)).to_pylist()
+        for row in rows:  # labels of wh-phrases as in the Penn Treebank, as the parser gives them
+            row["tree"] = row["tree"] and brackets(wh_phrases(parse_tree(row["tree"])))
         started = time.process_time()
         parses = list(parser.parse_tokens(row["tokens"] for row in rows))
         seconds = time.process_time() - started

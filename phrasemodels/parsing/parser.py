@@ -22,7 +22,7 @@ from torch import Tensor
 from phrasemodels.config import at_least
 from phrasemodels.data.formats.conllu import BOTH_TAGS, analysed_again, predicted, sentence_to_conllu
 from phrasemodels.data.formats.lines import Line
-from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets, restore, unescape
+from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets, restore, unescape, wh_phrases
 from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.hub import Pretrained, readme
 from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
@@ -510,7 +510,9 @@ class Parser(Pretrained):
                 trees = self.model.parse(self._batch(some), decode)
             cpu = ParsedTrees(*(x.cpu() for x in trees))
             note = "" if decode is self.decode else APART.format(self.limits.jointly)
-            found |= {row: replace(self.names.parse(some[k], k, cpu), note=note) for k, row in enumerate(rows)}
+            for k, row in enumerate(rows):
+                parse = self.names.parse(some[k], k, cpu)
+                found[row] = replace(parse, note=note, tree=wh_phrases(parse.tree) if parse.tree else None)
         place = 0
         for own in pieces:
             yield joined([found[place + k] for k in range(len(own))], self.limits)

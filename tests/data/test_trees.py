@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from phrasemodels.data.formats.conllu import flaw, read_conllu, sentence_to_conllu
 from phrasemodels.data.formats.lines import Line
-from phrasemodels.data.formats.trees import Span, Tree, alike, brackets, parse, plain, read_brackets
+from phrasemodels.data.formats.trees import Span, Tree, alike, brackets, parse, plain, read_brackets, wh_phrases
 
 
 def numbered(text: str) -> list[Line]:
@@ -227,3 +227,12 @@ def test_flaw_is_linear_in_the_length_of_the_sentence() -> None:
     assert flaw(heads) == ""
     assert compared < 5 * len(heads)
     assert flaw([*heads[:-2], Head(1), Head(0)]) == "cyclic dependencies"
+
+
+def test_noun_phrases_with_wh_words_before_a_clause_are_wh_phrases() -> None:
+    tree = parse(
+        "(NP (NP (DT a) (NN man)) (SBAR (NP (WP who)) (S (VP (VBZ sees) (SBAR (WHNP (WP what)) (S (NP (PRP it)) (VP (VBZ is))))))))"
+    )
+    assert brackets(wh_phrases(tree)) == brackets(tree).replace("(NP (WP who))", "(WHNP (WP who))")
+    kept = parse("(SBARQ (NP (WP$ whose) (NN dog)) (SQ (VBZ is) (NP (WP what))) (NP (WDT which)))")
+    assert [span.label for span in wh_phrases(kept).spans] == ["SBARQ", "WHNP", "SQ", "NP", "NP"]

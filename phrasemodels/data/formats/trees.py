@@ -158,6 +158,31 @@ def _spelling(word: str) -> str:
     return _QUOTES.get(word, word)
 
 
+WH_WORDS, WH_PLACES = frozenset(("WDT", "WP", "WP$")), frozenset((("NP", "SBAR"), ("NP", "SBARQ")))
+
+
+def wh_phrases(tree: Tree) -> Tree:
+    """Return a tree whose noun phrases that begin with a wh-word, before the clause of SBAR or SBARQ, are called WHNP.
+
+    The Penn Treebank calls all of them so (its bracketing guidelines, Bies et al. 1995): (SBAR (WHNP (WP who)) (S ...)). The conversion
+    that made GUM's phrases does for objects, and calls subjects of relative clauses and questions NP.
+    """
+    if WH_WORDS.isdisjoint(tree.tags):
+        return tree
+    above, spans, after_clause = _above(tree.spans), list(tree.spans), set()
+    for k, (label, start, _) in enumerate(tree.spans):
+        around = above[k]
+        if label in ("S", "SQ", "SINV", "VP"):
+            after_clause.add(around)
+        elif (
+            (label, tree.spans[around].label) in WH_PLACES
+            and tree.tags[start] in WH_WORDS
+            and around not in after_clause
+        ):
+            spans[k] = spans[k]._replace(label="WHNP")
+    return tree._replace(spans=tuple(spans))
+
+
 # For each phrase the labels of its possible heads, in order of preference; a child matches by the beginning of its label.
 CLAUSE = ("VP", "S", "ADJP", "NP", "PP")
 RULES = {

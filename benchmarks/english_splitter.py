@@ -1,0 +1,54 @@
+"""Train the splitter of the English parser: `python benchmarks/english_splitter.py TO`, some 5 minutes of one core.
+
+It reads EWT and the genres of GUM whose texts may be passed on, from PHRASEMODELS_MIRROR, and writes the parser of the package
+with the new splitter to the folder TO. The dev sets of both, complete, choose its epoch and its threshold of sentence ends.
+"""
+
+import logging
+import lzma
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from phrasemodels.data.formats.lines import Line
+from phrasemodels.flows.experiments.paper_004 import FREE_GENRES
+from phrasemodels.infra.settings import Settings
+from phrasemodels.parsing.saved import ENGLISH, load, save
+from phrasemodels.tasks.parsers.splitting import RawSentence, SplitterTraining, raw_sentences, train_splitter
+
+FILES = {
+    "train": ("gum/train.conllu.xz", "ud_english_ewt/en_ewt-ud-train.conllu.xz"),
+    "dev": ("gum/dev.conllu.xz", "ud_english_ewt/en_ewt-ud-dev.conllu.xz"),
+}
+
+
+def free(path: Path) -> Iterator[Line]:
+    """Yield the lines of a treebank but of GUM's genres that are non-commercial."""
+    kept = True
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if line.startswith("# newdoc id = GUM_"):
+                kept = line.split("_")[1] in FREE_GENRES
+            if kept:
+                yield Line(number, line.rstrip("\n"))
+
+
+def read(split: str) -> list[list[RawSentence]]:
+    """Return the sentences of both treebanks."""
+    mirror = Path(Settings().mirror or ".")
+    return [[one for one in raw_sentences(free(mirror / name)) if one] for name in FILES[split]]
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    torch.set_num_threads(1)
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else SplitterTraining().seconds
+    splitter = train_splitter(read("train"), read("dev"), SplitterTraining(seconds=seconds))
+    save(replace(load(ENGLISH), split=splitter), Path(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()
