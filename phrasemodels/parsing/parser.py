@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, overload
@@ -29,6 +30,7 @@ from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.fused_parser import fused
 from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees, ParserConfig, separately
 from phrasemodels.parsing.constituents import Node, arcs_svg, displacy, forest, nodes, svg
+from phrasemodels.parsing.ranked import LONGEST_RANKED, MOST_RANKED, SAME, Ranked
 from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
 from phrasemodels.parsing.words import INSIDE, Sentences, Word, divided_texts, sentences, spaced, undivided
 from phrasemodels.structs.calls import waiting
@@ -472,6 +474,40 @@ class Parser(Pretrained):
             parses = self._parsed([tokens for tokens in chunk if tokens])
             for tokens in chunk:
                 yield next(parses) if tokens else Parse([], [], None, [], [])
+
+    def k_best(self, tokens: Sequence[str], k: int = 5) -> list[Parse]:
+        """Return the k best parses of a tokenised sentence, best first, at most 16. There may be fewer.
+
+        ValueError: there are more than 100 words or none, k is out of its range, or the parser finds neither joint trees nor arcs
+        alone.
+        """
+        if not 1 <= k <= MOST_RANKED // SAME:
+            raise ValueError(f"k={k}: ask for 1 to {MOST_RANKED // SAME} parses")
+        return [parse for parse, _, _ in self._ranked(tokens, k)]
+
+    def confidence(self, tokens: Sequence[str]) -> tuple[Parse, float, list[float]]:
+        """Return the best parse of a tokenised sentence, the probability of its dependencies, and of the arc to each word;
+        `temperature` of the card makes them as often right as they say. ValueError: as of `k_best`."""
+        return self._ranked(tokens, 1)[0]
+
+    def _ranked(self, tokens: Sequence[str], k: int) -> list[tuple[Parse, float, list[float]]]:
+        words = _tokens(tokens)
+        if not 0 < len(words) <= LONGEST_RANKED:
+            raise ValueError(f"{len(words)} words: trees of 1 to {LONGEST_RANKED} are ranked")
+        temperature = self.card.get("temperature", 1.0)
+        positive = isinstance(temperature, int | float) and temperature > 0
+        ranked = Ranked(self.decode, 1 if k == 1 else SAME * k, temperature if positive else 1.0)
+        found: dict[str, tuple[Parse, float, list[float]]] = {}
+        with waiting(), on_threads(self.limits.threads), torch.inference_mode():
+            batch = self._batch([words])
+            for place in range(ranked.k):
+                trees = self.model.parse(batch, partial(ranked, place))
+                if len(found) == k or not ranked.possible(place):
+                    break
+                parse = self.names.parse(words, 0, ParsedTrees(*(x.cpu() for x in trees)))
+                parse = replace(parse, tree=wh_phrases(parse.tree) if parse.tree else None)
+                found.setdefault(f"{parse.brackets} {parse.heads}", (parse, *ranked.probabilities(place)))
+        return list(found.values())
 
     @torch.no_grad()
     def attention(self, tokens: Sequence[str]) -> tuple[list[str], NDArray[np.float32]]:
