@@ -11,17 +11,21 @@ import lzma
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors.torch
 import torch
+from conftest import PROJECT
 
 import phrasemodels
+from phrasemodels import project
 from phrasemodels.config import to_json
 from phrasemodels.data.corpora.readers import READERS as CORPORA
 from phrasemodels.data.download.archives import unpack
@@ -29,22 +33,30 @@ from phrasemodels.data.download.fetch import fetch
 from phrasemodels.data.download.manifest import File, Sources
 from phrasemodels.data.download.manifest import read as read_manifest
 from phrasemodels.data.download.manifest import read_parser as read_parser
+from phrasemodels.data.formats.lines import lines_with_replacements
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import MANIFEST, describe
 from phrasemodels.data.store.gc import damage, lease, leased_keys, usage, waste
 from phrasemodels.data.store.shared import ObjectStorage
 from phrasemodels.data.store.store import Step, Store, digest_of
+from phrasemodels.flows.cli.parse import read_card
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.exchange import observations as scores_of
 from phrasemodels.flows.results.models import CARD, load
-from phrasemodels.flows.results.records import records
+from phrasemodels.flows.results.records import read_kept, records
+from phrasemodels.inference.text import Pieces
 from phrasemodels.infra.settings import Settings
+from phrasemodels.infra.tracking import KEY, Tracker
 from phrasemodels.layers.blocks import SPECIAL
+from phrasemodels.parsing.parser import ENGLISH
+from phrasemodels.parsing.saved import ABOUT, SPLITTER, WEIGHTS
+from phrasemodels.parsing.saved import load as load_parser
 from phrasemodels.saved import LIBRARY
 from phrasemodels.saved import describe as describe_model
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.tasks.train.checkpoints import Progress, resume, save, tensors
 from phrasemodels.verdicts.printed import read_printed
+from phrasemodels.written import MARKER, check_replaceable
 
 Read = Callable[[Path], Any]  # read the file GIVEN in a folder
 
@@ -391,6 +403,72 @@ def parquet() -> bytes:
     return out.getvalue()
 
 
+def packed(folder: Path) -> None:
+    """Load a packed parser, whose description is given: refused in one line of its folder."""
+    (folder / GIVEN).rename(folder / ABOUT)
+    (folder / WEIGHTS).symlink_to(ENGLISH / WEIGHTS)
+    if (ENGLISH / SPLITTER).exists():
+        (folder / SPLITTER).symlink_to(ENGLISH / SPLITTER)
+    load_parser(folder)
+
+
+def project_file(folder: Path) -> None:
+    """Read the file of a project folder; none of its parts is imported."""
+    (folder / GIVEN).rename(folder / project.FILE)
+    with mock.patch.object(project, "folder", return_value=folder):
+        project._own_parts.__wrapped__()
+
+
+def marker(folder: Path) -> None:
+    """Read the list of written files: what a user wrote is never replaced, and what it says does not fit the file."""
+    (folder / GIVEN).rename(folder / MARKER)
+    (folder / "mine").write_text("a user's text")
+    try:
+        check_replaceable(folder / "mine")
+    except ValueError:
+        return
+    raise AssertionError("a user's file would be replaced")
+
+
+@cache
+def runs_of_mlflow() -> bytes:
+    """A database with the tables of MLflow that are read without it, and a run."""
+    import sqlite3
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder, "db"))) as made:
+        made.executescript(
+            "create table experiments (experiment_id integer, lifecycle_stage text);"
+            "create table runs (run_uuid text, experiment_id integer, lifecycle_stage text, start_time integer);"
+            "create table tags (key text, value text, run_uuid text);"
+            "insert into experiments values (1, 'active'); insert into runs values ('r', 1, 'active', 5);"
+            f"insert into tags values ('{KEY}', 'k', 'r');"
+        )
+        made.commit()
+        return Path(folder, "db").read_bytes()
+
+
+def keys_of_mlflow(folder: Path) -> dict[str, str]:
+    """Return the runs in a database of MLflow by key; of a damaged one none, which is said."""
+    return Tracker(f"sqlite:///{folder / GIVEN}").keys()
+
+
+def merges(folder: Path) -> list[str]:
+    """Divide words by the merges of an exported model."""
+    return Pieces(folder / GIVEN)(["the", "x"])
+
+
+def kept_result() -> bytes:
+    """A kept result of the project, without its digest, so that changes reach what reads it."""
+    return (PROJECT / "results" / "003-tablesnli-hard-laptop" / "result.json").read_bytes()
+
+
+MERGES = json.dumps({"vocab": ["t", "h", "th", "e</w>", "the</w>"], "merges": [["t", "h"], ["th", "e</w>"]]}).encode()
+PROJECT_FILE = b"""[papers]
+study = "study"
+[encoders]
+mine = "study:Mine"
+"""
 RECORD = json.dumps({"id": "a", "title": "t", "started": "2026", "state": "running"}).encode()
 OUTSIDE = {
     "brackets": Reader([TREE * 2, b"( (S (NP (-NONE- *)) (VP (VB go))))"], corpus("treebank", "brackets")),
@@ -436,6 +514,14 @@ OUTSIDE = {
     "Parquet of scores": Reader([parquet()], foreign("x.parquet")),
     "lease": Reader([b'["a", "b"]'], lease_of_this_node),
     "lease in object storage": Reader([b'{"keys": ["a", "b"], "until": 9999999999.5}'], lease_of_other_node),
+    "packed parser": Reader([(ENGLISH / ABOUT).read_bytes()], packed),
+    "card of a parser": Reader([b'{"licence": "MIT"}'], lambda folder: read_card(folder / GIVEN)),
+    "text": Reader([b"It rains.\n\nGo.\r\n"], lambda folder: list(lines_with_replacements(folder / GIVEN, print))),
+    "file of a project": Reader([PROJECT_FILE], project_file),
+    "database of MLflow": Reader([runs_of_mlflow()], keys_of_mlflow),
+    "marker of written files": Reader([b'{"yours": "' + b"0" * 64 + b'"}'], marker),
+    "merges of an exported model": Reader([MERGES], merges),
+    "kept result": Reader([kept_result()], lambda folder: read_kept(folder / GIVEN)),
     "state of a checkpoint": Reader([checkpoint("state.json")], resumed("state.json", False)),
     "weights": Reader([checkpoint("model.safetensors")], resumed("model.safetensors", True)),
     "optimiser": Reader([checkpoint("optimiser.safetensors")], resumed("optimiser.safetensors", True)),

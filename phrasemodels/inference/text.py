@@ -134,14 +134,22 @@ def ids_of(tokens: Sequence[str], entries: Mapping[str, int]) -> list[int]:
 
 
 class Pieces:
-    """Byte-pair encoding by the merges of an exported model (bpe.json: `vocab` and ordered `merges`)."""
+    """Byte-pair encoding by the merges of an exported model (bpe.json: `vocab` and ordered `merges`). ValueError: the file
+    is damaged."""
 
     END, GOES_ON = "</w>", "@@"
 
     def __init__(self, file: Path) -> None:
-        learned = json.loads(file.read_text(encoding="utf-8"))
+        try:
+            learned = json.loads(file.read_text(encoding="utf-8"))
+            pairs = [(first, second) for first, second in learned["merges"]]
+            texts = [*learned["vocab"], *(text for pair in pairs for text in pair)]
+            if not all(isinstance(text, str) for text in texts):
+                raise ValueError("a piece is no text")
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise ValueError(f"{file}: not the merges of words' pieces ({error}); export the model again") from error
         self.vocabulary = frozenset(learned["vocab"])
-        self.ranks = {tuple(pair): rank for rank, pair in enumerate(learned["merges"])}
+        self.ranks = {pair: rank for rank, pair in enumerate(pairs)}
         self._divided: dict[str, list[str]] = {}
 
     def __call__(self, tokens: Sequence[str]) -> list[str]:

@@ -42,6 +42,17 @@ MODULES = {
     "phrasemodels/verdicts/significance.py": "verdicts/test_significance.py",
     "phrasemodels/tasks/train/checkpoints.py": "layers/test_weights.py "
     "tasks/test_train.py -k not (killed or workers or equal_seeds or pieces)",
+    # the trust boundary
+    "phrasemodels/data/download/archives.py": "data/test_archive_ends.py data/test_outside.py data/test_data.py "
+    "data/test_corpora_supplied.py data/test_fetch.py -k archive or zip or tar or entry or bytes or unpacked or bomb",
+    "phrasemodels/data/download/fetch.py": "data/test_fetch.py data/test_data.py data/test_outside.py "
+    "-k test_fetch or fetch or download or mirror or gz or xz",
+    "phrasemodels/saved.py": "models/test_saved.py",
+    "phrasemodels/parsing/saved.py": "models/test_saved.py parsing/test_parse.py -k packed or saved or save or load",
+    "phrasemodels/flows/results/query.py": "flows/test_query.py data/test_hostile.py flows/test_study_mistakes.py -k "
+    "test_query or refused or sql or question",
+    "phrasemodels/flows/run/served.py": "flows/test_served.py",
+    "phrasemodels/written.py": "flows/test_written.py -k a_folder or no_file or beside",
     "phrasemodels/structs/chain.py": f"{STRUCTS} -k chain or tags or argmax or without or k_best or refused",
     "phrasemodels/structs/eisner.py": f"{STRUCTS} -k root or argmax or without or k_best or refused or counts",
 }

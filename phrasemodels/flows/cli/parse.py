@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -405,7 +405,7 @@ def pack(
     check_replaceable(to, force)
     trained = find_model(model)
     recipe, parser = _trained(model)
-    more = json.loads(card.read_text(encoding="utf-8")) if card else {}
+    more = read_card(card) if card else {}
     saved = Saved(
         parser.model, parser.config, parser.entries, recipe.problem.decode, trained.card() | more, recipe.split
     )
@@ -433,6 +433,17 @@ def train_parser(
     from phrasemodels.flows.run.parser_training import train_parser as train
 
     print(train(folder, to, updates, minutes, seed, name, force))
+
+
+def read_card(file: Path) -> dict[str, Any]:
+    """Return what a user adds to a card. ValueError: the file is no JSON object."""
+    try:
+        more = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: no JSON in UTF-8 ({error})") from error
+    if not isinstance(more, dict):
+        raise ValueError(f'{file}: a card is a JSON object, like {{"licence": "CC-BY-4.0"}}')
+    return more
 
 
 def _trained(name: str) -> "tuple[ParsingRecipe, TreeParser]":
