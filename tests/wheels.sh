@@ -14,8 +14,12 @@ pins=()
 [ -n "${PYTHON:-}" ] || pins=(--constraint "$checkout/constraints.txt")
 
 git clone --quiet "$checkout" "$folder/source" # so that nothing which git does not know gets into the wheel
-"$python" -m pip wheel --quiet --no-deps --wheel-dir "$folder" "$folder/source"
-rm -rf "$folder/source"
+# the wheel is built from the source distribution, as users of one do; both are checked as an index would
+"$python" -m venv "$folder/tools"
+"$folder/tools/bin/pip" install --quiet build twine
+"$folder/tools/bin/python" -m build --outdir "$folder" "$folder/source" > "$folder/build.log" || { cat "$folder/build.log"; exit 1; }
+"$folder/tools/bin/twine" check --strict "$folder"/phrasemodels-*
+rm -rf "$folder/source" "$folder/tools"
 wheel=$(echo "$folder"/phrasemodels-*.whl)
 "$python" -m venv "$folder/venv"
 mkdir -p "$folder/here/data" # a folder `data` beside a user's script hides nothing

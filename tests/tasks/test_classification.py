@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,13 +11,14 @@ import pytest
 
 from phrasemodels.data.corpora.bitext import read_labelled
 from phrasemodels.data.formats.shards import SENTENCES, build, read_shard
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Store, TemporaryStore
 from phrasemodels.encoders.baselines import BiLSTMMaxConfig
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.models.classifier import ClassifierConfig
 from phrasemodels.tasks.prepare.constituents import Levels, none
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
+from phrasemodels.tasks.prepare.tokenise import user_texts
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.classification import ClassificationObjective, ClassificationRecipe
 from phrasemodels.tasks.problems.recipe import Outcome, steps_of
@@ -81,6 +82,15 @@ def test_the_report_shows_which_class_is_taken_for_which(made: dict) -> None:
     (section,) = RECIPE.sections([outcome], lambda step: made["model"])
     counts = [int(value) for line in section.rows for name, value in line.items() if name != "class"]
     assert len(section.rows) == 2 and sum(counts) == 40
+
+
+def test_texts_are_parsed_before_a_model_that_reads_trees_answers(made: dict, tmp_path: Path) -> None:
+    recipe = replace(RECIPE, structure=Levels())
+    known = {name: made[name] for name in ("model", "vocabulary")}
+    step = recipe.predict_step(MODEL, user_texts(["The long film is good today."]), known)
+    rows = read_shards(TemporaryStore(tmp_path).run(step.inputs["rows"]))
+    assert len(rows["text_structure"][0]) == len(rows["text_ids"][0]) == 6
+    assert rows["text_structure"][0][0].as_py() != rows["text_structure"][0][-1].as_py(), "two phrases"
 
 
 def test_lines_are_a_sentence_and_its_label(tmp_path: Path) -> None:

@@ -168,11 +168,14 @@ def print_table(result: dict[str, Any]) -> None:
         )
     shown = [kind for kind in KINDS if any(kind in row for row in rows)]
     rows = [dict.fromkeys(shown, "") | row for row in rows]
-    print_rows(with_names(result["title"]), [name for name in rows[0] if name not in shown] + shown, rows)
+    printed = any(row["published"] is not None for row in result["rows"])
+    left_out = {*shown, *(() if printed else ("published", "verdict"))}
+    print_rows(with_names(result["title"]), [name for name in rows[0] if name not in left_out] + shown, rows)
     from phrasemodels.flows.report.table import findings
 
     print("found: " + "\n       ".join(findings(result["rows"])))
-    print(f"verdicts: {_verdicts(result['rows'])}")
+    if printed:
+        print(f"verdicts: {_verdicts(result['rows'])}")
     if result["leaks"]:
         print("seen in training: " + "; ".join(sorted(set(result["leaks"].values()))))
     stages = ", ".join(
@@ -211,8 +214,11 @@ def _next(rows: list[dict[str, Any]]) -> list[str]:
     paper, table, *_ = row.split("/", 3)
     last = rows[-1]["experiment"]
     if paper not in papers():
-        said = {
-            f"phrasemodels verdicts --paper {paper}": "each number of printed.csv with its verdict",
+        printed = any(row["published"] is not None for row in rows)
+        judged = (
+            {f"phrasemodels verdicts --paper {paper}": "each number of printed.csv with its verdict"} if printed else {}
+        )
+        said = judged | {
             f"phrasemodels export {last} FOLDER": 'use this model: phrasemodels.load("FOLDER").predict(["..."])',
             f"phrasemodels reproduce --paper {paper} --seeds {max(len(rows[-1]['seeds']) + 1, 3)}": "more seeds: narrower intervals",
         }

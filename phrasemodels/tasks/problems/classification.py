@@ -19,11 +19,12 @@ from phrasemodels.data.store.store import HasKey, Job, Step
 from phrasemodels.inference.problems import Classification as SentencePredictor
 from phrasemodels.inference.problems import Predictor
 from phrasemodels.models.classifier import ClassifierConfig
+from phrasemodels.parsing.parser import Parser
 from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy_of, write_scores
 from phrasemodels.tasks.parsers.shipped import ByShippedParser
 from phrasemodels.tasks.prepare.constituents import Levels, Structure, described
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, shards
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import SentencesOrPairs, first_texts, moses_lower, read_asked
 from phrasemodels.tasks.prepare.vocabulary import read_ids, read_words, write_words
 from phrasemodels.tasks.problems.entailment import LookSettings, look
@@ -173,6 +174,18 @@ def score_classes(job: Job, settings: None) -> dict[str, Any]:
     return write_scores(job, scores, sentences, [{"rows": rows.num_rows, "content": content_digest(rows)}])
 
 
+def parse_given(job: Job, settings: SentenceText) -> dict[str, Any]:
+    """Write the SENTENCES job.inputs["rows"] with trees by the parser of this package, of those that have none."""
+    table = read_shards(job.inputs["rows"])
+    trees = table["tree"].to_pylist()
+    missing = [row for row, tree in enumerate(trees) if not tree]
+    tokens = [settings.words(table["text"][row].as_py()) for row in missing]
+    for row, parse in zip(missing, Parser.load().parse_tokens(tokens), strict=True):
+        trees[row] = parse.brackets
+    place = table.schema.get_field_index("tree")
+    return write_shards(job.out, table.set_column(place, table.schema.field("tree"), pa.array(trees, pa.string())))
+
+
 BATCH_TOKENS = 8192  # predicted at a time
 
 
@@ -204,10 +217,7 @@ class ClassificationRecipe(Recipe):
         at_least(self, 1, "min_count")
 
     def _rows(self, split: str) -> Step:
-        return self._with_trees(self.corpus.split(split))
-
-    def _with_trees(self, rows: Step) -> Step:
-        return (self.parsed if self.structure.reads_trees else as_they_are)(rows)
+        return (self.parsed if self.structure.reads_trees else as_they_are)(self.corpus.split(split))
 
     def data(self) -> dict[str, Step]:
         rows = {split: self._rows(split) for split in ("train", "dev", "test")}
@@ -254,7 +264,9 @@ class ClassificationRecipe(Recipe):
 
     def _numbered(self, texts: HasKey, known: Mapping[str, HasKey]) -> tuple[Step, Step]:
         """Return the steps that give texts as SENTENCES, and as numbers."""
-        rows = self._with_trees(Step(read_asked, "read given sentences", SentencesOrPairs(), {"rows": texts}))
+        rows = Step(read_asked, "read given sentences", SentencesOrPairs(), {"rows": texts})
+        if self.structure.reads_trees and isinstance(self.parsed, ByShippedParser):
+            rows = Step(parse_given, "parse given sentences", self.text, {"rows": rows})
         settings = NumberSettings(self.text, self.structure, labelled=False)
         inputs = {"rows": rows, "vocabulary": known["vocabulary"]}
         return rows, Step(number_classes, "number given sentences", settings, inputs)
