@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -21,6 +22,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("any speed")
 PROJECT = Path(__file__).parent.parent
+CLI = (sys.executable, "-m", "phrasemodels.flows.cli")  # the command line in a process of its own
 ISOLATED = (
     shutil.which("unshare") and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
 )
@@ -73,6 +75,24 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store").open()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store that the tests of a file share."""
+    return Store(tmp_path_factory.mktemp("store")).open()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(shared: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The weights of a small training that nothing interrupts."""
+    from small_training import training, weights
+
+    from phrasemodels.tasks.train.trainer import run_training
+
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run_training(training(shared, folder))
+    return weights(folder)
+
+
 @pytest.fixture
 def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run `phrasemodels ...` in its own process, with its own store and without the caller's settings."""
@@ -80,7 +100,7 @@ def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*arguments: str, timeout: float = 300, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = inherited | {"PHRASEMODELS_STORE": str(tmp_path / "store")} | variables
-        command = [sys.executable, "-m", "phrasemodels.flows.cli", *arguments]
+        command = [*CLI, *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout, cwd=tmp_path)
 
     return run

@@ -31,6 +31,15 @@ def phrases(n, k):
     return [tuple(range(start, start + size)) for size in range(2, k + 1) for start in range(n - size + 1)]
 
 
+def members(lengths: tuple[int, ...], k: int) -> torch.Tensor:
+    """Return the phrases of 2 to k adjacent words of each sentence, (B, m, k), padded with -1."""
+    lists = [[list(p) + [-1] * (k - len(p)) for p in phrases(n, k)] for n in lengths]
+    most = max(map(len, lists))
+    return torch.tensor([rows + [[-1] * k] * (most - len(rows)) for rows in lists], dtype=torch.long).view(
+        len(lengths), most, k
+    )
+
+
 def adjacency(n, phrases):
     """Return the relation of Eq 4 and 6 over positions, (N, N) booleans, words first."""
     nodes = [{i} for i in range(n)] + [set(p) for p in phrases]

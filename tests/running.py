@@ -1,13 +1,30 @@
-"""Tables that are run in the test's own process, without Prefect and Ray; and the memory of processes."""
+"""Commands and tables that are run in the test's own process, without Prefect and Ray; and the memory of processes."""
 
 import resource
 from pathlib import Path
+from typing import Any
 
-from phrasemodels.data.store.store import Executor
-from phrasemodels.flows.experiments.catalogue import Request
+from typer.testing import CliRunner, Result
+
+from phrasemodels.data.store.store import Executor, Store
+from phrasemodels.flows.experiments.catalogue import Request, experiment
+from phrasemodels.flows.results.lineage import Lineage
+from phrasemodels.flows.results.models import Model, champion
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import planned
 from phrasemodels.infra.settings import Settings
+
+
+def run_cli(*arguments: str, **options: Any) -> Result:
+    """Run `phrasemodels ...` in this process. options: of CliRunner.invoke, such as input and env."""
+    from phrasemodels.flows.cli.main import app
+
+    return CliRunner().invoke(app, list(arguments), **options)
+
+
+def small_corpus(train: int, dev: int, test: int) -> tuple[str, ...]:
+    """Return the changes that make the corpus of an experiment small: its rows of train, dev and test."""
+    return f"recipe.corpus.train={train}", f"recipe.corpus.dev={dev}", f"recipe.corpus.test={test}"
 
 
 def prepared(settings: Settings, request: Request) -> Execution:
@@ -20,6 +37,13 @@ def executed(execution: Execution) -> Execution:
     for step in execution.plan.steps:
         execution.store.run(step, Executor(sources=execution.sources))
     return execution
+
+
+def trained(store: Store, name: str, *changes: str) -> Model | None:
+    """Return a model of the sample corpus after two updates."""
+    small = ("train.steps=2", "train.evaluate_every=1", "recipe.corpus.train=60", "recipe.corpus.dev=10", *changes)
+    store.run(experiment(name, small).steps(0).trained)
+    return champion(Lineage(store), experiment(name, small).name)
 
 
 def resident(process: int) -> int:

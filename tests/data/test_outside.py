@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from fuzz import broken
-from outside import OUTSIDE, attempt
+from outside import OUTSIDE, attempt, broken
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from running import run_cli
 
 from phrasemodels.data.store.artifacts import (
     MANIFEST,
@@ -19,7 +19,6 @@ from phrasemodels.data.store.artifacts import (
 )
 from phrasemodels.data.store.gc import damage
 from phrasemodels.data.store.store import Job, Step, Store
-from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.results import keep, records
 from phrasemodels.flows.results.records import read_kept
 
@@ -87,13 +86,13 @@ def test_a_manifest_of_an_earlier_version_is_read_told_and_mended(
     rewrite(artifact, True)
     before = (artifact.path / MANIFEST).stat().st_mtime_ns
     assert store.load(artifact.path) is not None and not damage(store)
-    said = CliRunner().invoke(app, ["store", "verify"])
+    said = run_cli("store", "verify")
     assert said.exit_code == 0 and "1 manifests and kept results of earlier versions had no digest" in said.output
     assert "digest" not in json.loads((artifact.path / MANIFEST).read_text())
-    assert "have one now" in CliRunner().invoke(app, ["store", "verify", "--mend"]).output
+    assert "have one now" in run_cli("store", "verify", "--mend").output
     assert json.loads((artifact.path / MANIFEST).read_text()) == artifact.manifest
     assert (artifact.path / MANIFEST).stat().st_mtime_ns == before
-    assert "earlier versions" not in CliRunner().invoke(app, ["store", "verify"]).output
+    assert "earlier versions" not in run_cli("store", "verify").output
 
 
 def test_an_unprotected_manifest_that_contradicts_its_files_is_damaged_and_not_mended(
@@ -101,7 +100,7 @@ def test_an_unprotected_manifest_that_contradicts_its_files_is_damaged_and_not_m
 ) -> None:
     monkeypatch.setenv("PHRASEMODELS_STORE", str(store.root))
     rewrite(artifact, True, meta={**artifact.meta, "rows": [{**ROWS[0], "ours": 47.14}]})
-    said = CliRunner().invoke(app, ["store", "verify", "--mend"])
+    said = run_cli("store", "verify", "--mend")
     assert said.exit_code == 1 and "says another rows than verdicts.json" in said.output
     assert "digest" not in json.loads((artifact.path / MANIFEST).read_text())
 

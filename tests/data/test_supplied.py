@@ -9,13 +9,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from running import run_cli
 
 from phrasemodels.config import from_template, to_json
 from phrasemodels.data.download import manifest
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.store import Executor, Store
-from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.experiments.catalogue import Request, experiment, resolved, with_encoders
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.results.records import sources_of
@@ -203,10 +202,10 @@ def test_plan_and_corpora_find_files_in_the_folder_of_the_setting(supplied: Path
     environment = {"PHRASEMODELS_SUPPLIED": str(supplied), "PHRASEMODELS_STORE": str(tmp_path / "s")}
     environment["PHRASEMODELS_OFFLINE"] = "true"
     asked = ["plan", "--paper", "000", "--table", "2", "--profile", "paper", "--seeds", "1", "--json"]
-    steps = json.loads(CliRunner().invoke(app, asked, env=environment).stdout)
+    steps = json.loads(run_cli(*asked, env=environment).stdout)
     assert "fetch penn_treebank" in [step["label"] for step in steps]
-    nowhere = CliRunner().invoke(app, asked, env=environment | {"PHRASEMODELS_SUPPLIED": str(tmp_path)})
+    nowhere = run_cli(*asked, env=environment | {"PHRASEMODELS_SUPPLIED": str(tmp_path)})
     assert "Copy parsed/mrg/wsj" in str(nowhere.exception)
-    shown = CliRunner().invoke(app, ["corpora", "show", "penn_treebank", "--head", "1", "--json"], env=environment)
+    shown = run_cli("corpora", "show", "penn_treebank", "--head", "1", "--json", env=environment)
     assert json.loads(shown.stdout)["head"][0]["tokens"] == ["A", "dog", "sleeps", "."]
-    assert CliRunner().invoke(app, ["corpora", "verify", "penn_treebank"], env=environment).exit_code == 0
+    assert run_cli("corpora", "verify", "penn_treebank", env=environment).exit_code == 0

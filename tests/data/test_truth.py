@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import copy_project
+from running import small_corpus
 
 from phrasemodels.data.store.fingerprint import Module
 
@@ -123,7 +124,7 @@ table = {
 print(json.dumps({"everything": everything, **table}))
 """
 SETTINGS = ["train.steps=4", "train.evaluate_every=4", "train.checkpoint_every=4", "train.batch_tokens=600",
-            "recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10"]  # fmt: skip
+            *small_corpus(60, 10, 10)]  # fmt: skip
 MODEL = ["score_translations", "train", "translate"]
 
 

@@ -25,15 +25,6 @@ SMALL = HypernodeEncoderConfig(d=D, heads=HEADS, layers=2, d_ff=20, dropout=0.0,
 LENGTHS = (7, 4, 1)
 
 
-def members(lengths: tuple[int, ...], k: int) -> torch.Tensor:
-    """Return the phrases of 2 to k adjacent words of each sentence, (B, m, k), padded with -1."""
-    lists = [[list(p) + [-1] * (k - len(p)) for p in plain.phrases(n, k)] for n in lengths]
-    most = max(map(len, lists))
-    return torch.tensor([rows + [[-1] * k] * (most - len(rows)) for rows in lists], dtype=torch.long).view(
-        len(lengths), most, k
-    )
-
-
 def attention_weights(layer: torch.nn.Module) -> dict[str, torch.Tensor]:
     names = {"q": layer.query, "k": layer.key, "v": layer.value, "o": layer.output}
     return {n: m.weight for n, m in names.items()} | {f"{n}_b": m.bias for n, m in names.items()}
@@ -71,7 +62,7 @@ def test_encoder_and_its_plain_form_equal_the_transcription(mask, sigma, place, 
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     words = torch.randn(len(LENGTHS), max(LENGTHS), D, dtype=torch.float64)
-    inputs = words, torch.tensor(LENGTHS), members(LENGTHS, 3)
+    inputs = words, torch.tensor(LENGTHS), plain.members(LENGTHS, 3)
     states, by_equations = encoder(*inputs), encoder.plain(*inputs)
     table = encoder.initialise.table.weight if init[0] == "length_embedding" else None
     for row, n in enumerate(LENGTHS):
@@ -98,7 +89,7 @@ def test_gradients_of_the_fast_form_are_those_of_the_plain_form(n, initialise, a
     torch.manual_seed(0)
     encoder = dataclasses.replace(SMALL, attend=attend, initialise=initialise).build().double()
     words = torch.randn(2, n, D, dtype=torch.float64, requires_grad=True)
-    inputs, weight = (words, torch.tensor([n, 3]), members((n, 3), 3)), torch.randn(2, 3, D)
+    inputs, weight = (words, torch.tensor([n, 3]), plain.members((n, 3), 3)), torch.randn(2, 3, D)
     gradients = [
         torch.autograd.grad(
             (run(*inputs)[:, :3] * weight).sum(), [words, *encoder.parameters()], materialize_grads=True
@@ -113,7 +104,7 @@ def test_gradients_of_the_fast_form_are_those_of_the_plain_form(n, initialise, a
 @pytest.mark.parametrize("n", [1, 2, 3, 9])
 def test_phrase_graph_equals_containment_by_brute_force(n, k):
     phrases = plain.phrases(n, k)
-    graph = phrase_graph(members((n, 9), k), torch.tensor([n, 9]), 9)
+    graph = phrase_graph(plain.members((n, 9), k), torch.tensor([n, 9]), 9)
     here = [*range(n), *range(9, 9 + len(phrases))]
     assert torch.equal(graph.related[0][here][:, here], plain.adjacency(n, phrases))
     assert graph.valid[0].sum() == n + len(phrases)
@@ -126,7 +117,7 @@ def test_phrase_graph_equals_containment_by_brute_force(n, k):
 def test_hypernodes_are_equal_after_phase_1_and_differ_after_phase_2():
     torch.manual_seed(0)
     encoder = SMALL.build().eval()
-    words, lengths, phrases = torch.randn(1, 6, D), torch.tensor([6]), members((6,), 3)
+    words, lengths, phrases = torch.randn(1, 6, D), torch.tensor([6]), plain.members((6,), 3)
     graph = phrase_graph(phrases, lengths, 6)
     layer = encoder.layers[0]
     states = torch.cat([words, words.new_zeros(1, phrases.shape[1], D)], 1)
@@ -147,7 +138,7 @@ def test_both_readings_of_the_mask_give_different_states():
     one = SMALL.build().eval()
     other = dataclasses.replace(SMALL, attend=softmax_hadamard).build().eval()
     other.load_state_dict(one.state_dict())
-    inputs = torch.randn(1, 6, D), torch.tensor([6]), members((6,), 3)
+    inputs = torch.randn(1, 6, D), torch.tensor([6]), plain.members((6,), 3)
     assert (one(*inputs) - other(*inputs)).abs().max() > 1e-3
 
 
@@ -162,7 +153,7 @@ def test_linear_variant_has_as_many_parameters():
 def test_a_phrase_too_long_for_the_length_embedding_is_refused():
     encoder = dataclasses.replace(SMALL, initialise=LengthEmbedding, longest=2).build()
     with pytest.raises(ValueError, match="longest=2: a phrase has 3 words"):
-        encoder(torch.randn(1, 4, D), torch.tensor([4]), members((4,), 3))
+        encoder(torch.randn(1, 4, D), torch.tensor([4]), plain.members((4,), 3))
 
 
 ENCODERS = [
@@ -177,12 +168,12 @@ def test_scores_do_not_depend_on_the_batch_and_gradients_are_finite(encoder):
     torch.manual_seed(0)
     model = TranslationConfig(encoder, 20, 23, 2, 16).build().double().eval()
     source, target, lengths = torch.randint(4, 20, (3, 7)), torch.randint(4, 23, (3, 5)), torch.tensor(LENGTHS)
-    together = model(source, lengths, members(LENGTHS, 3), target)
+    together = model(source, lengths, plain.members(LENGTHS, 3), target)
     for row, n in enumerate(LENGTHS):
-        alone = model(source[row : row + 1, :n], lengths[row : row + 1], members((n,), 3), target[row : row + 1])
+        alone = model(source[row : row + 1, :n], lengths[row : row + 1], plain.members((n,), 3), target[row : row + 1])
         torch.testing.assert_close(together[row], alone[0], rtol=1e-10, atol=1e-10)
     model.train()
-    model(source, lengths, members(LENGTHS, 3), target).square().sum().backward()
+    model(source, lengths, plain.members(LENGTHS, 3), target).square().sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
@@ -194,7 +185,7 @@ def test_four_sentences_are_memorised(encoder):
     target = torch.cat([torch.full((4, 1), 2), torch.randint(4, 23, (4, 6)), torch.full((4, 1), 3)], 1)
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     for _ in range(150):
-        loss = token_loss(model, source, lengths, members((7, 5, 4, 2), 3), target, 0.0) / 28
+        loss = token_loss(model, source, lengths, plain.members((7, 5, 4, 2), 3), target, 0.0) / 28
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

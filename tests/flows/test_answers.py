@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import torch
 from browser import chromium
-from conftest import PROJECT
-from running import executed, prepared, resident
+from conftest import CLI, PROJECT
+from running import executed, prepared, resident, small_corpus
 
 from phrasemodels.config import from_template
 from phrasemodels.data.formats.shards import read_shard
@@ -48,7 +48,7 @@ from phrasemodels.layers.attention import MultiHeadAttention, attention_probe
 from phrasemodels.tasks.metrics.compare import differences
 
 SMALL = ("train.steps=20", "train.evaluate_every=10", "train.batch_tokens=600",
-         "recipe.corpus.train=200", "recipe.corpus.dev=20", "recipe.corpus.test=40")  # fmt: skip
+         *small_corpus(200, 20, 40))  # fmt: skip
 PLAIN, ROW = (experiment(f"000/table1/sample/{row}", SMALL).name for row in ("transformer", "phrase-k2"))
 DEFINED = "000/table1/sample/phrase-k2"
 
@@ -436,7 +436,7 @@ def test_a_model_answers_text_as_it_answered_the_test_set(session, tmp_path):
         model.attend("box " * 300)
 
     exported = model.export(tmp_path / "model")
-    command = [sys.executable, "-m", "phrasemodels.flows.cli", "predict", str(exported), "-"]
+    command = [*CLI, "predict", str(exported), "-"]
     done = subprocess.run(command, input=" ".join(rows[0]["source"]) + "\n", capture_output=True, text=True, cwd=tmp_path,
                           env=os.environ | {"PYTHONPATH": str(PROJECT), "PHRASEMODELS_STORE": "/proc/none"})  # fmt: skip
     assert done.stdout == answers[0] + "\n", done.stderr

@@ -1,9 +1,8 @@
 """Ratios of this machine, and those that are kept by commit."""
 
 import pytest
-from typer.testing import CliRunner
+from running import run_cli
 
-from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.run.bench import history, keep, measures
 
 
@@ -14,7 +13,7 @@ def test_ratios_are_measured_and_kept_by_commit(tmp_path):
     keep(found, tmp_path, "0123456789abcdef")
     ((when, ratios),) = history(tmp_path)
     assert when.endswith(" 0123456") and ratios == {one.what: one.ratio for one in found}
-    shown = CliRunner().invoke(app, ["bench", "--over-commits", "--history", str(tmp_path)])
+    shown = run_cli("bench", "--over-commits", "--history", str(tmp_path))
     assert shown.exit_code == 0 and "0123456" in shown.stdout
 
 

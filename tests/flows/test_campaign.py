@@ -15,8 +15,8 @@ from uuid import uuid4
 
 import pytest
 from running import executed, prepared
+from small_training import same, training, weights
 from test_reproduce import TINY, command, progress, started, until_ended, until_step, variables
-from test_train import same, shared, training, undisturbed, weights  # noqa: F401  fixtures
 
 import phrasemodels.tasks.train.trainer
 from phrasemodels.data.store.artifacts import sha256_of
@@ -34,7 +34,7 @@ SMALL = Request("000", "1", "sample", 2, TINY[3::2], ("transformer", "phrase-k2"
 
 
 def test_a_training_that_is_stopped_by_its_limit_again_and_again_ends_with_the_same_bits(
-    shared, undisturbed, tmp_path, monkeypatch  # noqa: F811
+    shared, undisturbed, tmp_path, monkeypatch
 ):  # fmt: skip
     ticks = itertools.count()
     clock = SimpleNamespace(time=lambda: next(ticks), monotonic=time.monotonic)
@@ -46,7 +46,7 @@ def test_a_training_that_is_stopped_by_its_limit_again_and_again_ends_with_the_s
     assert at == [11, 22, 33, 40] and same(weights(tmp_path), undisturbed)
 
 
-def test_a_checkpoint_is_due_after_some_time_whatever_the_number_of_updates(shared, tmp_path, monkeypatch):  # noqa: F811
+def test_a_checkpoint_is_due_after_some_time_whatever_the_number_of_updates(shared, tmp_path, monkeypatch):
     run = training(shared, tmp_path, "train.checkpoint_every=1000")
     monkeypatch.setattr(phrasemodels.tasks.train.trainer, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(phrasemodels.tasks.train.trainer, "SAVING", math.inf)  # it may take all of the time

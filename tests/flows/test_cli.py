@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 from conftest import PROJECT
-from typer.testing import CliRunner
+from running import run_cli
 
 from phrasemodels.data.formats.lines import lines_or_stdin, lines_with_replacements
 from phrasemodels.flows.cli import models
-from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.terminal import CONTROL, print_rows
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.experiments.names import file_name
@@ -68,7 +67,7 @@ def test_mistakes_are_explained_in_one_line(tmp_path):
 
 
 def test_the_version_is_that_of_the_package():
-    assert CliRunner().invoke(app, ["--version"]).stdout.split() == [version("phrasemodels")]
+    assert run_cli("--version").stdout.split() == [version("phrasemodels")]
 
 
 def test_a_mistake_prints_one_line_and_no_traceback(cli):
@@ -99,7 +98,7 @@ def test_a_negative_seed_is_refused(cli):
 @pytest.mark.parametrize("command", ["reproduce", "plan"])
 @pytest.mark.parametrize("duration", ["x", "-1h"])
 def test_a_wrong_duration_is_refused_before_anything_is_looked_up(command, duration):
-    done = CliRunner().invoke(app, [command, "--for", duration])
+    done = run_cli(command, "--for", duration)
     assert done.exit_code == 2 and "is no duration" in done.output
 
 
@@ -269,7 +268,7 @@ def test_every_line_of_a_file_or_of_stdin_gets_an_answer(place, given, answers, 
     (tmp_path / "file").write_bytes(given)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(models, "find_model", lambda name: Echo())
-    done = CliRunner().invoke(models.app, ["predict", "echo", place], input=given)
+    done = run_cli("predict", "echo", place, input=given)
     assert done.stdout == "".join(CONTROL.sub("\ufffd", answer) + "\n" for answer in answers)
 
 
@@ -277,7 +276,7 @@ def test_every_line_of_a_file_or_of_stdin_gets_an_answer(place, given, answers, 
 def test_input_that_is_not_utf8_is_refused_with_its_line(place, name, monkeypatch, tmp_path):
     (tmp_path / "file").write_bytes(b"a\n\xff\x00")
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(models.app, ["predict", "echo", place], input=b"a\n\xff\x00")
+    done = run_cli("predict", "echo", place, input=b"a\n\xff\x00")
     assert str(done.exception) == f"{name}, line 2: byte 1 is not UTF-8; convert the file"
 
 
@@ -329,6 +328,6 @@ def test_a_full_disk_is_reported_in_one_line_and_the_same_command_continues(tmp_
 
 def test_a_question_to_an_empty_store_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "none"))
-    asked = CliRunner().invoke(app, ["sql", "select * from runs"])
+    asked = run_cli("sql", "select * from runs")
     assert asked.exit_code == 0 and f"nothing has been run in {tmp_path / 'none'}" in asked.stderr
     assert not (tmp_path / "none").exists()

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from conftest import CORPORA
-from typer.testing import CliRunner, Result
+from running import run_cli
+from typer.testing import Result
 
 from phrasemodels import project
 from phrasemodels.data.download.manifest import MANIFESTS, load
-from phrasemodels.flows.cli.corpora import app
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], *arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env=environment)
+    return run_cli("corpora", *arguments, env=environment)
 
 
 def test_list_has_a_stable_schema(environment: dict[str, str]) -> None:

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from running import run_cli
 
-from phrasemodels.flows.cli.main import app
 from phrasemodels.infra import tracking
 from phrasemodels.infra.tracking import Tracker
 
@@ -31,9 +30,9 @@ def database(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
 
 def test_questions_are_answered_and_the_damage_is_said_once(database: Path) -> None:
     for question in ("select count(*) as n from verdicts", "select 400 + count(*) as n from runs"):
-        done = CliRunner().invoke(app, ["sql", question, "--json"])
+        done = run_cli("sql", question, "--json")
         assert done.exit_code == 0 and json.loads(done.stdout)[0]["n"] >= 400
-    done = CliRunner().invoke(app, ["store", "verify"])
+    done = run_cli("store", "verify")
     assert done.exit_code == 1 and f"DAMAGED  MLflow  []: {database} is damaged" in done.output
 
 

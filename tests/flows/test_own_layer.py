@@ -4,10 +4,9 @@ import json
 import os
 import re
 import subprocess
-import sys
 
 import pytest
-from conftest import PROJECT, copy_project
+from conftest import CLI, PROJECT, copy_project
 
 from phrasemodels.flows.experiments import paper_000
 
@@ -30,7 +29,7 @@ def own(tmp_path):
 
     def run(layer, *arguments):
         (tmp_path / "phrasemodels/encoders/mine.py").write_text(layer)
-        command = [sys.executable, "-m", "phrasemodels.flows.cli", *arguments]
+        command = [*CLI, *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=ours, timeout=300, cwd=tmp_path)
 
     return run

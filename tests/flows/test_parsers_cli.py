@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 from conftest import CORPORA, PARSERS
-from typer.testing import CliRunner, Result
-
-from phrasemodels.flows.cli.parsers import app
+from running import run_cli
+from typer.testing import Result
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], *arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env=environment)
+    return run_cli("parsers", *arguments, env=environment)
 
 
 def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from running import run_cli
 
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.results.query import frame, query
 from phrasemodels.infra.tracking import Tracker
 
@@ -54,15 +53,15 @@ def test_an_answer_of_any_type_is_written_as_json_and_as_parquet(
     question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
-    done = CliRunner().invoke(app, ["sql", question, "--json"])
+    done = run_cli("sql", question, "--json")
     assert json.loads(done.stdout, parse_constant=pytest.fail) == ANSWERS[question]
-    assert CliRunner().invoke(app, ["sql", question, "--to", str(tmp_path / "a.parquet")]).exit_code == 0
+    assert run_cli("sql", question, "--to", str(tmp_path / "a.parquet")).exit_code == 0
     assert pq.read_table(tmp_path / "a.parquet").num_rows == 1
 
 
 def test_a_type_that_parquet_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
-    done = CliRunner().invoke(app, ["sql", "select interval 1 day as c", "--to", str(tmp_path / "a.parquet")])
+    done = run_cli("sql", "select interval 1 day as c", "--to", str(tmp_path / "a.parquet"))
     assert done.exit_code == 0 or "cast the column" in str(done.exception or done.output)
 
 

@@ -19,8 +19,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from conftest import ISOLATED, PROJECT
+from conftest import CLI, ISOLATED, PROJECT
 from mlflow import MlflowClient
+from running import small_corpus
 
 from phrasemodels.data.store.artifacts import Artifact, sha256_of
 from phrasemodels.data.store.store import Store
@@ -32,13 +33,13 @@ from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.train.trainer import PROGRESS
 
 OVERRIDES = ("train.steps=30", "train.evaluate_every=10", "train.checkpoint_every=5", "train.batch_tokens=600",
-             "recipe.corpus.train=300", "recipe.corpus.dev=20", "recipe.corpus.test=40")  # fmt: skip
+             *small_corpus(300, 20, 40))  # fmt: skip
 TINY = ("--seeds", "1", *(word for override in OVERRIDES for word in ("--set", override)))
 ROWS = ("--row", "transformer", "--row", "phrase-k2")
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "phrasemodels.flows.cli", *arguments]
+    return [*CLI, *arguments]
 
 
 def variables(root: Path) -> dict[str, str]:

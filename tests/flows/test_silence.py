@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from running import executed, prepared
-from typer.testing import CliRunner
+from running import executed, prepared, run_cli, small_corpus
 
 from phrasemodels.data.download import manifest
 from phrasemodels.data.store.artifacts import MANIFEST
 from phrasemodels.flows.cli import models
-from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.results import _completed
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
@@ -36,9 +34,7 @@ ROW = "000/table1/sample/transformer"
 SMALL = (
     "train.steps=4",
     "train.evaluate_every=2",
-    "recipe.corpus.train=30",
-    "recipe.corpus.dev=5",
-    "recipe.corpus.test=8",
+    *small_corpus(30, 5, 8),
 )
 
 
@@ -275,12 +271,10 @@ def test_an_offline_fetch_names_every_missing_file_with_its_place(tmp_path):
         "PHRASEMODELS_OFFLINE": "true",
         "PHRASEMODELS_MIRROR": "",
     }
-    done = CliRunner().invoke(
-        app, ["corpora", "fetch", "geoquery"], env={**settings, "PHRASEMODELS_MIRROR": str(tmp_path)}
-    )
+    done = run_cli("corpora", "fetch", "geoquery", env={**settings, "PHRASEMODELS_MIRROR": str(tmp_path)})
     said = done.stderr + str(done.exception)
     assert all(f"{tmp_path}/{file.mirror}" in said for file in manifest.load("geoquery").files)
-    done = CliRunner().invoke(app, ["parsers", "fetch", "gum"], env=settings)
+    done = run_cli("parsers", "fetch", "gum", env=settings)
     said = str(done.exception)
     assert said.count("<the folder that PHRASEMODELS_PARSERS names>/stanza/") == len(manifest.load_parser("gum").files)
     assert "MIRROR" not in said
@@ -289,6 +283,6 @@ def test_an_offline_fetch_names_every_missing_file_with_its_place(tmp_path):
 def test_unknown_words_are_named_on_stderr(smoke, monkeypatch, capsys):
     model = champion(Lineage(smoke.store), smoke.plan.pipelines[0].experiment.name)
     monkeypatch.setattr(models, "find_model", lambda name: model)
-    done = CliRunner().invoke(models.app, ["predict", "it", "-"], input="the zebra sleeps , zebra quokka .\n")
+    done = run_cli("predict", "it", "-", input="the zebra sleeps , zebra quokka .\n")
     assert "read as one unknown word: zebra, quokka" in done.stderr.replace("sleeps, ", "")
     assert len(done.stdout.splitlines()) == 1

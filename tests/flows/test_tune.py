@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from running import prepared
+from small_training import same, training, weights
 from test_reproduce import TINY, command, variables
-from test_train import same, shared, training, undisturbed, weights  # noqa: F401  fixtures
 
 from phrasemodels.data.store.store import Executor, OutOfTimeError, with_dependencies
 from phrasemodels.flows.experiments.catalogue import Request
@@ -95,7 +95,7 @@ def test_a_table_without_some_rows_says_so_in_its_title_and_its_file():
     assert part.slug != table.slug
 
 
-def test_a_training_that_stops_at_updates_goes_on_with_the_same_bits(shared, undisturbed, tmp_path):  # noqa: F811
+def test_a_training_that_stops_at_updates_goes_on_with_the_same_bits(shared, undisturbed, tmp_path):
     run, stops = training(shared, tmp_path), [0.0]
     for stop in (12, 25, math.inf):
         run_training(dataclasses.replace(run, stop_at=stop))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 from conftest import PROJECT
-from typer.testing import CliRunner
+from running import run_cli
 
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.results.keep import keep
@@ -70,7 +70,7 @@ def test_what_a_user_wrote_is_not_replaced(name: str, tmp_path: Path, monkeypatc
             (place / own).write_text("{}")
     before = snapshot(mine)
     folder = name in ("export-result folder", "corpora export to")
-    done = CliRunner().invoke(app, [*arguments, str(mine if folder else place)])
+    done = run_cli(*arguments, str(mine if folder else place))
     assert done.exit_code == 1 and "was not written by this command" in str(done.exception or done.output)
     assert snapshot(mine) == before
 
@@ -84,12 +84,12 @@ def test_an_output_is_replaced_if_it_is_as_it_was_written_or_with_force(
     place = tmp_path / output
     run = [*arguments, str(tmp_path if name == "export-result folder" else place)]
     for _ in range(2):
-        assert CliRunner().invoke(app, run).exit_code == 0
+        assert run_cli(*run).exit_code == 0
     with place.open("ab") as file:
         file.write(b" ")
     changed = place.read_bytes()
-    assert CliRunner().invoke(app, run).exit_code == 1 and place.read_bytes() == changed
-    assert CliRunner().invoke(app, [*run, "--force"]).exit_code == 0 and place.read_bytes() != changed
+    assert run_cli(*run).exit_code == 1 and place.read_bytes() == changed
+    assert run_cli(*run, "--force").exit_code == 0 and place.read_bytes() != changed
 
 
 def filled(folder: Path) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from running import small_corpus
 
 import phrasemodels
 from phrasemodels.data.formats.shards import read_shard
@@ -24,8 +25,7 @@ from phrasemodels.tasks.prepare import constituents, phrases, tokenise, vocabula
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems import answering, decomposition, sentence_data
 
-SMALL = ("train.steps=25", "train.evaluate_every=25", "train.batch_tokens=300", "recipe.corpus.train=80",
-         "recipe.corpus.dev=6", "recipe.corpus.test=24")  # fmt: skip
+SMALL = ("train.steps=25", "train.evaluate_every=25", "train.batch_tokens=300", *small_corpus(80, 6, 24))  # fmt: skip
 LONGER = (*SMALL, "train.steps=100")
 Row = Mapping[str, Any]
 

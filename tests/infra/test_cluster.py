@@ -17,14 +17,15 @@ from typing import Any
 
 import pytest
 from cluster import NODES, Place, alive, begin, children, logs, request, until
-from conftest import PROJECT
+from conftest import CLI, PROJECT
+from running import small_corpus
 
 from phrasemodels.data.store.store import Store
 from phrasemodels.infra.tracking import KEY, Tracker
 from phrasemodels.tasks.train.trainer import PROGRESS
 
 TINY = ["train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
-        "recipe.corpus.train=100", "recipe.corpus.dev=10", "recipe.corpus.test=10"]  # fmt: skip
+        *small_corpus(100, 10, 10)]  # fmt: skip
 LONG = ["train.steps=400", *TINY[1:]]
 
 pytestmark = [
@@ -77,7 +78,7 @@ def run(here: Place, name: str, *parameters: str, watch: bool = True) -> subproc
 def table(*settings: str) -> list[str]:
     """Return the command that runs a table of one row."""
     sizes = [word for setting in (*TINY, *settings) for word in ("--set", setting)]
-    return [sys.executable, "-m", "phrasemodels.flows.cli", "reproduce", "--paper", "000", "--table", "1", "--profile", "sample",
+    return [*CLI, "reproduce", "--paper", "000", "--table", "1", "--profile", "sample",
             "--row", "phrase-k2", "--seeds", "1", *sizes]  # fmt: skip
 
 
@@ -259,7 +260,7 @@ def test_backups_are_restored_by_the_commands_of_the_operating_guide(place: Plac
         code = code.replace("phrasemodels/", f"{name}/").replace("/backup/", f"{saved}/")
         assert (done := place.run(sys.executable, "-c", code)).returncode == 0, done.stderr
     settings = {"PHRASEMODELS_STORE": "s3://again/both", "PHRASEMODELS_CACHE": str(place.folder / "again")}
-    command = [sys.executable, "-m", "phrasemodels.flows.cli", "store", "verify"]
+    command = [*CLI, "store", "verify"]
     done = subprocess.run(command, env=place.environment | settings, cwd=place.folder, capture_output=True, text=True)
     assert re.match(r"0 artifacts and [1-9]\d* in the shared storage, 0 damaged", done.stdout), (
         done.stdout + done.stderr

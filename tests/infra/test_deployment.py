@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import PROJECT
+from running import small_corpus
 
 from phrasemodels.infra.services import free_port
 
@@ -23,9 +24,7 @@ TINY = [
     "train.steps=10",
     "train.evaluate_every=5",
     "train.batch_tokens=600",
-    "recipe.corpus.train=100",
-    "recipe.corpus.dev=10",
-    "recipe.corpus.test=10",
+    *small_corpus(100, 10, 10),
 ]
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from test_hypernode import members
+from plain_000 import members
 
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_hadamard
 from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_structures import trained
+from running import trained
 
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig

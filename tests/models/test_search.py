@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from test_hypernode import members
+from plain_000 import members
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.blocks import BEGIN, END

@@ -23,14 +23,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cluster import below, until
+from conftest import CLI
 from day_services import Services
+from running import small_corpus
 
 from phrasemodels.data.store.gc import damage
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.records import records
 from phrasemodels.infra.tracking import KEY, Tracker
 
-SIZE = ("recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10", "train.batch_tokens=600",
+SIZE = (*small_corpus(60, 10, 10), "train.batch_tokens=600",
         "train.evaluate_every=4")  # fmt: skip
 TIMES, TABLES = 4, 6  # each table is asked for so many times; so many take turns
 ROUND = TIMES * TABLES  # quarters
@@ -71,7 +73,7 @@ class Day:
 
     def command(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
         with (self.folder / "runs.log").open("ab") as log:
-            self.last = subprocess.Popen([sys.executable, "-m", "phrasemodels.flows.cli", *arguments], stdout=log, stderr=log,
+            self.last = subprocess.Popen([*CLI, *arguments], stdout=log, stderr=log,
                                          env=self.here.environment | variables, cwd=self.folder)  # fmt: skip
         return self.last
 

@@ -8,7 +8,6 @@ each place in the code. A later call continues with these folders.
 import hashlib
 import os
 import random
-import re
 import resource
 import shutil
 import signal
@@ -23,34 +22,10 @@ from typing import Any
 PROJECT = Path(__file__).parents[2]
 sys.path[:0] = [str(PROJECT), str(PROJECT / "tests")]
 
-from outside import OUTSIDE, attempt  # noqa: E402
+from outside import OUTSIDE, attempt, broken  # noqa: E402
 
 PACKAGE = f"{PROJECT}/phrasemodels/"
 SECONDS, BYTES = 10, 6 << 30  # of processor time and of memory for one input
-INTERESTING = [b"", b"\0", b"\n", b"\r", b"\t", b" ", b"\xff", b"\xef\xbb\xbf", "\u2028".encode(), b"-1", b"1e999", b"NaN",
-               b"99999999999999999999", b"null", b"[]", b"{}", b"../", b"/", b'"', b"\\", b"(", b")", b"[", b"{", b"#"]  # fmt: skip
-
-
-def broken(content: bytes, others: list[bytes], chance: random.Random) -> bytes:
-    """Return the content with one to six random changes; sometimes a part is repeated many times."""
-    for _ in range(chance.choice((1, 1, 2, 3, 6))):
-        start = chance.randrange(len(content) + 1)
-        stop = min(len(content), start + chance.choice((1, 1, 2, 4, 16, 64)))
-        words = re.findall(rb"\w+|\W", chance.choice(others)) or [b""]
-        content = chance.choice(
-            (
-                lambda c, i, j: c[:i] + bytes([chance.randrange(256)]) + c[i + 1 :],
-                lambda c, i, j: c[:i] + c[j:],
-                lambda c, i, j: c[:i],
-                lambda c, i, j: c[:j] + c[i:],
-                lambda c, i, j: c[:i] + chance.choice(INTERESTING) + c[j:],
-                lambda c, i, j: c[:i] + chance.choice(INTERESTING) + c[i:],
-                lambda c, i, j: c[:i] + chance.choice(words) + c[j:],  # noqa: B023
-                lambda c, i, j: c[:i] + chance.choice(others)[i:],
-                lambda c, i, j: c[:i] + c[i:j] * chance.choice((2, 3, 100, 20_000)) + c[j:],
-            )
-        )(content, start, stop)
-    return content[: 1 << 18]
 
 
 class Lines:

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 from conftest import ISOLATED, PROJECT
+from running import small_corpus
 
 from phrasemodels.data.store.gc import collect, lease, leased_keys
 from phrasemodels.data.store.shared import ObjectStorage
 from phrasemodels.data.store.store import Job, Step, Store
 
 SETTINGS = ("train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
-            "recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10")  # fmt: skip
+            *small_corpus(60, 10, 10))  # fmt: skip
 
 # One process imports everything and forks a child for each kill, so that a kill does not cost the time of imports.
 MATRIX = """

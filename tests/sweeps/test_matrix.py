@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -22,8 +21,9 @@ from typing import NamedTuple
 
 import pytest
 from cluster import Place, begin, logs, until
-from conftest import PROJECT, copy_project
+from conftest import CLI, PROJECT, copy_project
 from points import MOMENTS, PIDS, PLAN
+from running import small_corpus
 
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.report.page import PAGE
@@ -44,7 +44,7 @@ class Work(NamedTuple):
 
 
 TRAIN = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=4")
-SIZE = ("recipe.corpus.train=60", "recipe.corpus.dev=10", "recipe.corpus.test=10")
+SIZE = small_corpus(60, 10, 10)
 WORK = {
     "000": Work(
         ("--paper", "000", "--table", "1", "--profile", "laptop", "--row", "phrase-k2"),
@@ -190,7 +190,7 @@ def completed(here: Place, watchman: Watchman, name: str) -> int:
     for start in range(1, MOST_STARTS):
         until(lambda: len(json.loads((here.folder / "points" / PIDS).read_text())) == len(SERVICES) + 1)
         with (here.folder / f"driver {name}.log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, "-m", "phrasemodels.flows.cli", *command], env=environment,
+            process = subprocess.Popen([*CLI, *command], env=environment,
                                        cwd=here.folder, stdout=log, stderr=log)  # fmt: skip
             watchman.driver = process.pid
             ended = process.wait(400)

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from running import small_corpus
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
@@ -112,7 +113,7 @@ def test_compiled_gradients_are_finite_differences_of_the_loss(kind):
 
 ROW = "003/tablebabi/sample/binary-facts2"
 SMALL = ("train.steps=150", "train.evaluate_every=50", "train.batch_rows=1", "train.learning_rate=0.05", "train.clip=40",
-         "recipe.corpus.train=60", "recipe.corpus.dev=20", "recipe.corpus.test=20", "recipe.restarts=2")  # fmt: skip
+         *small_corpus(60, 20, 20), "recipe.restarts=2")  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from running import executed, prepared
+from running import executed, prepared, small_corpus
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.encoders.transformer import PsanTokenEncoderConfig
@@ -33,8 +33,7 @@ from phrasemodels.tasks.problems.semantic_parsing import (
 from phrasemodels.tasks.problems.sequences import PhraseBatch
 from phrasemodels.tasks.train.trainer import history
 
-TINY = ("train.batch_tokens=200", "train.evaluate_every=100", "recipe.corpus.train=60", "recipe.corpus.dev=4",
-        "recipe.corpus.test=20")  # fmt: skip
+TINY = ("train.batch_tokens=200", "train.evaluate_every=100", *small_corpus(60, 4, 20))  # fmt: skip
 PIECES, WHOLE = (experiment(f"002/figure3/sample/merges-{n}", (*TINY, "train.steps=4")).name for n in (300, 0))
 
 

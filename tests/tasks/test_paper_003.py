@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
+from running import small_corpus
 
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import read_shard, write_shard
@@ -39,8 +40,7 @@ from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.tasks.train.batches import token_batches
 from phrasemodels.tasks.train.config import halved_after_rise, halved_on_plateau
 
-TINY = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=12", "recipe.corpus.train=60",
-        "recipe.corpus.dev=10", "recipe.corpus.test=20")  # fmt: skip
+TINY = ("train.steps=12", "train.evaluate_every=6", "train.checkpoint_every=12", *small_corpus(60, 10, 20))  # fmt: skip
 ROWS = {
     "nmt/sample/char-structured": "bleu",
     "babi/sample/binary-facts2": "fact",

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_pretrained import save
+from tiny_pretrained import save
 
 from phrasemodels.data.corpora import treebank
 from phrasemodels.data.download import manifest

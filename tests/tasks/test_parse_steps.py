@@ -12,6 +12,7 @@ import plain_004 as plain
 import pyarrow as pa
 import pytest
 import torch
+from running import small_corpus
 
 from phrasemodels.data.formats.shards import SENTENCES, TREES, read_shard, write_shard
 from phrasemodels.data.formats.trees import parse as read_tree
@@ -64,10 +65,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def small() -> Experiment:
-    known = experiment(ROW)
-    corpus = dataclasses.replace(known.recipe.corpus, train=300, dev=20, test=30)
-    train = dataclasses.replace(known.train, steps=100, warmup=10, evaluate_every=50, checkpoint_every=100)
-    return dataclasses.replace(known, recipe=dataclasses.replace(known.recipe, corpus=corpus), train=train)
+    changes = ("train.steps=100", "train.warmup=10", "train.evaluate_every=50", "train.checkpoint_every=100")
+    return experiment(ROW, (*changes, *small_corpus(300, 20, 30)))
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +312,7 @@ def test_clitics_are_divided_as_for_pretrained_encoders() -> None:
 
 @pytest.mark.slow
 def test_the_command_line_parses(cli: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
-    sizes = ["recipe.corpus.train=200", "recipe.corpus.dev=10", "recipe.corpus.test=10", "train.steps=10"]
+    sizes = [*small_corpus(200, 10, 10), "train.steps=10"]
     trained = cli("train", ROW, "--local", *(part for size in sizes for part in ("--set", size)))
     assert trained.returncode == 0, trained.stderr
     (tmp_path / "text").write_text("The red house sleeps.\n\nwho knows ?\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from running import small_corpus
 
 from phrasemodels.data.store.artifacts import about
 from phrasemodels.data.store.store import Store
@@ -20,7 +21,7 @@ ROW = "003/tabletrees/sample/none"
 
 
 def test_the_manifest_of_a_training_says_for_whom_it_was_made(store: Store) -> None:
-    small = "recipe.corpus.train=20", "recipe.corpus.dev=5", "recipe.corpus.test=5", "train.steps=1"
+    small = *small_corpus(20, 5, 5), "train.steps=1"
     chosen = experiment(ROW, small)
     steps = steps_of(chosen.name, chosen.recipe, chosen.model, chosen.train, 3, {"paper": "003"})
     trained = store.run(steps["model"])

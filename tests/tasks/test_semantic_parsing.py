@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import torch
 from conftest import PROJECT
-from running import executed, prepared
+from running import executed, prepared, small_corpus
 
 from phrasemodels.data.formats.shards import BITEXT, read_shard
 from phrasemodels.data.samples.records import LogicalForms
@@ -121,13 +121,7 @@ def test_the_dev_criterion_counts_wrong_words():
 
 
 def small(name: str):
-    chosen = experiment(name)
-    recipe = dataclasses.replace(
-        chosen.recipe, corpus=dataclasses.replace(chosen.recipe.corpus, train=300, dev=20, test=40)
-    )
-    return dataclasses.replace(
-        chosen, recipe=recipe, train=dataclasses.replace(chosen.train, steps=4, evaluate_every=2)
-    )
+    return experiment(name, ("train.steps=4", "train.evaluate_every=2", *small_corpus(300, 20, 40)))
 
 
 @pytest.mark.parametrize("merges", [0, 40])

@@ -21,11 +21,12 @@ import torch
 from conftest import PROJECT
 from running import prepared
 from safetensors.torch import load_file
+from small_training import SETTINGS, same, small, starts, training, weights
 
 import phrasemodels.tasks.train.checkpoints
 import phrasemodels.tasks.train.trainer
-from phrasemodels.data.store.store import Executor, Step, Store, digest_of
-from phrasemodels.flows.experiments.catalogue import Request, experiment
+from phrasemodels.data.store.store import Executor, digest_of
+from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.run.local import progress_lines
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
@@ -41,58 +42,6 @@ from phrasemodels.tasks.train.trainer import (
     peak_memory_mib,
     run_training,
 )
-
-SETTINGS = (
-    "train.steps=40",
-    "train.evaluate_every=10",
-    "train.checkpoint_every=5",
-    "train.batch_tokens=600",
-    "recipe.corpus.train=200",
-)
-
-
-def small(*more: str):
-    return experiment("000/table1/sample/phrase-k2", (*SETTINGS, *more))
-
-
-def training(store: Store, folder: Path, *more: str) -> Training:
-    """The input of the training loop, with data from the store."""
-    chosen = small(*more)
-    step = chosen.steps(0).trained
-    inputs = {name: store.run(value) for name, value in step.inputs.items() if isinstance(value, Step)}
-    settings = step.settings
-    paths = {name: tuple(inputs[name].path.glob("*.arrow")) for name in ("train", "dev")}
-    model = settings.objective.configure(settings.model, inputs["vocabulary"])
-    return Training(settings.objective, model, settings.config, 0, paths["train"], paths["dev"], folder, "key")
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store")).open()
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    found = newest(folder, "key")
-    assert found is not None
-    return load_file(found[0] / "model.safetensors")
-
-
-def starts(folder: Path) -> list[tuple[int, int]]:
-    """(steps done, workers) at each start."""
-    found = newest(folder, "key")
-    assert found is not None
-    return [tuple(start) for start in found[1]["progress"]["starts"]]
-
-
-def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(shared: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    run_training(training(shared, folder))
-    return weights(folder)
 
 
 def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(shared, undisturbed, tmp_path):

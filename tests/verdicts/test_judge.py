@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import PROJECT
+from running import run_cli
 from scipy import stats
-from typer.testing import CliRunner
 
 from phrasemodels.data.store.artifacts import sha256_of
-from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.terminal import print_json
 from phrasemodels.flows.report.judgement import judgement_text
 from phrasemodels.flows.results.exchange import export_scores, read_scores, write_crate
@@ -187,9 +186,7 @@ def test_results_of_this_project_are_exported_and_read_back_equal(name: str, tmp
 
 def test_the_command_writes_a_page_that_needs_no_other_file(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    done = CliRunner().invoke(
-        app, ["judge", str(LOGS / "lm-eval.csv"), str(LOGS / "lm-eval"), "--page", str(page), "--json"]
-    )
+    done = run_cli("judge", str(LOGS / "lm-eval.csv"), str(LOGS / "lm-eval"), "--page", str(page), "--json")
     assert done.exit_code == 0, done.output
     rows = json.loads(done.stdout)
     assert [row["verdict"] for row in rows] == ["inconclusive", "inconclusive", "impossible"]
@@ -213,7 +210,7 @@ def test_items_are_optional_and_other_metrics_may_be_nan(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     Path("scores.csv").write_text(TABLE)
     Path("printed.csv").write_text("paper,table,row,dataset,metric,value\np,1,base,d,m,90.5%\np,1,ours,d,m,93.5%\n\n")
-    done = CliRunner().invoke(app, ["judge", "printed.csv", "scores.csv", "--json"])
+    done = run_cli("judge", "printed.csv", "scores.csv", "--json")
     rows = json.loads(done.stdout, parse_constant=pytest.fail)
     assert [(row["ours"]["mean"], row["items"]) for row in rows] == [(pytest.approx(90.5), 1), (pytest.approx(93.5), 1)]
     assert rows[1]["test"]["difference"] == pytest.approx(3)
@@ -236,7 +233,7 @@ def test_a_missing_source_is_one_line_and_leaves_nothing(
     printed: str, source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["judge", printed, source])
+    done = run_cli("judge", printed, source)
     assert isinstance(done.exception, ValueError) and said in str(done.exception) and "\n" not in str(done.exception)
     assert not list(tmp_path.iterdir())
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from running import trained
 
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.parents import SoftParentsConfig
@@ -11,8 +12,6 @@ from phrasemodels.flows.cli import parse
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.report.attention import attention_figures
 from phrasemodels.flows.report.plots import draw, svg_of
-from phrasemodels.flows.results.lineage import Lineage
-from phrasemodels.flows.results.models import champion
 from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights, TreeWeights
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.models.recurrent import RecurrentConfig
@@ -61,13 +60,6 @@ def test_soft_parents_have_the_arcs_of_the_best_tree(weights):
     heads = {panel.columns[word]: panel.columns[head] for head, word in panel.arcs}
     assert heads.keys() == {"he", "reads", "books"} and "root" in heads.values()
     assert all(f"{head}→{word}" in figure.text for word, head in heads.items()) and figure.text in drawn(figure)
-
-
-def trained(store, name, *changes):
-    """A model of the sample corpus after two updates."""
-    small = ("train.steps=2", "train.evaluate_every=1", "recipe.corpus.train=60", "recipe.corpus.dev=10", *changes)
-    store.run(experiment(name, small).steps(0).trained)
-    return champion(Lineage(store), experiment(name, small).name)
 
 
 def test_trained_models_are_drawn_on_a_text(tmp_path):
