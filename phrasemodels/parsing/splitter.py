@@ -36,8 +36,9 @@ _MARKS = "".join(
     for first, last in ((0x300, 0x36F), (0x20D0, 0x20FF), (0xFE00, 0xFE0F), (0x1F3FB, 0x1F3FF), (0xE0020, 0xE007F))
 )  # combining accents and keycaps, variation selectors, skin tones, tags
 ONE_CHARACTER = re.compile(
+    r"https?://\S+[^\s.,;:!?)\]'\"]|"
     rf"-[LR][RSC]B-|[\U0001F1E6-\U0001F1FF]{{2}}|\S(?:[{_MARKS}]|[{NON_JOINER}{JOINER}]+\S)+"
-)  # brackets as treebanks write them, flags, a letter with what belongs to it
+)  # addresses, brackets as treebanks write them, flags, a letter with what belongs to it
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,8 @@ def _gaps(text: str) -> NDArray[np.bool_]:
 
 
 def _glued(text: str) -> NDArray[np.bool_]:
-    """Return after which characters no word ends: inside of what Unicode defines as one character, and of -LRB-."""
+    """Return after which characters no word ends: inside of what Unicode defines as one character, of -LRB-, and of an
+    address."""
     glued = np.zeros(len(text), np.bool_)
     for found in ONE_CHARACTER.finditer(text):
         glued[found.start() : found.end() - 1] = True

@@ -163,7 +163,7 @@ def test_a_parse_does_not_depend_on_its_batch(parser: TreeParser) -> None:
     for words, found in zip(sentences, together, strict=True):
         assert found.tokens == words and found.heads.count(0) == 1
         assert list(read_tree(found.brackets).tokens) == words
-        assert found.conllu().count("\n") == len(words) + 1
+        assert found.conllu().count("\n") == len(words) + 2
         assert json.loads(found.json())["heads"] == found.heads
 
 
@@ -316,12 +316,12 @@ def test_the_command_line_parses(cli: Callable[..., subprocess.CompletedProcess[
     trained = cli("train", ROW, "--local", *(part for size in sizes for part in ("--set", size)))
     assert trained.returncode == 0, trained.stderr
     (tmp_path / "text").write_text("The red house sleeps.\n\nwho knows ?\n")
-    name = experiment(ROW, sizes).name
-    lines = cli("parse", name, str(tmp_path / "text")).stdout.splitlines()
+    name, text, by_line = experiment(ROW, sizes).name, str(tmp_path / "text"), ("--input", "lines")
+    lines = cli("parse", name, text, *by_line).stdout.splitlines()
     assert [line.count("(ROOT") for line in lines] == [1, 0, 1]
     rows = [
         json.loads(line)
-        for line in cli("parse", name, str(tmp_path / "text"), "--format", "json").stdout.split("\n")
+        for line in cli("parse", name, text, *by_line, "--format", "json").stdout.split("\n")
         if line
     ]
     assert rows[0]["tokens"] == ["The", "red", "house", "sleeps", "."]
@@ -330,13 +330,13 @@ def test_the_command_line_parses(cli: Callable[..., subprocess.CompletedProcess[
     assert again.stdout.splitlines() == [line for line in lines if line], again.stderr
     assert "no format 'xml'" in cli("parse", name, str(tmp_path / "text"), "--format", "xml").stderr
     for decode, form in (("phrases", "brackets"), ("arcs", "json"), ("apart", "json")):
-        asked = cli("parse", name, str(tmp_path / "text"), "--decode", decode, "--format", form)
+        asked = cli("parse", name, text, *by_line, "--decode", decode, "--format", form)
         assert len(asked.stdout.splitlines()) == len(lines) and asked.returncode == 0, asked.stderr
     assert "arcs alone have no brackets" in cli("parse", name, str(tmp_path / "text"), "--decode", "arcs").stderr
     page = cli("labels", name, "The red house sleeps.", "--to", str(tmp_path / "labels.html"))
     assert page.returncode == 0 and (tmp_path / "labels.html").read_text().count("<svg") == 3, page.stderr
     assert cli("export", name, str(tmp_path / "parser")).returncode == 0
-    assert cli("parse", str(tmp_path / "parser"), str(tmp_path / "text")).stdout.splitlines() == lines
+    assert cli("parse", str(tmp_path / "parser"), text, *by_line).stdout.splitlines() == lines
 
 
 def test_the_shipped_parser_is_a_back_end_with_the_terms_and_the_name_of_its_card(store: Store) -> None:

@@ -27,7 +27,7 @@ from phrasemodels.tasks.parsers.parse import (
 from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
 
 NAME = "english"  # in commands and overrides
-FILES = ("parser.json", "model.safetensors")
+FILES = ("parser.json", "model.safetensors", "splitter.safetensors")
 
 
 @dataclass(frozen=True)
