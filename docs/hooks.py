@@ -8,6 +8,7 @@ import html
 import json
 import logging
 import re
+import shutil
 import sys
 from pathlib import Path
 from posixpath import normpath, relpath
@@ -49,7 +50,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     text = markdown
     if "include" in page.meta:
         text = (PROJECT / source).read_text(encoding="utf-8")
-        text = notebook(text, source) if source.endswith(".ipynb") else text
+        text = notebook(text, source, config.repo_url or "") if source.endswith(".ipynb") else text
     known = {file.src_uri for file in files}
 
     def moved(link: re.Match[str]) -> str:
@@ -79,13 +80,26 @@ def cited(text: str, number: str) -> str:
     return f"# {paper.name}\n\n{about}\n{body}\n## Cite\n\n```bibtex\n{paper.bibtex}\n```\n"
 
 
-def notebook(text: str, source: str) -> str:
-    """Return a notebook as Markdown whose code is executed, in one session, when the page is built."""
+def notebook(text: str, source: str, repository: str = "") -> str:
+    """Return a notebook as Markdown whose code is executed, in one session, when the page is built, with its figures, and with
+    links that open it elsewhere. repository: the address of the project on GitHub, if mkdocs.yml has one (repo_url)."""
     parts = []
     for cell in json.loads(text)["cells"]:
         own = "".join(cell["source"])
-        code = f'```python exec="on" source="above" result="text" session="{source}"\n{own}\n```'
-        parts.append(code if cell["cell_type"] == "code" else own)
+        if cell["cell_type"] == "code":
+            parts.append(f'```python exec="on" source="above" result="text" session="{source}"\n{own}\n```')
+            if "plt." in own:
+                show = "from pages import open_figures\n\nprint(open_figures())"
+                parts.append(f'```python exec="on" session="{source}"\n{show}\n```')
+        else:
+            parts.append(own)
+    name = Path(source).name
+    links = [f'<a href="{name}" download>Download this notebook</a>']
+    if repository.startswith("https://github.com/"):
+        path = repository.removeprefix("https://github.com/").strip("/")
+        links.append(f"[Open in Colab](https://colab.research.google.com/github/{path}/blob/main/{source})")
+        links.append(f"[Open in Binder](https://mybinder.org/v2/gh/{path}/main?labpath={source})")
+    parts.insert(1, " · ".join(links))
     parts.append(f"*This page is the notebook `{source}`, as it ran when the page was built.*")
     return "\n\n".join(parts) + "\n"
 
@@ -120,8 +134,11 @@ def on_post_template(output: str, template_name: str, config: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Add the parser that runs in the browser, and the fonts of equations."""
+    """Add the notebooks, the parser that runs in the browser, and the fonts of equations."""
     from browser.build import add
+
+    for file in (PROJECT / "examples").glob("*.ipynb"):
+        shutil.copy(file, Path(config.site_dir) / "examples" / file.name)
 
     if "without_npm" not in config.extra:
         add(Path(config.site_dir), WORK)

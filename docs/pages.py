@@ -148,6 +148,15 @@ def figure(svg: str, caption: str) -> str:
     return f'<figure class="plot">{flat}<figcaption>{caption}</figcaption></figure>\n'
 
 
+def open_figures() -> str:
+    """Return the open figures of matplotlib, and close them."""
+    import matplotlib.pyplot as plt
+
+    from phrasemodels.flows.report.plots import svg
+
+    return "\n".join(figure(svg(plt.figure(number), "A figure of the code above"), "") for number in plt.get_fignums())
+
+
 def views() -> str:
     """Return the views of SQL with their columns and types."""
     from phrasemodels.flows.results.columns import VIEWS
