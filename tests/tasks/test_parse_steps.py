@@ -320,9 +320,7 @@ def test_the_command_line_parses(cli: Callable[..., subprocess.CompletedProcess[
     lines = cli("parse", name, text, *by_line).stdout.splitlines()
     assert [line.count("(ROOT") for line in lines] == [1, 0, 1]
     rows = [
-        json.loads(line)
-        for line in cli("parse", name, text, *by_line, "--format", "json").stdout.split("\n")
-        if line
+        json.loads(line) for line in cli("parse", name, text, *by_line, "--format", "json").stdout.split("\n") if line
     ]
     assert rows[0]["tokens"] == ["The", "red", "house", "sleeps", "."]
     (tmp_path / "x.conllu").write_text(cli("parse", name, str(tmp_path / "text"), "--format", "conllu").stdout)

@@ -59,12 +59,10 @@ def experiments(
 
     Examples: phrasemodels experiments; phrasemodels experiments --paper 002 --profile laptop; phrasemodels experiments ATIS
     """
-    from phrasemodels.data.store.remembered import remembered
+    from phrasemodels.flows.cli.completion import listed
     from phrasemodels.flows.cli.terminal import print_rows
 
-    rows = chosen(
-        remembered("experiments", None, _rows), words or [], {"paper": paper, "number": table, "profile": profile}
-    )
+    rows = chosen(listed(), words or [], {"paper": paper, "number": table, "profile": profile})
     if as_json:
         print_json([{name: row[name] for name in row if name not in HIDDEN} for row in rows])
     elif words or paper or table or profile:
@@ -112,30 +110,6 @@ def _tables(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for (paper, number), own in tables.items()
     ]  # fmt: skip
-
-
-def _rows() -> list[dict[str, Any]]:
-    """Return a row for each answer of each experiment."""
-    from phrasemodels.flows.experiments.catalogue import experiments as all_experiments
-
-    return [
-        {
-            "experiment": e.name,
-            "paper": e.paper,
-            "table": answer.cell.table if answer.cell else None,
-            "system": e.system,
-            "variant": e.variant,
-            "dataset": answer.cell.dataset if answer.cell else None,
-            "metric": answer.metric,
-            "published": answer.cell.published if answer.cell else None,
-            "comparable": e.comparable,
-            "of": e.table.paper,
-            "number": e.table.number,
-            "profile": e.profile,
-        }
-        for e in all_experiments()
-        for answer in e.answers
-    ]
 
 
 @app.command("compare-settings")

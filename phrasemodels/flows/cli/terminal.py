@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from phrasemodels.flows.cli import completion
+
 if TYPE_CHECKING:
     from phrasemodels.data.store.store import Store
     from phrasemodels.infra.tracking import Tracker
@@ -27,8 +29,8 @@ def check_duration(text: str) -> str:
     return text
 
 
-Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
-TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
+Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.", autocompletion=completion.papers)]
+TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.", autocompletion=completion.tables)]
 Profile = Annotated[
     str,
     typer.Option(
@@ -40,10 +42,15 @@ FirstSeed = Annotated[int, typer.Option(min=0, help="The first of these seeds, t
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="Override a field of train, model or recipe (of every row), like train.steps=200; repeatable."
+        "--set",
+        help="Override a field of train, model or recipe (of every row), like train.steps=200; repeatable.",
+        autocompletion=completion.settings,
     ),
 ]
-Rows = Annotated[list[str] | None, typer.Option("--row", help="Only this row, like phrase-k2; repeatable.")]
+Rows = Annotated[
+    list[str] | None,
+    typer.Option("--row", help="Only this row, like phrase-k2; repeatable.", autocompletion=completion.rows),
+]
 Tune = Annotated[
     int,
     typer.Option(
@@ -62,7 +69,12 @@ Duration = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema; NaN and infinity are null.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there, even if this command did not write it.")]
-ExperimentName = Annotated[str, typer.Argument(help="An experiment, as `phrasemodels experiments` lists them.")]
+ExperimentName = Annotated[
+    str,
+    typer.Argument(
+        help="An experiment, as `phrasemodels experiments` lists them.", autocompletion=completion.experiments
+    ),
+]
 
 
 def opened() -> tuple["Store", "Tracker"]:

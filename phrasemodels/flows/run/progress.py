@@ -19,11 +19,14 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from phrasemodels.data.store.store import Step
 from phrasemodels.flows.run.execute import Execution
@@ -39,6 +42,14 @@ class Outcome:
     """How a step ended, before its seconds; empty if it is done."""
 
     text: str = ""
+
+
+class Rate(ProgressColumn):
+    """Updates or steps a second; empty before it is known."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate of a bar."""
+        return Text(f"{task.speed:.3g}/s" if task.speed else "")
 
 
 class Watch:
@@ -68,6 +79,7 @@ class Watch:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
+            Rate(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=self.console,
