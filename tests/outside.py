@@ -309,16 +309,17 @@ def library() -> bytes:
     return json.dumps(describe_model(config, {})).encode()
 
 
-def answer(folder: Path) -> None:
+def answer(folder: Path) -> list[str]:
     """Ask an exported model with the pipeline."""
-    load(folder).predict(["the red house"])
+    return load(folder).predict(["the red house"])
 
 
-def score(folder: Path) -> None:
+def score(folder: Path) -> list[Any]:
     """Ask an exported model with torch alone."""
     model = phrasemodels.load(folder)
     ids = torch.tensor([model.ids(["the", "red", "house"])])
-    model.module(ids, torch.tensor([3]), torch.full((1, 1, 2), -1), ids)
+    scores: list[Any] = model.module(ids, torch.tensor([3]), torch.full((1, 1, 2), -1), ids).tolist()
+    return scores
 
 
 def exporting(part: str, use: Read = answer) -> Read:
@@ -327,7 +328,7 @@ def exporting(part: str, use: Read = answer) -> Read:
     The digests in the manifests are right, so the content is read.
     """
 
-    def read(folder: Path) -> None:
+    def read(folder: Path) -> Any:
         given = (folder / GIVEN).read_bytes()
         parts = {"model": trained(), "vocabulary": vocabulary(), "card": CARD_OF_EXPORT, "words": words_of_export()}
         parts |= {"weights": small()[1], "library": library()} | {part: given}
@@ -342,7 +343,7 @@ def exporting(part: str, use: Read = answer) -> Read:
             (folder / name / MANIFEST).write_bytes(known)
         (folder / CARD).write_bytes(parts["card"])
         (folder / LIBRARY).write_bytes(parts["library"])
-        use(folder)
+        return use(folder)
 
     return read
 
@@ -405,20 +406,20 @@ def parquet() -> bytes:
     return out.getvalue()
 
 
-def packed(folder: Path) -> None:
+def packed(folder: Path) -> Mapping[str, Sequence[str]]:
     """Load a packed parser, whose description is given: refused in one line of its folder."""
     (folder / GIVEN).rename(folder / ABOUT)
     (folder / WEIGHTS).symlink_to(ENGLISH / WEIGHTS)
     if (ENGLISH / SPLITTER).exists():
         (folder / SPLITTER).symlink_to(ENGLISH / SPLITTER)
-    load_parser(folder)
+    return load_parser(folder).entries
 
 
-def project_file(folder: Path) -> None:
+def project_file(folder: Path) -> dict[str, dict[str, str]]:
     """Read the file of a project folder; none of its parts is imported."""
     (folder / GIVEN).rename(folder / project.FILE)
     with mock.patch.object(project, "folder", return_value=folder):
-        project._own_parts.__wrapped__()
+        return project._own_parts.__wrapped__()
 
 
 def marker(folder: Path) -> None:

@@ -40,6 +40,13 @@ class UsedData:
     rows: int
 
 
+def _unusable(path: str, why: str) -> str:
+    return (
+        f"{path} {why}: runs and curves of MLflow are missing in answers, results of the store are not; move it "
+        "away, and `phrasemodels reproduce` of a table writes its runs again from the store"
+    )
+
+
 @cache
 def _tell(text: str) -> None:
     """Print a line to stderr, once."""
@@ -108,10 +115,11 @@ class Tracker:
             return []
         try:
             return self._runs()
-        except Exception:  # of SQLAlchemy or MLflow
-            if not (damage := self.damage()):
+        except Exception as error:
+            if type(error).__module__.split(".")[0] not in ("sqlalchemy", "sqlite3", "mlflow"):
                 raise
-            _tell(damage)
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            _tell(self.damage() or _unusable(path, f"cannot be read ({first})"))
             return []
 
     def damage(self) -> str:
@@ -129,10 +137,7 @@ class Tracker:
             whole = False
         if whole:
             return ""
-        return (
-            f"{path} is damaged: runs and curves of MLflow are missing in answers, results of the store are not; move it "
-            "away, and `phrasemodels reproduce` of a table writes its runs again from the store"
-        )
+        return _unusable(path, "is damaged")
 
     def _runs(self) -> list[Any]:
         client = self.client()
