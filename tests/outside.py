@@ -493,7 +493,9 @@ OUTSIDE = {
     "mspars": Reader([BLOCK * 2], corpus("mspars", "blocks")),
     "aspec": Reader(["0.9 ||| A-1 ||| 1 ||| ねこ ||| a cat\n".encode()], corpus("aspec", "train", characters=2)),
     "zip": Reader([zipped()], unpacked),
-    "tar": Reader([tarred("w"), tarred("w:gz"), tarred("w", tarfile.GNU_FORMAT)], unpacked),
+    "tar": Reader(
+        [tarred("w"), tarred("w:gz"), tarred("w:bz2"), tarred("w:xz"), tarred("w", tarfile.GNU_FORMAT)], unpacked
+    ),
     "gz": Reader([gzip.compress(b"text\n" * 9)], downloaded(".gz")),
     "xz": Reader([lzma.compress(b"text\n" * 9)], downloaded(".xz")),
     "manifest of a corpus": Reader([CORPUS], lambda folder: read_manifest(folder / GIVEN)),
