@@ -7,12 +7,12 @@ from typing import Any
 from markupsafe import Markup
 
 from phrasemodels.data.store.artifacts import write_durably
+from phrasemodels.flows.experiments.published import VERDICTS
 from phrasemodels.flows.report.plots import differences, intervals
 from phrasemodels.flows.report.templates import digits_of, render
 from phrasemodels.verdicts.judgement import Judged, plain
 from phrasemodels.verdicts.readers import Scores
 
-ORDER = ("reproduced", "higher", "lower", "impossible", "not comparable", "not run")
 MOST_ROWS = 40  # of a plot
 Group = tuple[str, str, str, str]  # paper, table, data set, metric
 
@@ -34,7 +34,7 @@ def judgement_text(judged: Sequence[Judged], left: Sequence[Scores] = ()) -> str
         shown = max(digits_of(row["value"]) for row in found)
         for row in found:
             row["digits"] = shown
-    counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in ORDER}
+    counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in VERDICTS}
     return render(
         "judged.html.jinja",
         papers=list(dict.fromkeys(row["paper"] for row in rows)),
