@@ -2,8 +2,10 @@
 
 Parts are an update, an update by bfloat16 autocast and an evaluation of each configuration of the sample tables, the searches, and
 each operation of each structure and distribution, forward and, where there is one, backward. A table is printed. --keep writes it
-to cuda_parts.tsv, which `test_cuda_parts.py` compares with. Of parts that are named, the lines that wait are printed, too. Exit
-code 1: a part failed, or an operation got tensors of both devices; 2: there is no compiler for what torch asks of CUDA.
+to cuda_parts.tsv, which `test_cuda_parts.py` compares with. Of parts that are named, the lines that wait are printed, too. An
+operation that is reached with bfloat16 must be in cuda_kernels.tsv, which --kernels writes from torch's own list of operations
+(it needs expecttest). Exit code 1: a part failed, an operation has no such kernel, or got tensors of both devices; 2: there is no
+compiler for what torch asks of CUDA.
 """
 
 import argparse
@@ -23,7 +25,18 @@ from fake_cuda import GPU, FakeCuda, fake_cuda, tensors, torch  # before all tha
 from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
 from phrasemodels.models.translation import BeamSearch, beam_search
-from phrasemodels.structs import alignment, chain, distributions, eisner, joint, nonprojective, pcfg, spans, structure
+from phrasemodels.structs import (
+    alignment,
+    chain,
+    distributions,
+    eisner,
+    joint,
+    nonprojective,
+    pcfg,
+    spans,
+    structure,
+)
+from phrasemodels.structs.kernels import gpu
 from phrasemodels.structs.semimarkov import segmentations
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import batches_from
@@ -37,6 +50,12 @@ SMALL = (
     "train.batch_tokens=150",
     "train.batch_rows=4",
 )
+KERNELS = KEPT.with_name("cuda_kernels.tsv")
+INTERNAL = {  # names of operations within those of torch's list
+    "_log_softmax": "log_softmax", "_to_copy": "to", "convolution": "conv2d", "convolution_backward": "conv2d", "index": "__getitem__",
+    "masked_scatter_backward": "masked_scatter", "native_dropout": "dropout", "slice_backward": "__getitem__",
+    "threshold_backward": "relu",
+}  # fmt: skip
 SEARCHES = "000/table1/sample/transformer", "000/table1/sample/phrase-k2", "003/tablenmt/sample/char-simple"
 B, N = 2, 4
 STRUCTURES: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
@@ -148,6 +167,7 @@ def measured(
             if wanted:
                 traceback.print_exc()
             continue
+        REACHED.update(name for name, dtype in cuda.reached if dtype == torch.bfloat16)
         yield part, sum(cuda.waits.values()), sum(cuda.kernels.values())
         for (operation, line), times in cuda.mixed.items():
             WRONG[f"{part}: {operation} of tensors of both devices, {line}"] += times
@@ -159,22 +179,42 @@ def measured(
 
 
 WRONG: Counter[str] = Counter()
+REACHED: set[str] = set()  # operations with tensors of bfloat16
+
+
+def with_kernels(names: set[str]) -> set[str]:
+    """Return the operations that have a CUDA kernel for bfloat16, by the tests of torch itself."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    known = set()
+    for each in op_db:
+        if torch.bfloat16 in each.dtypesIfCUDA:
+            known |= {each.aten_name, each.name.split(".")[-1], *(alias.name for alias in each.aliases)}
+        if torch.bfloat16 in each.backward_dtypesIfCUDA:
+            known.add(each.aten_backward_name)
+    return {name for name in names if INTERNAL.get(name, name.rstrip("_").removeprefix("_foreach_")) in known}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help="words of the names of parts; none: all")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--kernels", action="store_true")
     chosen = parser.parse_args()
     names = [name for name in configurations() if not chosen.parts or any(x.split()[-1] in name for x in chosen.parts)]
     rows: list[tuple[str, int, int]] = []
+    gpu._programs = lambda: None  # Triton would look for a real GPU
     with tempfile.TemporaryDirectory() as folder:
         for name, training in trainings(Store(Path(folder)).open(), names):
             with fake_cuda() as cuda:
                 rows += measured(of_training(name, training), cuda, chosen.parts)
     with fake_cuda() as cuda:
         rows += measured(of_structures(), cuda, chosen.parts)
-    lines = ["part\twaits\tkernels", *(f"{part}\t{waits}\t{kernels}" for part, waits, kernels in rows)]
+    if chosen.kernels:
+        KERNELS.write_text("".join(f"{name}\n" for name in sorted(with_kernels(REACHED))), encoding="utf-8")
+    known = set(KERNELS.read_text(encoding="utf-8").split())
+    WRONG.update(f"{name}: no CUDA kernel for bfloat16 is known, see --kernels" for name in sorted(REACHED - known))
+    lines = ["part\twaits\tkernels", *(f"{part}\t{waits}\t{count}" for part, waits, count in rows)]
     print(*lines, *WRONG, sep="\n")
     if chosen.keep:
         KEPT.write_text("\n".join([*lines, ""]), encoding="utf-8")

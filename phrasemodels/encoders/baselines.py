@@ -195,12 +195,16 @@ class Tbcnn(nn.Module):
         B, n, _ = words.shape
         valid = token_mask(lengths, n)
         heads, relations = edges[:, 0], edges[:, 1]
-        inner = valid & (heads > 0)
-        places = torch.arange(B, device=words.device).unsqueeze(1) * n + heads - 1
+        known = (relations >= 0) & (relations < len(self.dependents))
+        inner = (valid & known & (heads > 0)).flatten().nonzero().squeeze(1)
+        places = (torch.arange(B, device=words.device).unsqueeze(1) * n + heads - 1).flatten()
         words = without_padding(words, lengths)
-        states = self.parent(words).flatten(0, 1)
-        for relation, dependent in enumerate(self.dependents):
-            chosen = inner & (relations == relation)
+        states, words = self.parent(words).flatten(0, 1), words.flatten(0, 1)
+        of_relation = relations.flatten()[inner]
+        order = of_relation.argsort(stable=True)
+        each = torch.arange(len(self.dependents), device=words.device)
+        counts = (of_relation[:, None] == each).sum(0).tolist()
+        for dependent, chosen in zip(self.dependents, inner[order].split(counts), strict=True):
             states = states.index_add(0, places[chosen], dependent(words[chosen]))
         return max_over_tokens(states.relu().view(B, n, self.width), valid)
 

@@ -36,7 +36,7 @@ from phrasemodels.layers.attention import (
     softmax_with_dropout,
 )
 from phrasemodels.layers.blocks import AddNorm, Dropout, Replace, feed_forward, without_padding
-from phrasemodels.layers.packing import Packing, pack_rows
+from phrasemodels.layers.packing import Packing, pack_rows, true_places
 from phrasemodels.layers.phrases import Neighbours, PhraseGraph, ZeroInit, dots, mix, neighbours, phrase_graph
 
 
@@ -219,7 +219,7 @@ class Nodes:
         self.graph, self.n = graph, graph.incidence.shape[2]
         self.packing, self.words = Packing(graph.valid), Packing(graph.valid[:, : self.n])
         is_word = torch.arange(graph.valid.shape[1], device=graph.valid.device) < self.n
-        self.word_rows = is_word.expand_as(graph.valid)[graph.valid].nonzero().squeeze(1)
+        self.word_rows = true_places(self.packing.pack(is_word.expand_as(graph.valid)), self.words.tokens)
         self.each = NodeRows(self.packing, identity, self.word_rows)
         N = graph.related.shape[1]
         most = int(graph.related.sum(2).max()) if graph.related.numel() else N
@@ -237,12 +237,12 @@ class Nodes:
         valid, n = self.graph.valid, self.n
         count = valid[:, n:].sum(1, keepdim=True)
         real = torch.cat([valid[:, :n], count > 0], 1)
-        each = torch.cat([valid[:, :n].double(), count.double()], 1)[real]
-        packing = Packing(real, each.log())
+        packing = Packing(real)
+        packing.scores = packing.pack(torch.cat([valid[:, :n].double(), count.double()], 1)).log()
         place = real.flatten().cumsum(0).view_as(real) - 1
-        of_node = torch.cat([place[:, :n], place[:, n:].expand(-1, valid.shape[1] - n)], 1)[valid]
+        of_node = self.packing.pack(torch.cat([place[:, :n], place[:, n:].expand(-1, valid.shape[1] - n)], 1))
         is_word = torch.arange(n + 1, device=valid.device) < n
-        words = is_word.expand_as(real)[real].nonzero().squeeze(1)
+        words = true_places(packing.pack(is_word.expand_as(real)), self.words.tokens)
         return NodeRows(packing, lambda x: x.index_select(0, of_node), words)
 
 

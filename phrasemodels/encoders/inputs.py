@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels import config
-from phrasemodels.layers.blocks import UNKNOWN
+from phrasemodels.layers.blocks import UNKNOWN, on_device
 from phrasemodels.layers.partitioned import SharedDropout
 
 READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # of the folder of a pretrained encoder
@@ -35,9 +35,9 @@ class ParserInput:
     piece_lengths: Tensor  # (B,) pieces
     last: Tensor  # (B, N) the position of each word's last piece
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> "ParserInput":
+    def to(self, device: torch.device) -> "ParserInput":
         """Return the batch on a device."""
-        return ParserInput(*(getattr(self, f.name).to(device, non_blocking=non_blocking) for f in fields(self)))
+        return ParserInput(*on_device(device, *(getattr(self, f.name) for f in fields(self))))
 
 
 class InputConfig(Protocol):

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from phrasemodels import config
 from phrasemodels.layers.blocks import Dense, SourceToToken, dropout, token_mask
 from phrasemodels.layers.multidim import Alone, attend_within, boundaries, fill_alone, weights_within
+from phrasemodels.layers.packing import pack_rows
 
 Composition = Callable[[Tensor], Tensor]
 Observe = Callable[[Any, Tensor, Tensor], None]
@@ -198,7 +199,8 @@ class Psan(nn.Module):
     def states(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
         """Return the memory of each word after all levels, (B, n, d); 0 for padding."""
         valid = token_mask(lengths, words.shape[1])
-        packed = self._remember(words[valid], self._bounds(levels, valid))
+        cells = valid.flatten().nonzero().squeeze(1)
+        packed = self._remember(pack_rows(words.flatten(0, 1), cells), self._bounds(levels, valid))
         return packed.new_zeros(words.shape).masked_scatter(valid.unsqueeze(-1), packed)
 
     def _bounds(self, levels: Tensor, valid: Tensor) -> list[Tensor]:

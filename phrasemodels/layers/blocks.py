@@ -17,6 +17,13 @@ PAD, UNKNOWN, BEGIN, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the entries of a vocabulary with these ids
 
 
+def on_device(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Return tensors of the CPU on a device; a GPU copies them without being waited for."""
+    if device.type != "cuda" or any(x.is_cuda for x in tensors):
+        return tuple(x.to(device) for x in tensors)
+    return tuple(x.pin_memory().to(device, non_blocking=True) for x in tensors)
+
+
 STATES = 2**16
 
 

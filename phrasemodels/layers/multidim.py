@@ -27,6 +27,7 @@ from numba import njit
 from torch import Tensor
 from torch.nn import functional as F
 
+from phrasemodels.layers.blocks import on_device
 from phrasemodels.structs import kernels
 from phrasemodels.structs.kernels import over_batch, reference_vjp
 from phrasemodels.structs.kernels.compilation import COMPILE
@@ -182,8 +183,9 @@ def boundaries(level: Tensor, valid: Tensor) -> Tensor:
     level (B, n): the number of each token's phrase; adjacent tokens with the same number are one phrase. valid (B, n):
     true for tokens.
     """
-    fresh = F.pad(level[:, 1:] != level[:, :-1], (1, 0), value=True)[valid]
-    return torch.cat([fresh.nonzero().squeeze(1), fresh.new_full((1,), len(fresh), dtype=torch.long)])
+    fresh = F.pad(level[:, 1:] != level[:, :-1], (1, 0), value=True) & valid
+    packed = valid.flatten().cumsum(0)
+    return torch.cat([packed[fresh.flatten().nonzero().squeeze(1)] - 1, packed[-1:]])
 
 
 def weights_within(u: Tensor, w: Tensor) -> Tensor:
@@ -195,14 +197,16 @@ def weights_within(u: Tensor, w: Tensor) -> Tensor:
 
 def attend_blocks(u: Tensor, w: Tensor, p: Tensor, bounds: Tensor) -> Tensor:
     """Compute `attend_within` in torch, for all phrases of one length at a time, as a block (P, l, l, d)."""
-    starts, lengths = bounds[:-1], bounds.diff()
+    known = bounds.cpu()
+    starts, lengths = known[:-1], known.diff()
     places, outputs = [], []
     for length in lengths.unique().tolist():
-        rows = starts[lengths == length].unsqueeze(1) + torch.arange(length, device=u.device)
+        rows = starts[lengths == length].unsqueeze(1) + torch.arange(length)
         places.append(rows.flatten())
+        (rows,) = on_device(u.device, rows)
         inside = torch.zeros_like(p[rows]) if length == 1 else _block(u[rows], w[rows], p[rows])
         outputs.append(inside.flatten(0, 1))
-    return torch.cat(outputs)[torch.cat(places).argsort()] if outputs else torch.zeros_like(p)
+    return torch.cat(outputs)[on_device(u.device, torch.cat(places).argsort())[0]] if outputs else torch.zeros_like(p)
 
 
 def _block(u: Tensor, w: Tensor, p: Tensor) -> Tensor:
@@ -230,5 +234,5 @@ def itself(p: Tensor) -> Tensor:
 
 def fill_alone(attended: Tensor, p: Tensor, bounds: Tensor, alone: Alone) -> Tensor:
     """Replace the outputs of phrases of one word, for which Eq 1 has no key, by alone(p): attended, p (N, d) -> (N, d)."""
-    single = (bounds.diff() == 1).repeat_interleave(bounds.diff())
+    single = (bounds.diff() == 1).repeat_interleave(bounds.diff(), output_size=len(p))
     return torch.where(single.unsqueeze(1), alone(p), attended)

@@ -82,14 +82,16 @@ class Group:
 class Packing:
     """The real tokens of a padded batch, sentence by sentence.
 
-    real (B, n): booleans; padding may be anywhere. scores (T): numbers that are added to the scores of tokens as keys.
+    real (B, n): booleans; padding may be anywhere. scores (T): numbers that are added to the scores of tokens as keys. A GPU is
+    waited for once, to know how many tokens each sentence has.
     """
 
     def __init__(self, real: Tensor, scores: Tensor | None = None) -> None:
-        cells = real.flatten().nonzero().squeeze(1)
         self.shape = (real.shape[0], real.shape[1])
-        self.cells = None if len(cells) == real.numel() else cells
         self.counts, self.scores = real.sum(1), scores
+        self._lengths: list[int] = self.counts.tolist()
+        self.tokens = sum(self._lengths)
+        self.cells = None if self.tokens == real.numel() else true_places(real, self.tokens)
         self._groups: dict[int, list[Group]] = {}
 
     @classmethod
@@ -111,7 +113,8 @@ class Packing:
     @cached_property
     def sentences(self) -> Tensor:
         """The sentence of each real token (T)."""
-        return torch.arange(len(self.counts), device=self.counts.device).repeat_interleave(self.counts)
+        each = torch.arange(len(self.counts), device=self.counts.device)
+        return each.repeat_interleave(self.counts, output_size=self.tokens)
 
     @cached_property
     def best_groups(self) -> int:
@@ -127,23 +130,29 @@ class Packing:
         """Return the sentences in so many groups. Two packings of the same sentences have the same sentences in a group."""
         if count not in self._groups:
             parts = self.counts.tensor_split(count)
-            scores = [None] * count if self.scores is None else self.scores.split([int(part.sum()) for part in parts])
-            self._groups[count] = [_group(*pair) for pair in zip(parts, scores, strict=True)]
+            lengths = [part.tolist() for part in torch.tensor(self._lengths).tensor_split(count)]
+            scores = [None] * count if self.scores is None else self.scores.split([sum(part) for part in lengths])
+            self._groups[count] = [_group(*each) for each in zip(parts, lengths, scores, strict=True)]
         return self._groups[count]
 
 
-def _group(counts: Tensor, scores: Tensor | None) -> Group:
-    """Return the group of sentences with so many tokens each, (b), whose scores as keys get others (t) added."""
-    n = int(counts.max()) if len(counts) else 0
-    real, tokens = token_mask(counts, n), int(counts.sum())
+def true_places(x: Tensor, count: int) -> Tensor:
+    """Return the places (count) of the true ones among booleans of which `count` are true; a GPU is not waited for."""
+    return torch.nonzero_static(x.flatten(), size=count).squeeze(1)
+
+
+def _group(counts: Tensor, lengths: list[int], scores: Tensor | None) -> Group:
+    """Return the group of sentences with so many tokens each, (b), also as numbers, whose scores as keys get others (t) added."""
+    n, tokens = max(lengths, default=0), sum(lengths)
+    real = token_mask(counts, n)
     full = tokens == real.numel()
     mask = None
     if not full or scores is not None:
         mask = torch.zeros(real.shape, dtype=None if scores is None else scores.dtype, device=real.device)
         if scores is not None:
-            mask[real] = scores
+            mask.masked_scatter_(real, scores)
         # a sentence without tokens sees its padding, so that no row is empty
         mask.masked_fill_(~token_mask(counts.clamp(min=1), n), -torch.inf)
         mask = mask[:, None, None]
-    cells = None if full else real.flatten().nonzero().squeeze(1)
+    cells = None if full else true_places(real, tokens)
     return Group(tokens, (len(counts), n), cells, mask, counts.device)

@@ -63,7 +63,7 @@ class Neighbours:
 def neighbours(related: Tensor, packing: Packing, c: int) -> Neighbours:
     """Return the lists of a symmetric relation (B, N, N) of packed nodes, of which none has more than c neighbours."""
     N, device = related.shape[1], related.device
-    total = int(packing.counts.sum())
+    total = packing.tokens
     cells = torch.arange(total, device=device) if packing.cells is None else packing.cells
     place = torch.zeros(related.shape[0] * N, dtype=torch.long, device=device).index_copy_(
         0, cells, torch.arange(total, device=device)
@@ -97,9 +97,12 @@ def _edges(lists: Neighbours, heads: int) -> Edges:
 
 def _dots(edges: Edges, q: Tensor, k: Tensor) -> Tensor:
     """Return q_i · k_j for each edge i → j, (rows, c): torch's gradient of a weighted sum to its weights."""
-    return torch.ops.aten._embedding_bag_per_sample_weights_backward(
-        q, k, edges.keys.flatten(), edges.start, edges.row, 0
-    ).view(edges.keys.shape)
+    # torch up to 2.13 has no kernel for bfloat16 on CUDA (pytorch/pytorch#185808)
+    exact = (x.float() if x.is_cuda and x.dtype == torch.bfloat16 else x for x in (q, k))
+    found = torch.ops.aten._embedding_bag_per_sample_weights_backward(
+        *exact, edges.keys.flatten(), edges.start, edges.row, 0
+    )
+    return found.to(q.dtype).view(edges.keys.shape)
 
 
 def _mix(keys: Tensor, weights: Tensor, v: Tensor) -> Tensor:

@@ -88,7 +88,7 @@ class ReleasedPotentials(BinaryPotentials):
         if self.training:
             self.updates.add_(1)
         unary, pairs = super().forward(queries, keys, allowed)
-        if self.updates <= self.linear_updates and self.linear_updates:
+        if self.linear_updates and self.updates <= self.linear_updates:
             return unary, pairs
         return unary / self.count, torch.zeros_like(pairs)
 
@@ -279,7 +279,7 @@ class Hops(nn.Module):
         return torch.stack(weights, 1), query
 
     def _select(self, scores: Tensor, real: Tensor) -> Tensor:
-        if self.updates <= self.linear_updates and self.linear_updates:
+        if self.linear_updates and self.updates <= self.linear_updates:
             return scores * real
         return masked_softmax(scores, real, -1)
 

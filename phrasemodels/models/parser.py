@@ -22,7 +22,7 @@ from torch.nn import init
 from phrasemodels import config
 from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, ParserInput, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoder, PartitionedEncoderConfig
-from phrasemodels.layers.blocks import Dropout, sinusoids
+from phrasemodels.layers.blocks import Dropout, on_device, sinusoids
 from phrasemodels.layers.labels import LabelMatrices, LearnedQueries, PerLabel
 from phrasemodels.layers.partitioned import PartitionedAttention, PartitionedFeedForward, SharedDropout, StandardNorm
 from phrasemodels.layers.scorers import BiaffineArcScorer, Look, RelationScorer, SpanScorer, fenceposts, from_head
@@ -116,9 +116,9 @@ class GoldTrees(NamedTuple):
     relations: Tensor  # (B, n+1)
     tags: Tensor  # (B, n+1)
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> "GoldTrees":
+    def to(self, device: torch.device) -> "GoldTrees":
         """Return the trees on a device."""
-        return GoldTrees(*(x.to(device, non_blocking=non_blocking) for x in self))
+        return GoldTrees(*on_device(device, *self))
 
 
 class ParsedTrees(NamedTuple):
@@ -247,10 +247,13 @@ class JointParser(nn.Module):
         and the gold spans get a gradient. A sentence without gold cells has no tree to learn: its margin is 0.
         """
         has_tree = (gold[..., 0] >= 0).any(1)
+        chosen = has_tree.nonzero().squeeze(1)
+        if len(chosen) == len(posts) > 0:
+            return self._margin(posts, lengths, gold).to(posts.dtype)
         margins = posts.new_zeros(len(posts))
-        if has_tree.any():
+        if len(chosen):
             margins = margins.masked_scatter(
-                has_tree, self._margin(posts[has_tree], lengths[has_tree], gold[has_tree]).to(margins.dtype)
+                has_tree, self._margin(posts[chosen], lengths[chosen], gold[chosen]).to(margins.dtype)
             )
         return margins
 
@@ -258,13 +261,12 @@ class JointParser(nn.Module):
         with torch.no_grad():
             labels = self.labels(posts, lengths).float()
             truth = torch.zeros(labels.shape[:3], dtype=torch.int64, device=labels.device)
-            real = gold[..., 0] >= 0
-            sentence = real.nonzero()[:, 0]
-            i, j, label = gold[real].unbind(-1)
-            truth[sentence, i, j] = label
+            cells = (gold[..., 0] >= 0).flatten().nonzero().squeeze(1)
+            i, j, label = gold.flatten(0, 1)[cells].unbind(-1)
+            truth[cells // gold.shape[1], i, j] = label
             labels += 1
             labels.scatter_add_(3, truth[..., None], labels.new_full((1,), -1.0).expand(*truth.shape, 1))
-            best = spans.argmax(labels.cpu(), lengths.cpu())[1].to(labels.device)
+            (best,) = on_device(labels.device, spans.argmax(labels.cpu(), lengths.cpu())[1])
             i, j, label = best.clamp(min=0).unbind(-1)
             own = truth[torch.arange(len(best), device=best.device)[:, None], i, j]
             wrong = ((own != label) & (best[..., 0] >= 0)).sum(1)

@@ -14,7 +14,8 @@ from phrasemodels import config
 from phrasemodels.encoders import check_output
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.layers.attention_weights import SoftmaxWeights
-from phrasemodels.layers.blocks import Dropout
+from phrasemodels.layers.blocks import Dropout, on_device
+from phrasemodels.layers.packing import Packing
 
 
 class SourceEncoderConfig(Protocol):
@@ -63,7 +64,8 @@ class DecoderState:
     decoder: tuple[Tensor, Tensor] | None = None  # hidden states and cells (layers, B, d); None: zeros
 
     def select(self, rows: Tensor) -> None:
-        """Replace the batch by some of its rows, which repeats, reorders or drops hypotheses."""
+        """Replace the batch by some of its rows, on the CPU, which repeats, reorders or drops hypotheses."""
+        (rows,) = on_device(self.memory.device, rows)
         self.memory, self.lengths = self.memory[rows], self.lengths[rows]
         if self.decoder is not None:
             self.decoder = (self.decoder[0][:, rows], self.decoder[1][:, rows])
@@ -102,10 +104,9 @@ class RecurrentTranslator(nn.Module):
         """Return the scores (B, t, V) of the token after each token of target (B, t), which begins with BEGIN."""
         return self.project(self.advance(target, self.start(self.encode(source, lengths, members), lengths)))
 
-    def states(self, memory: Tensor, lengths: Tensor, target: Tensor, real: Tensor) -> Tensor:
-        """Return the states (r, d) of the tokens after the r real ones among target (B, t): memory (B, n, w), lengths (B), real
-        (B, t) booleans."""
-        return self.advance(target, self.start(memory, lengths))[real]
+    def states(self, memory: Tensor, lengths: Tensor, target: Tensor, packing: Packing) -> Tensor:
+        """Return the states (r, d) of the tokens after the r real ones among target (B, t): memory (B, n, w), lengths (B)."""
+        return packing.pack(self.advance(target, self.start(memory, lengths)))
 
     def advance(self, target: Tensor, state: DecoderState) -> Tensor:
         """Return the states (B, t, d) of the next t target tokens (B, t), and update `state`.

@@ -30,6 +30,7 @@ from phrasemodels.layers.blocks import (
     TokenEmbedding,
     feed_forward,
     normal_by_width,
+    on_device,
     token_mask,
 )
 from phrasemodels.layers.packing import Packing
@@ -58,8 +59,8 @@ def target_scores(
     real tokens are projected to scores, so that padding costs nothing in the widest layer.
     """
     memory, gold = model.encode(source, lengths, members), target[:, 1:]
-    real = gold != PAD
-    return model.project(model.states(memory, lengths, target[:, :-1], real)).float(), gold[real]
+    packing = Packing(gold != PAD)
+    return model.project(model.states(memory, lengths, target[:, :-1], packing)).float(), packing.pack(gold)
 
 
 def smoothed_cross_entropy(scores: Tensor, gold: Tensor, smoothing: float) -> Tensor:
@@ -154,9 +155,9 @@ def beam_search(
     source (B, n), lengths (B), members (B, m, words of a phrase). The model should be in eval mode.
     """
     size, beam = source.shape[0], search.beam
-    never = [PAD, BEGIN] if search.unknown else [PAD, BEGIN, UNKNOWN]
+    never = torch.tensor([PAD, BEGIN] if search.unknown else [PAD, BEGIN, UNKNOWN], device=source.device)
     cache = model.start(model.encode(source, lengths, members), lengths)
-    cache.select(torch.arange(size, device=source.device).repeat_interleave(beam))
+    cache.select(torch.arange(size).repeat_interleave(beam))
     finished = [FinishedHypotheses(int(search.growth * n + search.extra)) for n in lengths.tolist()]
     alive = list(range(size))  # the sentences that are still searched; rows i · beam .. of the cache are alive[i]
     tokens = torch.full((size, beam, 1), BEGIN, device=source.device)
@@ -164,21 +165,24 @@ def beam_search(
     scores[:, 0] = 0.0  # all hypotheses are equal before the first token, so only one counts
     while alive:
         logits = model.project(model.advance(tokens[:, :, -1:].flatten(0, 1), cache))[:, -1].float()
-        logits[:, never] = float("-inf")
+        logits.index_fill_(1, never, float("-inf"))
         candidates = scores.unsqueeze(2) + logits.log_softmax(-1).unflatten(0, (len(alive), beam))
         top, flat = candidates.flatten(1).topk(2 * beam, 1)  # twice the beam: enough even if half of it ends
         parents, words = flat // logits.shape[-1], flat % logits.shape[-1]
-        unfinished = _finish(search, finished, alive, tokens, top, parents, words)
+        # numbers that float64 holds exactly, so that a GPU is waited for once a token
+        known = torch.stack([top.double(), parents.double(), words.double()]).cpu()
+        unfinished = _finish(search, finished, alive, tokens, known)
         if not unfinished:
             break
-        rows = torch.tensor([i for i, _ in unfinished], device=source.device)
-        picks = torch.tensor([p for _, p in unfinished], device=source.device)
-        scores = top[rows].gather(1, picks)
-        parent = parents[rows].gather(1, picks)
-        chosen = words[rows].gather(1, picks)
-        history = tokens[rows].gather(1, parent.unsqueeze(2).expand(-1, -1, tokens.shape[2]))
+        rows = torch.tensor([i for i, _ in unfinished])
+        picks = torch.tensor([p for _, p in unfinished])
+        parent, chosen = known[1:, rows].long().gather(2, picks.expand(2, -1, -1))
+        kept = (rows.unsqueeze(1) * beam + parent).flatten()
+        at, picks, chosen = on_device(source.device, kept, (rows.unsqueeze(1) * 2 * beam + picks).flatten(), chosen)
+        scores = top.flatten().index_select(0, picks).view(-1, beam)
+        history = tokens.flatten(0, 1).index_select(0, at).view(-1, beam, tokens.shape[2])
         tokens = torch.cat([history, chosen.unsqueeze(2)], 2)
-        cache.select((rows.unsqueeze(1) * beam + parent).flatten())
+        cache.select(kept)
         alive = [alive[i] for i, _ in unfinished]
     return [(f.best, f.score) for f in finished]
 
@@ -188,16 +192,15 @@ def _finish(
     finished: list[FinishedHypotheses],
     alive: list[int],
     tokens: Tensor,
-    top: Tensor,
-    parents: Tensor,
-    words: Tensor,
+    known: Tensor,
 ) -> list[tuple[int, list[int]]]:
     """Add the candidates that end to `finished`; return the row of each unfinished sentence and its next beam.
 
-    tokens (B, beam, t); top, parents, words (B, k): score, hypothesis and last word of each candidate, best first.
+    tokens (B, beam, t); known (3, B, k): score, hypothesis and last word of each candidate, best first.
     """
     length = tokens.shape[2]  # of a candidate that ends now, with END but without BEGIN
-    scores, origin, token = top.tolist(), parents.tolist(), words.tolist()
+    scores = known[0].tolist()
+    origin, token = known[1:].long().tolist()
     unfinished = []
     for row, sentence in enumerate(alive):
         done = finished[sentence]
@@ -366,10 +369,9 @@ class Translator(nn.Module):
         """Return the scores (B, t, V) of the token after each token of target (B, t), which begins with BEGIN."""
         return self.project(self.advance(target, self.start(self.encode(source, lengths, members), lengths)))
 
-    def states(self, memory: Tensor, lengths: Tensor, target: Tensor, real: Tensor) -> Tensor:
-        """Return the states (r, d) of the tokens after the r real ones among target (B, t): memory (B, n, d), lengths (B), real
-        (B, t) booleans."""
-        sources, packing = Packing.of(lengths, memory.shape[1]), Packing(real)
+    def states(self, memory: Tensor, lengths: Tensor, target: Tensor, packing: Packing) -> Tensor:
+        """Return the states (r, d) of the tokens after the r real ones among target (B, t): memory (B, n, d), lengths (B)."""
+        sources = Packing.of(lengths, memory.shape[1])
         memory, x = sources.pack(memory), packing.pack(self.embed_target(target))
         for layer in self.decoder_layers:
             x = layer.packed(x, packing, memory, sources)
@@ -412,18 +414,20 @@ class DecoderCache:
         return self.past[index]
 
     def select(self, rows: Tensor) -> None:
-        """Replace the batch by some of its rows, which repeats, reorders or drops hypotheses."""
+        """Replace the batch by some of its rows, on the CPU, which repeats, reorders or drops hypotheses."""
         sentences, counts = (rows // self.width).unique_consecutive(return_counts=True)
         size = self.valid.shape[0]
         if self.past and not _is_range(rows, size * self.width):
-            self.past = [(keys[rows], values[rows]) for keys, values in self.past]
+            (at,) = on_device(self.valid.device, rows)
+            self.past = [(keys[at], values[at]) for keys, values in self.past]
         widths = set(counts.tolist())
         if len(widths) > 1:  # sentences with different numbers of hypotheses: each hypothesis gets its own copy
             sentences, widths = rows // self.width, {1}
         (self.width,) = widths
         if not _is_range(sentences, size):
-            self.cross = [(keys[sentences], values[sentences]) for keys, values in self.cross]
-            self.valid = self.valid[sentences]
+            (at,) = on_device(self.valid.device, sentences)
+            self.cross = [(keys[at], values[at]) for keys, values in self.cross]
+            self.valid = self.valid[at]
 
 
 def _is_range(rows: Tensor, size: int) -> bool:

@@ -1,7 +1,7 @@
 """Calls of the public functions: one type for all scores, plain torch while kernels are being compiled.
 
 Scores of several types are computed in the type that torch promotes them to, and scores shorter than float32 in float32; results
-have the promoted type.
+have the promoted type, but log Z stays float32, as 280.01 is 280 in bfloat16.
 
 If a kernel was never compiled on this machine, another process compiles the kernels of its module, which is said in one line, and plain
 torch computes the results meanwhile. They are equal up to the rounding of their type, which adds up over long sequences: for
@@ -50,14 +50,17 @@ EXACT = {torch.float32}, {torch.float64}  # types of scores that are computed as
 _waits = threading.local()
 
 
-def with_kernel_fallback(function: Callable[..., Any], module: str, scores: tuple[Tensor, ...], lengths: Tensor) -> Any:
+def with_kernel_fallback(
+    function: Callable[..., Any], module: str, scores: tuple[Tensor, ...], lengths: Tensor, rounded: bool = True
+) -> Any:
     """Return function(scores, lengths), with scores of one type, at least float32; by the torch path while kernels of the module are
-    being compiled. Results have the type that torch promotes the scores to."""
+    being compiled. Results have the type that torch promotes the scores to, or at least float32 unless `rounded`."""
     types = {s.dtype for s in scores}
     if types not in EXACT:
         wanted = common_type(types)
         some = tuple(s.to(at_least_float32(wanted)) for s in scores)
         result = with_kernel_fallback(function, module, some, lengths)
+        wanted = wanted if rounded else at_least_float32(wanted)
         return tuple(to_type(x, wanted) for x in result) if isinstance(result, tuple) else to_type(result, wanted)
     if getattr(_waits, "on", False) or os.environ.get("STRUCTS_KERNELS") == "wait":
         return function(scores, lengths)

@@ -9,7 +9,8 @@ Three rules hold for all of them:
     a value that leaves a position out (-1 where there is a word), as the rows of `topk` where there are fewer than k structures
     and any structure of a sentence that has none, has the score and the log probability -inf
 Other values are not checked: heads that are no tree get the log probability of their score. Scores shorter than float32 are
-computed in float32, of several types in the type that torch promotes them to; results have that type, in one rounding at the end.
+computed in float32, of several types in the type that torch promotes them to; results have that type, in one rounding at the end,
+but log Z stays float32.
 """
 
 import math
@@ -80,8 +81,9 @@ class Structured(Distribution):
 
     @property
     def log_partition(self) -> Tensor:
-        """log Z, (B,)."""
-        return self.functions.log_partition(*self.scores, lengths=self.lengths).to(self.dtype)
+        """log Z, (B,), at least float32."""
+        found = self.functions.log_partition(*self.scores, lengths=self.lengths)
+        return found.to(at_least_float32(self.dtype))
 
     @property
     def marginals(self) -> Any:

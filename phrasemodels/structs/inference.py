@@ -120,6 +120,6 @@ def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.devi
         integers = not lengths.is_floating_point() and lengths.dtype != torch.bool
         if lengths.shape != (batch,) or (batch and not integers):  # an empty list has no type
             raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}")
-        if batch and not transformed() and (lengths.min() < 0 or lengths.max() > longest):
+        if batch and not transformed() and ((lengths < 0) | (lengths > longest)).any():  # a GPU is waited for once
             raise ValueError(f"lengths must be in 0..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
         return (lengths.clone() if lengths.is_inference() else lengths).to(device=device, dtype=torch.int64)

@@ -402,7 +402,7 @@ class Structure:
 
     @calls.not_traced
     def log_partition(self, *scores: Any, lengths: Lengths = None) -> Tensor:
-        """Return log Z, (B,)."""
+        """Return log Z, (B,), at least float32."""
         return self._call("_log_partition", scores, lengths)
 
     @calls.not_traced
@@ -488,7 +488,8 @@ class Structure:
                     options["rows"].flatten(event - nested, event - 1) if nested else options["rows"].unsqueeze(event)
                 )
         lengths = self.check(*scores, lengths=lengths)
-        result = calls.with_kernel_fallback(partial(getattr(self, operation), **options), self.module, scores, lengths)
+        function, rounded = partial(getattr(self, operation), **options), operation != "_log_partition"
+        result = calls.with_kernel_fallback(function, self.module, scores, lengths, rounded)
         if nested == 1:
             return result
         results = result if isinstance(result, tuple) else (result,)

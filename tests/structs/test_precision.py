@@ -30,12 +30,13 @@ def scores(*shape: int) -> Tensor:
     ids=["chain", "projective", "nonprojective", "spans"],
 )
 def test_half_precision_is_computed_in_float32(functions, given, kind) -> None:
-    """So an error is that of rounding the result, half a unit in its last place."""
+    """So an error is that of rounding the result; log Z stays float32."""
     half = [s.to(kind) for s in given]
     for name in ("log_partition", "marginals", "entropy"):
         found, exact = (getattr(functions, name)(*of) for of in (half, [s.double() for s in half]))
-        assert found.dtype == kind
-        torch.testing.assert_close(found.double(), exact, rtol=torch.finfo(kind).eps, atol=1e-6)
+        kept = torch.float32 if name == "log_partition" else kind
+        assert found.dtype == kept
+        torch.testing.assert_close(found.double(), exact, rtol=2 * torch.finfo(kept).eps, atol=1e-6)
     half[0].requires_grad_()
     functions.log_partition(*half).sum().backward()
     exact = functions.marginals(*(s.detach().double() for s in half))

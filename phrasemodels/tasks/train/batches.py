@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.layers.blocks import on_device
 from phrasemodels.structs.kernels.compilation import CACHED
 
 Rows = NDArray[np.int64]
@@ -35,8 +36,9 @@ class Batch:
     """Tensors of some rows; each problem has a subclass with its own."""
 
     def to(self, device: torch.device) -> Self:
-        """Return the batch on a device."""
-        moved = {f.name: getattr(self, f.name).to(device, non_blocking=True) for f in dataclasses.fields(self)}
+        """Return the batch on a device; a GPU copies it from pinned memory, and is not waited for."""
+        moved = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        moved = {name: on_device(device, x)[0] if isinstance(x, Tensor) else x.to(device) for name, x in moved.items()}
         return type(self)(**moved)
 
 

@@ -34,6 +34,13 @@ class AveragedAdam(torch.optim.Adam):
     """Adam that also keeps a moving average of the weights, which evaluation and the best weights use (Polyak and
     Juditsky 1992). The average is younger at the start: decay is min(DECAY, (1 + t) / (10 + t)) at update t."""
 
+    _updates: float | None = None  # done; None: the state knows
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Load state, which knows how many updates are done."""
+        super().load_state_dict(state_dict)
+        self._updates = None
+
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         """Update the weights and their averages."""
@@ -42,7 +49,9 @@ class AveragedAdam(torch.optim.Adam):
             moved = [p for p in group["params"] if p.grad is not None]
             averages = [self.state[p].setdefault("average", p.clone()) for p in moved]
             if moved:
-                t = float(self.state[moved[0]]["step"])
+                # a GPU is asked once, after a start
+                t = float(self.state[moved[0]]["step"]) if self._updates is None else self._updates + 1
+                self._updates = t
                 torch._foreach_lerp_(averages, moved, 1 - min(DECAY, (1 + t) / (10 + t)))
         return loss
 

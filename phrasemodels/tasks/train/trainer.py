@@ -37,6 +37,7 @@ from phrasemodels.tasks.train.config import TrainConfig, averaged_weights
 PROGRESS = "progress.json"
 CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most, unless to save them takes more than a share of the time
 SAVING = 0.05
+ASK_EVERY = 10  # updates between two times at which workers ask each other whether the time is up
 HISTORY = "history.json"  # of a finished training; it has seconds, so no two are the same
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
@@ -235,9 +236,10 @@ class Trainer:
 
     def is_stopped(self) -> bool:
         """Return whether the training has to end before its last update; all workers get the same answer."""
-        until = self.training.until
-        late = math.isfinite(until) and self.worker.any(time.time() >= until)
-        return self.progress.step >= self.training.stop_at or late
+        until, step = self.training.until, self.progress.step
+        asked = math.isfinite(until) and (self.worker.world == 1 or step % ASK_EVERY == 0)
+        late = asked and self.worker.any(time.time() >= until)
+        return step >= self.training.stop_at or late
 
     def update(self, rows: Rows) -> None:
         """Update the weights by the gradient of the mean loss over the rows of a batch, which all workers share."""
@@ -310,7 +312,7 @@ class Trainer:
             with self.precision():
                 batch = self.dev.batch(rows).to(self.worker.device)
                 errors = self.objective.criterion(self.model, batch).double()
-            count = errors.new_tensor(self.objective.count(self.dev, rows))
+            count = errors.new_full((), self.objective.count(self.dev, rows))
             sums.append(errors if errors.dim() else torch.stack([errors, count]))
         totals = self.worker.total(torch.stack(sums).sum(0) * bool(own))
         return float((totals[..., 0] / totals[..., 1]).sum())
