@@ -25,15 +25,33 @@ def _log(total, top):
 
 
 @triton.jit
+def _shares(x, possible):
+    """Return exp x divided by its sum; 0 unless `possible`."""
+    weights = _exact(x, tl.max(x))
+    total = tl.sum(weights)
+    return tl.where(possible, weights / tl.where(total == 0, 1.0, total), 0.0)
+
+
+@triton.jit
+def _highest(a):
+    """Return the largest of some log weights, 0 if all are -inf."""
+    top = tl.max(a, 0)
+    return tl.where(top == -float("inf"), 0.0, top)
+
+
+@triton.jit
 def chain_forward(unary, pairwise, lengths, alpha, log_z, T, C, by_sequence, by_position, BLOCK: tl.constexpr):
-    """Fill alpha (B, T, C), the log weights of beginnings, and log Z (B,)."""
-    b = tl.program_id(0)
+    """Fill alpha (B, T, C), the log weights of beginnings less the highest of each position, and log Z (B,)."""
+    b = tl.program_id(0).to(tl.int64)  # offsets of large charts exceed 32 bits
     n = tl.load(lengths + b)
     c = tl.arange(0, BLOCK)
     inside, row = c < C, b * T * C + c
     pairs = c[:, None] * C + c[None, :]
     both = inside[:, None] & inside[None, :]
     a = tl.load(unary + row, mask=inside, other=-float("inf"))
+    shift = _highest(a)
+    a -= shift
+    sums = shift.to(tl.float64)  # of what is subtracted, which grows with the length
     tl.store(alpha + row, a, mask=inside)
     for t in range(1, n):
         at = pairwise + b * by_sequence + (t - 1) * by_position
@@ -41,40 +59,159 @@ def chain_forward(unary, pairwise, lengths, alpha, log_z, T, C, by_sequence, by_
         top = tl.max(x, 0)
         a = _log(tl.sum(_exact(x, top[None, :]), 0), top)
         a += tl.load(unary + row + t * C, mask=inside, other=-float("inf"))
+        shift = _highest(a)
+        a -= shift
+        sums += shift.to(tl.float64)
         tl.store(alpha + row + t * C, a, mask=inside)
     top = tl.max(a, 0)
-    tl.store(log_z + b, _log(tl.sum(_exact(a, top), 0), top))
+    tl.store(log_z + b, (_log(tl.sum(_exact(a, top), 0), top).to(tl.float64) + sums).to(alpha.dtype.element_ty))
 
 
 @triton.jit
 def chain_backward(
-    unary, pairwise, lengths, alpha, log_z, p, pair_p, T, C, by_sequence, by_position, BLOCK: tl.constexpr
-):
-    """Fill the marginals p (B, T, C) and pair_p (B, T-1, C, C), which are 0 before."""
-    b = tl.program_id(0)
+    unary, pairwise, lengths, alpha, log_z, p, pair_p, T, C, by_sequence, by_position,
+    PAIRS: tl.constexpr, SUMMED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Fill the marginals p (B, T, C), and if PAIRS those of transitions, (B, T-1, C, C), or their sums (B, C, C) if SUMMED; all are 0
+    before."""
+    b = tl.program_id(0).to(tl.int64)
     n = tl.load(lengths + b)
     c = tl.arange(0, BLOCK)
     inside, row = c < C, b * T * C + c
     pairs = c[:, None] * C + c[None, :]
     both = inside[:, None] & inside[None, :]
-    z = tl.load(log_z + b)
+    possible = tl.load(log_z + b) != -float("inf")
     a = tl.load(alpha + row + (n - 1) * C, mask=inside, other=-float("inf"))
-    possible = z != -float("inf")
-    tl.store(p + row + (n - 1) * C, tl.where(possible, _exact(a, z), 0.0), mask=inside)
+    tl.store(p + row + (n - 1) * C, _shares(a, possible), mask=inside)
     after = tl.load(unary + row + (n - 1) * C, mask=inside, other=-float("inf"))
+    total = tl.zeros([BLOCK, BLOCK], alpha.dtype.element_ty)
     for step in range(1, n):
         t = n - 1 - step
-        x = (
-            tl.load(pairwise + b * by_sequence + t * by_position + pairs, mask=both, other=-float("inf"))
-            + after[None, :]
-        )
+        at = pairwise + b * by_sequence + t * by_position + pairs
+        x = tl.load(at, mask=both, other=-float("inf")) + after[None, :]
         a = tl.load(alpha + row + t * C, mask=inside, other=-float("inf"))
-        q = tl.where(possible, _exact(a[:, None] + x, z), 0.0)
-        tl.store(pair_p + (b * (T - 1) + t) * C * C + pairs, q, mask=both)
+        # each position is divided by its own sum: exp(a + x − log Z) loses the digits of log Z, which grows with the length
+        q = _shares(a[:, None] + x, possible)
+        if PAIRS and not SUMMED:
+            tl.store(pair_p + (b * (T - 1) + t) * C * C + pairs, q, mask=both)
+        if PAIRS and SUMMED:
+            total += q
         tl.store(p + row + t * C, tl.sum(q, 1), mask=inside)
         top = tl.max(x, 1)
         after = _log(tl.sum(_exact(x, top[:, None]), 1), top)
         after += tl.load(unary + row + t * C, mask=inside, other=-float("inf"))
+        after -= _highest(after)
+    if PAIRS and SUMMED:
+        tl.store(pair_p + b * C * C + pairs, total, mask=both)
+
+
+@triton.jit
+def _mean(weights, total, x):
+    """Return the mean of x over axis 0 by weights with these sums; 0 where a sum is 0."""
+    return tl.sum(weights * x, 0) / tl.where(total == 0, 1.0, total)
+
+
+@triton.jit
+def _covariance(q, x):
+    """Return q ∘ (x − E_q x): the derivative of the shares q in the direction x of their logarithms."""
+    return q * (x - tl.sum(q * x))
+
+
+@triton.jit
+def chain_forward_tangent(
+    unary, pairwise, lengths, alpha, u, v, alpha_u, T, C, by_sequence, by_position, v_by_sequence, v_by_position,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Fill alpha_u (B, T, C), the derivatives of alpha in the direction u (B, T, C) of unary and v of pairwise."""
+    b = tl.program_id(0).to(tl.int64)
+    n = tl.load(lengths + b)
+    c = tl.arange(0, BLOCK)
+    inside, row = c < C, b * T * C + c
+    pairs = c[:, None] * C + c[None, :]
+    both = inside[:, None] & inside[None, :]
+    moved = tl.load(u + row, mask=inside, other=0.0)
+    tl.store(alpha_u + row, moved, mask=inside)
+    for t in range(1, n):
+        x = tl.load(alpha + row + (t - 1) * C, mask=inside, other=-float("inf"))[:, None]
+        x += tl.load(pairwise + b * by_sequence + (t - 1) * by_position + pairs, mask=both, other=-float("inf"))
+        weights = _exact(x, tl.max(x, 0)[None, :])
+        moves = moved[:, None] + tl.load(v + b * v_by_sequence + (t - 1) * v_by_position + pairs, mask=both, other=0.0)
+        moved = _mean(weights, tl.sum(weights, 0), moves) + tl.load(u + row + t * C, mask=inside, other=0.0)
+        tl.store(alpha_u + row + t * C, moved, mask=inside)
+
+
+@triton.jit
+def chain_backward_tangent(
+    unary, pairwise, lengths, alpha, log_z, u, v, alpha_u, p_u, pair_u, T, C, by_sequence, by_position, v_by_sequence,
+    v_by_position, SUMMED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Fill the derivatives p_u (B, T, C) and pair_u of the marginals, which are as those of `chain_backward`."""
+    b = tl.program_id(0).to(tl.int64)
+    n = tl.load(lengths + b)
+    c = tl.arange(0, BLOCK)
+    inside, row = c < C, b * T * C + c
+    turned = c[None, :] * C + c[:, None]
+    both = inside[:, None] & inside[None, :]
+    possible = tl.load(log_z + b) != -float("inf")
+    a = tl.load(alpha + row + (n - 1) * C, mask=inside, other=-float("inf"))
+    moved = tl.load(alpha_u + row + (n - 1) * C, mask=inside, other=0.0)
+    tl.store(p_u + row + (n - 1) * C, _covariance(_shares(a, possible), moved), mask=inside)
+    after = tl.load(unary + row + (n - 1) * C, mask=inside, other=-float("inf"))
+    after_u = tl.load(u + row + (n - 1) * C, mask=inside, other=0.0)
+    total = tl.zeros([BLOCK, BLOCK], alpha.dtype.element_ty)
+    for step in range(1, n):
+        t = n - 1 - step
+        # axes [to, from], so that sums over the next tag are over axis 0
+        x = tl.load(pairwise + b * by_sequence + t * by_position + turned, mask=both, other=-float("inf"))
+        x += after[:, None]
+        moves = tl.load(v + b * v_by_sequence + t * v_by_position + turned, mask=both, other=0.0) + after_u[:, None]
+        a = tl.load(alpha + row + t * C, mask=inside, other=-float("inf"))
+        moved = tl.load(alpha_u + row + t * C, mask=inside, other=0.0)
+        q = _covariance(_shares(a[None, :] + x, possible), moved[None, :] + moves)
+        if SUMMED:
+            total += q
+        else:
+            tl.store(pair_u + (b * (T - 1) + t) * C * C + turned, q, mask=both)
+        tl.store(p_u + row + t * C, tl.sum(q, 0), mask=inside)
+        top = tl.max(x, 0)
+        weights = _exact(x, top[None, :])
+        sums = tl.sum(weights, 0)
+        after_u = _mean(weights, sums, moves) + tl.load(u + row + t * C, mask=inside, other=0.0)
+        after = _log(sums, top) + tl.load(unary + row + t * C, mask=inside, other=-float("inf"))
+        after -= _highest(after)
+    if SUMMED:
+        tl.store(pair_u + b * C * C + turned, total, mask=both)
+
+
+@triton.jit
+def chain_best(unary, pairwise, lengths, back, best, tags, T, C, by_sequence, by_position, BLOCK: tl.constexpr):
+    """Fill the best scores (B,) and tags (B, T), which are -1 before; back (B, T, C): memory for the best tags before each tag."""
+    b = tl.program_id(0).to(tl.int64)
+    n = tl.load(lengths + b)
+    c = tl.arange(0, BLOCK)
+    inside, row = c < C, b * T * C + c
+    pairs = c[:, None] * C + c[None, :]
+    both = inside[:, None] & inside[None, :]
+    a = tl.load(unary + row, mask=inside, other=-float("inf"))
+    wrong = tl.sum(tl.where((a != a) | (a == float("inf")), 1.0, 0.0))  # a maximum may leave out NaN
+    for t in range(1, n):
+        at = pairwise + b * by_sequence + (t - 1) * by_position
+        x = a[:, None] + tl.load(at + pairs, mask=both, other=-float("inf"))
+        tl.store(back + row + t * C, tl.argmax(x, 0), mask=inside)
+        score = tl.load(unary + row + t * C, mask=inside, other=-float("inf"))
+        bad = tl.where((x != x) | (x == float("inf")), 1.0, 0.0)
+        wrong += tl.sum(bad) + tl.sum(tl.where((score != score) | (score == float("inf")), 1.0, 0.0))
+        a = tl.max(x, 0) + score
+    tl.debug_barrier()
+    top = tl.max(a, 0)
+    tl.store(best + b, tl.where(wrong > 0, float("nan"), top))
+    tag = tl.argmax(a, 0).to(tl.int64)
+    if (top > -float("inf")) | (wrong > 0):
+        tl.store(tags + b * T + n - 1, tag)
+        for step in range(1, n):
+            t = n - step
+            tag = tl.load(back + b * T * C + t * C + tag).to(tl.int64)
+            tl.store(tags + b * T + t - 1, tag)
 
 
 @triton.jit
@@ -94,7 +231,7 @@ def _sum_over_splits(here, one, other, i, N, start, shift, d, inside, zero):
 @triton.jit
 def eisner_inside(arcs, lengths, chart, log_z, N, one_root: tl.constexpr, BLOCK: tl.constexpr):
     """Fill the chart (B, 5, N, N) and log Z (B,)."""
-    b = tl.program_id(0)
+    b = tl.program_id(0).to(tl.int64)  # offsets of large charts exceed 32 bits
     n = tl.load(lengths + b)
     i = tl.arange(0, BLOCK)
     M = N * N
@@ -141,7 +278,7 @@ def _share_out(here, pp, one, other, i, N, start, shift, d, p, w, inside):
 @triton.jit
 def eisner_outside(chart, lengths, probabilities, log_z, N, BLOCK: tl.constexpr):
     """Fill the chart of probabilities (B, 5, N, N), which is 0 before; the probabilities of incomplete spans are the marginals of arcs."""
-    b = tl.program_id(0)
+    b = tl.program_id(0).to(tl.int64)  # offsets of large charts exceed 32 bits
     n = tl.load(lengths + b)
     i = tl.arange(0, BLOCK)
     M = N * N
