@@ -20,7 +20,14 @@ import pytest
 from serving import serving
 
 import phrasemodels.data.download.fetch
-from phrasemodels.data.download.fetch import fetch, free_space, is_public
+from phrasemodels.data.download.fetch import (
+    InterruptedDownloadError,
+    Transport,
+    _stream,
+    fetch,
+    free_space,
+    is_public,
+)
 from phrasemodels.data.download.manifest import File, Sources, read
 
 TEXT = b"".join(b"a line of text, number %d\n" % i for i in range(4000))
@@ -177,6 +184,17 @@ def test_a_download_that_is_too_slow_is_given_up(url: str, tmp_path: Path, monke
     assert fetch(file, tmp_path / "t.en", QUICK) == f"{url}/good/t", "the next place is fast enough"
     with pytest.raises(OSError, match="slower than 1000 bytes a second"):
         fetch(a_file(f"{url}/slow/t"), tmp_path / "u.en", QUICK)
+
+
+def test_bytes_of_an_earlier_attempt_make_a_slow_download_no_faster(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(phrasemodels.data.download.fetch, "time", SERVER_TIME)
+    monkeypatch.setattr(phrasemodels.data.download.fetch, "SLOWEST", 2.0)
+    (part := tmp_path / "part").write_bytes(TEXT[: len(TEXT) // 2])
+    assert len(TEXT) // 2 > 2 * 61
+    with pytest.raises(InterruptedDownloadError, match="slower than 2 bytes a second"):
+        _stream(f"{url}/slow/t", part, len(TEXT), Transport)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +376,7 @@ def test_a_decompression_bomb_is_stopped_at_the_size_of_the_manifest(tmp_path: P
 
 
 def test_too_little_space_is_reported_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="MiB are needed"):
+    with pytest.raises(OSError, match=r" has \d+ MiB free and 1099511627776 MiB are needed"):
         free_space(tmp_path, 1 << 60)
 
 
