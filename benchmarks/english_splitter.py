@@ -1,7 +1,8 @@
-"""Train the splitter of the English parser: `python benchmarks/english_splitter.py TO`, some 5 minutes of one core.
+"""Train the splitter and the lexicon of the English parser: `python benchmarks/english_splitter.py TO [SECONDS]`, some 5 minutes of
+one core; with 0 seconds the lexicon alone.
 
 It reads EWT and the genres of GUM whose texts may be passed on, from PHRASEMODELS_MIRROR, and writes the parser of the package
-with the new splitter to the folder TO. The dev sets of both, complete, choose its epoch and its threshold of sentence ends.
+with both to the folder TO. The dev sets of both, complete, choose its epoch and its threshold of sentence ends.
 """
 
 import logging
@@ -13,9 +14,11 @@ from pathlib import Path
 
 import torch
 
+from phrasemodels.data.formats.conllu import morphology
 from phrasemodels.data.formats.lines import Line
 from phrasemodels.flows.experiments.paper_004 import FREE_GENRES
 from phrasemodels.infra.settings import Settings
+from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.saved import ENGLISH, load, save
 from phrasemodels.tasks.parsers.splitting import RawSentence, SplitterTraining, raw_sentences, train_splitter
 
@@ -46,8 +49,13 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else SplitterTraining().seconds
-    splitter = train_splitter(read("train"), read("dev"), SplitterTraining(seconds=seconds))
-    save(replace(load(ENGLISH), split=splitter), Path(sys.argv[1]))
+    made = load(ENGLISH)
+    mirror = Path(Settings().mirror or ".")
+    made = replace(made, lexicon=Lexicon.learned(w for name in FILES["train"] for w in morphology(free(mirror / name))))
+    if seconds:
+        splitter = train_splitter(read("train"), read("dev"), SplitterTraining(seconds=seconds))
+        made = replace(made, split=splitter)
+    save(made, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

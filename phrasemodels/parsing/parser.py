@@ -30,6 +30,7 @@ from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.fused_parser import fused
 from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees, ParserConfig, separately
 from phrasemodels.parsing.constituents import Node, arcs_svg, displacy, forest, nodes, svg
+from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.ranked import LONGEST_RANKED, MOST_RANKED, SAME, Ranked
 from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
 from phrasemodels.parsing.words import INSIDE, Sentences, Word, divided_texts, sentences, spaced, undivided
@@ -123,7 +124,7 @@ class Parse:
 
     tags: Penn tags. universal: tags of Universal Dependencies, if the parser knows them. text: the sentence as written;
     words: its tokens with their places in the text that was given; both are empty for words that were given as such. note:
-    what was done otherwise than asked, for example for a long sentence.
+    what was done otherwise than asked, for example for a long sentence. lemmas, features: of each word, if the parser knows them.
     """
 
     tokens: list[str]
@@ -135,6 +136,8 @@ class Parse:
     text: str = ""
     words: Sequence[Word] = ()
     note: str = ""
+    lemmas: Sequence[str] = ()
+    features: Sequence[str] = ()
 
     @property
     def brackets(self) -> str:
@@ -207,7 +210,15 @@ class Parse:
         }
         misc = ["_" if space else NO_SPACE for space in spaced(self.words)] if self.words else ()
         lines = sentence_to_conllu(
-            self.tokens, self.tags, self.universal, self.heads, self.relations, misc, self.multiword()
+            self.tokens,
+            self.tags,
+            self.universal,
+            self.heads,
+            self.relations,
+            misc,
+            self.multiword(),
+            self.lemmas,
+            self.features,
         )
         return "".join(f"# {name} = {value}\n" for name, value in comments.items() if value) + lines
 
@@ -228,6 +239,8 @@ class Parse:
         values |= {"heads": self.heads, "relations": self.relations}
         if self.universal:
             values["universal"] = list(self.universal)
+        if self.lemmas:
+            values |= {"lemmas": list(self.lemmas), "features": list(self.features)}
         if self.words:
             values |= {"text": self.text, "offsets": [[word.start, word.end] for word in self.words]}
         if self.note:
@@ -262,7 +275,7 @@ class Limits:
     several threads wait for one another, and beside other programs take ten times as long as one.
     """
 
-    jointly: int = 200
+    jointly: int = 150
     longest: int = 500
     together: int = 2000
     threads: int = 1
@@ -336,6 +349,7 @@ class Parser(Pretrained):
     model, entries: a model, whose weights are read when the parser is made, and its vocabularies by side; of a model that is
     in training a copy is taken. decode: how trees are found. divide: words into pieces of a pretrained encoder. limits: of
     memory. card: what users should know. split: text into sentences and words. config: of the model, for `save_pretrained`.
+    lexicon: lemmas and features of tagged words.
     Its attribute `trained` is the given model; `model` is the same one in fewer operations.
     """
 
@@ -349,13 +363,14 @@ class Parser(Pretrained):
         card: Mapping[str, Any] | None = None,
         split: Sentences = sentences,
         config: ParserConfig | None = None,
+        lexicon: Lexicon | None = None,
     ) -> None:
         training = any(module.training for module in model.modules())
         evaluated = copy.deepcopy(model).eval() if training else model
         self.trained, self.model, self.ids = model, fused(evaluated), Ids(entries)
         self.names = Names(entries["labels"], entries["relations"], entries["tags"])
         self.decode, self.divide = decode or Jointly(), divide
-        self.entries, self.config = entries, config
+        self.entries, self.config, self.lexicon = entries, config, lexicon
         self.limits, self.card, self.split = limits or Limits(), card or {}, split
         self.device = next(model.parameters()).device
 
@@ -373,6 +388,7 @@ class Parser(Pretrained):
             card=saved.card,
             split=saved.split,
             config=saved.config,
+            lexicon=saved.lexicon,
         )
 
     def save_pretrained(self, folder: str | Path, precision: torch.dtype = torch.float32, force: bool = False) -> Path:
@@ -383,7 +399,7 @@ class Parser(Pretrained):
         """
         if self.config is None:
             raise ValueError("this parser was made from a model alone: pass its configuration, Parser(..., config=...)")
-        saved = Saved(self.trained, self.config, self.entries, self.decode, self.card, self.split)
+        saved = Saved(self.trained, self.config, self.entries, self.decode, self.card, self.split, self.lexicon)
         to = save(saved, Path(folder), precision, force)
         loading = 'from phrasemodels import Parser\n\nparser = Parser.from_pretrained("FOLDER OR NAME")\n'
         use = 'print(parser.parse("The red house doesn\'t sleep.")[0])'
@@ -526,6 +542,13 @@ class Parser(Pretrained):
             )
         return ["(none)", *self.names.labels[1:]], weights.float().cpu().numpy()
 
+    def _with_lemmas(self, parse: Parse) -> Parse:
+        if self.lexicon is None or not parse.universal:
+            return parse
+        words = list(zip(parse.tokens, parse.universal, parse.tags or [""] * len(parse.tokens), strict=True))
+        lemmas = [self.lexicon.lemma(form, universal) for form, universal, _ in words]
+        return replace(parse, lemmas=lemmas, features=[self.lexicon.features_of(*word) for word in words])
+
     def _batch(self, sentences: Sequence[list[str]]) -> ParserInput:
         return self.ids.batch(sentences, self.divide).to(self.device)
 
@@ -551,7 +574,7 @@ class Parser(Pretrained):
                 found[row] = replace(parse, note=note, tree=wh_phrases(parse.tree) if parse.tree else None)
         place = 0
         for own in pieces:
-            yield joined([found[place + k] for k in range(len(own))], self.limits)
+            yield self._with_lemmas(joined([found[place + k] for k in range(len(own))], self.limits))
             place += len(own)
 
 

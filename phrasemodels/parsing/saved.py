@@ -1,7 +1,7 @@
 """A parser as a folder that travels: weights, configuration, vocabularies and a card; nothing in it is code.
 
-Form 2 may bring a trained splitter: its settings are in parser.json, its weights in a file of their own. A folder whose parser
-has none is written in form 1, which earlier versions read.
+Form 2 may bring a trained splitter, whose settings are in parser.json and weights in a file of their own, and a lexicon, which is
+in parser.json. A folder whose parser has neither is written in form 1, which earlier versions read.
 """
 
 import dataclasses
@@ -42,6 +42,7 @@ from phrasemodels.models.parser import (
     phrases_alone,
     separately,
 )
+from phrasemodels.parsing.lexicon import Lexicon, SuffixRules
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
 from phrasemodels.parsing.words import sentences, universal_sentences
 from phrasemodels.saved import check_header, finite, restored
@@ -68,7 +69,7 @@ EARLIER: Mapping[str, Any] = {
 @dataclasses.dataclass(frozen=True)
 class Saved:
     """A parser with all that it needs: model, vocabularies by side, decoder, its card, what users should know of it, and how
-    it divides text."""
+    it divides text; and lemmas and features of words, if it knows them."""
 
     model: JointParser
     config: ParserConfig
@@ -76,6 +77,7 @@ class Saved:
     decode: Any
     card: Mapping[str, Any]
     split: Any = sentences
+    lexicon: Lexicon | None = None
 
 
 def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, force: bool = False) -> Path:
@@ -87,20 +89,23 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, fo
     weights = {name: p.detach().to(precision).contiguous() for name, p in parser.model.named_parameters()}
     splitter = parser.split if isinstance(parser.split, Splitter) else None
     about = {
-        **({"form": FORM} if splitter else {}),
+        **({"form": FORM} if splitter or parser.lexicon else {}),
         "card": dict(parser.card),
         "config": to_json(parser.config, {}),
         "decode": to_json(parser.decode, {}),
         "split": _described(splitter) if splitter else to_json(parser.split, {}),
         "entries": {side: list(parser.entries[side]) for side in SIDES},
     }
+    if parser.lexicon:
+        own = (parser.lexicon.lemmas, parser.lexicon.features)
+        about["lexicon"] = dict(zip(("lemmas", "features"), (rules.described() for rules in own), strict=True))
     text = json.dumps(about, ensure_ascii=False, allow_nan=False, indent=None) + "\n"
     _parts(json.loads(text), folder)
     folder.mkdir(parents=True, exist_ok=True)
     files = {WEIGHTS: weights}
     if splitter:
-        own = splitter.model.named_parameters()
-        files[SPLITTER] = {name: p.detach().to(precision).contiguous() for name, p in own}
+        learned = splitter.model.named_parameters()
+        files[SPLITTER] = {name: p.detach().to(precision).contiguous() for name, p in learned}
     with writing(*(folder / name for name in (*files, ABOUT)), force=force):
         for name, tensors in files.items():
             save_file(tensors, folder / name)
@@ -174,7 +179,17 @@ def _parts(about: Any, folder: Path) -> dict[str, Any]:
     sizes = {side: len(own) for side, own in entries.items()}
     if config.sized(sizes) != config:
         raise ValueError(f"the configuration is not of the {sizes} entries of the vocabularies")
-    return {"config": config, "entries": entries, "decode": decode, "card": about["card"], "split": split}
+    lexicon = None
+    if form >= 2 and "lexicon" in about:
+        lexicon = Lexicon(*(SuffixRules.restored(about["lexicon"][name]) for name in ("lemmas", "features")))
+    return {
+        "config": config,
+        "entries": entries,
+        "decode": decode,
+        "card": about["card"],
+        "split": split,
+        "lexicon": lexicon,
+    }
 
 
 def _described(splitter: Splitter) -> dict[str, Any]:

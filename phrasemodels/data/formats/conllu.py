@@ -87,17 +87,20 @@ def sentence_to_conllu(
     relations: Sequence[str] = (),
     misc: Sequence[str] = (),
     multiword: Mapping[tuple[int, int], str] | None = None,
+    lemmas: Sequence[str] = (),
+    features: Sequence[str] = (),
 ) -> str:
     """Return a line for each token; columns that are empty are written as underscores. multiword: tokens of several words,
     by their first and last; the MISC of the last word is then theirs.
 
     The caller adds the comments before the lines and the empty line after them.
     """
-    columns = [column or ["_"] * len(tokens) for column in (universal, tags, heads, relations, misc)]
+    given = (lemmas, universal, tags, features, heads, relations, misc)
+    columns = [column or ["_"] * len(tokens) for column in given]
     rows = list(zip(tokens, *columns, strict=True))
     lines = [
-        f"{number}\t{token}\t_\t{upos}\t{xpos}\t_\t{head}\t{relation}\t_\t{other}\n"
-        for number, (token, upos, xpos, head, relation, other) in enumerate(rows, 1)
+        f"{number}\t{token}\t{lemma}\t{upos}\t{xpos}\t{feats}\t{head}\t{relation}\t_\t{other}\n"
+        for number, (token, lemma, upos, xpos, feats, head, relation, other) in enumerate(rows, 1)
     ]
     for (first, last), form in (multiword or {}).items():
         whole = "\t".join([f"{first}-{last}", form, *["_"] * 7, rows[last - 1][-1]])
@@ -187,6 +190,14 @@ def conllu_sentences(lines: Iterable[Line]) -> Iterator[list[Line]]:
             own = []
     if own:
         yield own
+
+
+def morphology(lines: Iterable[Line]) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield form, lemma, universal tag, tag and features of each word of CoNLL-U; an underscore stands for none."""
+    for line in lines:
+        fields = line.text.split("\t")
+        if len(fields) == COLUMNS and fields[0].isdecimal():
+            yield fields[1], fields[2], fields[3], fields[4], fields[5]
 
 
 def analysed_again(

@@ -10,12 +10,14 @@ from typing import Any, cast
 from phrasemodels import project
 from phrasemodels.data.corpora.added import add_treebank
 from phrasemodels.data.download.manifest import read as read_manifest
+from phrasemodels.data.formats.conllu import morphology
 from phrasemodels.data.formats.lines import lines
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment, resolved
 from phrasemodels.flows.results.records import open_store, sources_of
 from phrasemodels.flows.run.local import train_experiment
 from phrasemodels.infra.settings import Settings
+from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.parser import Parser
 from phrasemodels.parsing.saved import Saved, save
 from phrasemodels.tasks.parsers.splitting import RawSentence, SplitterTraining, raw_sentences, train_splitter
@@ -55,6 +57,7 @@ def train_parser(
     name = name or folder.resolve().name.lower().replace("-", "_")
     if not (corpora / f"{name}.toml").exists():
         add_treebank(folder, corpora, name)
+        project.manifests.cache_clear()  # they were listed without it
     manifest = read_manifest(corpora / f"{name}.toml")
     if manifest.note:
         print(manifest.note, file=sys.stderr)
@@ -72,6 +75,7 @@ def train_parser(
     settings = SplitterTraining(seconds=60 * minutes, seed=seed)
     splitter = train_splitter(read_raw(files["train"]), read_raw(files["dev"]), settings)
     print(f"words and sentences learned in {time.process_time() - started:.0f} CPU seconds", file=sys.stderr)
+    lexicon = Lexicon.learned(word for file in files["train"] for word in morphology(lines(file)))
     result = train_experiment(chosen, seed, local=True)
     store = open_store(Settings())
     parser = _trained(store, chosen, seed)
@@ -79,7 +83,8 @@ def train_parser(
     numbers = {key: result[key] for key in ("seed", "parameters", "train_seconds", "scores")}
     card = {"name": f"{manifest.title}, dependencies", "corpora": manifest.title, "steps": updates, **terms, **numbers}
     with writing_folder(to, force) as made:
-        save(Saved(parser.trained, cast(Any, parser.config), parser.entries, parser.decode, card, splitter), made)
+        parts = (parser.trained, cast(Any, parser.config), parser.entries, parser.decode, card, splitter, lexicon)
+        save(Saved(*parts), made)
     return to
 
 

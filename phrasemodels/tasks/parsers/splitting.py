@@ -204,7 +204,7 @@ class SplitterTraining:
     an update. decay: of the averaged weights, which are taken. lost: the share of letters whose word is hidden. sentences: the weight
     of sentence ends, which are learned sooner than words."""
 
-    epochs: int = 12
+    epochs: int = 30
     seconds: float = 280.0
     rate: float = 3e-3
     batch: int = 8192
