@@ -377,6 +377,7 @@ def filtered(text: str) -> str:
 
 def all_verdicts() -> str:
     """Return every printed number with its verdict."""
+
     rows = asked(
         "select paper, table_, system, variant, dataset, printed_metric, printed, ours, half_width, verdict, reason "
         "from verdicts order by paper, number"

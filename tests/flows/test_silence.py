@@ -12,7 +12,7 @@ from phrasemodels.data.download import manifest
 from phrasemodels.data.store.artifacts import MANIFEST
 from phrasemodels.flows.cli import models
 from phrasemodels.flows.cli.results import _completed
-from phrasemodels.flows.cli.terminal import print_table
+from phrasemodels.flows.cli.terminal import plain, print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.names import divided, file_name
 from phrasemodels.flows.report.page import write_report
@@ -199,6 +199,22 @@ def test_one_seed_has_no_p_and_two_have_a_warning_beside_it(seeds, has_p, warned
     page = macros.render(rows=[row], said=conclusion([row], "accuracy"))
     assert bool(re.search(r"\d\*", page)) == (has_p and found["p_holm"] < 0.05)
     assert ('class="few"' in page) == bool(warned) and warned in page and ("One seed: no test" in page) == (not has_p)
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (
+            "a stand-in, not the paper's data; not the paper's data, size and model: 13 settings (phrasemodels compare-settings ROW)",
+            "another corpus than the paper's; 13 settings differ, of data, size and model (phrasemodels compare-settings ROW)",
+        ),
+        ("not the paper's size; trees by Stanza", "settings differ, of size; trees by Stanza"),
+        ("not the paper's size: model.d is 50, not 20", "not the paper's size: model.d is 50, not 20"),
+        ("", ""),
+    ],
+)
+def test_a_reason_is_shown_as_a_sentence(reason, shown):
+    assert plain(reason) == shown
 
 
 MINE = """name = "mine"

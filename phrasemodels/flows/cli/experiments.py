@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Json, print_json
+from phrasemodels.flows.cli.terminal import Json, plain, print_json
 
 app = typer.Typer()
 
@@ -145,4 +145,4 @@ def marks(
         ):
             print(f"             {sign} {words}")
     but = ", except for what ~ says" * any(mark.stated for mark in known.marks.values())
-    print(f"comparable with the paper{but}" if known.comparable else f"not comparable: {known.unlike}")
+    print(f"comparable with the paper{but}" if known.comparable else f"not comparable: {plain(known.unlike)}")

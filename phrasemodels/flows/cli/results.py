@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Force, Json, clean, opened, print_json
+from phrasemodels.flows.cli.terminal import Force, Json, clean, opened, plain, print_json
 
 app = typer.Typer()
 
@@ -134,7 +134,7 @@ def print_glance(rows: list[dict[str, Any]]) -> None:
 
 def _print_counts(counts: dict[str, int]) -> None:
     for what, n in counts.items():
-        print(f"  {n:>4}  {what}")
+        print(f"  {n:>4}  {plain(what)}")
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -144,7 +144,7 @@ def _line(row: dict[str, Any]) -> str:
     runs = " ".join(f"seed {run['seed']}: {run['run'] or run['train']}" for run in row["runs"] if run["train"])
     where = f"  [{row['source']}{'; ' + runs if runs else ''}]" if row["source"] else ""
     numbers = f"{row['printed']:>9} {ours + half:>14}"
-    return f"{row['paper']} {row['table']:<14} {numbers}  {row['verdict']:<14} {what}: {row['reason']}{where}"
+    return f"{row['paper']} {row['table']:<14} {numbers}  {row['verdict']:<14} {what}: {plain(row['reason'])}{where}"
 
 
 @app.command()
