@@ -59,8 +59,8 @@ def writing_folder(to: Path, force: bool = False) -> Iterator[Path]:
 
     ValueError: as of `check_replaceable`.
     """
-    place = to.resolve()
     check_replaceable(to, force)
+    place = to.resolve()
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as aside:
         new, old = Path(aside, "new"), Path(aside, "old")
@@ -84,10 +84,11 @@ def _files(folder: Path) -> Iterator[str]:
 
 def _listed(folder: Path) -> Mapping[str, str]:
     """Return the digests that the MARKER of a folder lists; none if it is missing or damaged."""
-    try:
-        if (folder / MARKER).stat().st_size > MOST_BYTES:
+    file = folder / MARKER
+    try:  # a pipe would be waited for, and a device read for ever
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > MOST_BYTES:
             return {}
-        listed = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        listed = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return listed if isinstance(listed, dict) else {}

@@ -151,6 +151,22 @@ def test_what_is_no_file_is_refused_even_with_force(tmp_path: Path) -> None:
             check_replaceable(place, force=True)
 
 
+def test_a_loop_of_links_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ValueError, match="is a link to nothing"), writing_folder(tmp_path / "loop"):
+        pass
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_a_list_of_written_files_that_is_no_file_is_not_read(make: Callable[[Path], None], tmp_path: Path) -> None:
+    """A pipe would be waited for, and of a device there is no end."""
+    make(tmp_path / MARKER)
+    (tmp_path / "mine").write_text("mine")
+    for place in (tmp_path, tmp_path / "mine"):
+        with pytest.raises(ValueError, match="was not written by this command"):
+            check_replaceable(place)
+
+
 def test_files_beside_each_other_are_listed_in_one_marker(tmp_path: Path) -> None:
     for name in ("a", "b", "a"):
         with writing(tmp_path / name):
