@@ -26,12 +26,13 @@ OUTPUTS = {  # command and parameter -> arguments in front of the output, and it
     "show-labels to": (["labels", "004/parser/sample/lal", "a house", "--to"], "mine.html"),
     "export to": (["export", "000/table1/sample/phrase-k2"], "mine"),
     "export-parser to": (["pack", "004/parser/sample/lal"], "mine"),
+    "train-parser to": (["train-parser", JUDGE], "mine"),
     "export-result folder": (["scores", "002-table2-geo-paper"], "printed.csv"),
     "corpora export to": (["corpora", "export", "gum"], "train.parquet"),
     "prepare to": (["prepare", "000/table1/sample/phrase-k2", "--to"], "mine"),
 }
 ELSEWHERE = {  # outputs that other tests try, and other names of commands
-    "init folder", "train out", "bench history", "attend to", "labels to", "pack to", "scores folder",
+    "init folder", "train out", "bench history", "attend to", "labels to", "pack to", "scores folder", "parse out",
 }  # fmt: skip
 INPUTS = {"join", "file", "files", "path", "data", "printed", "card"}
 

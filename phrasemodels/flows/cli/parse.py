@@ -416,7 +416,7 @@ def pack(
 
 @app.command("train-parser")
 def train_parser(
-    folder: Annotated[Path, typer.Argument(help="The folder of a treebank of Universal Dependencies.")],
+    data: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a treebank of Universal Dependencies.")],
     to: Annotated[Path, typer.Argument(help="Folder to make.")],
     updates: Annotated[int, typer.Option(min=1, help="Updates of the parser's weights.")] = 4000,
     minutes: Annotated[float, typer.Option(min=0, help="CPU minutes of learning words and sentences, at most.")] = 4.0,
@@ -432,7 +432,7 @@ def train_parser(
     """
     from phrasemodels.flows.run.parser_training import train_parser as train
 
-    print(train(folder, to, updates, minutes, seed, name, force))
+    print(train(data, to, updates, minutes, seed, name, force))
 
 
 def read_card(file: Path) -> dict[str, Any]:

@@ -50,9 +50,9 @@ def train_parser(
 
     ValueError: there is no project folder, the treebank lacks train or dev sentences, or something else is in the folder.
     """
+    check_replaceable(to, force)
     if (place := project.folder()) is None:
         raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
-    check_replaceable(to, force)
     corpora = place / project.CORPORA
     name = name or folder.resolve().name.lower().replace("-", "_")
     if not (corpora / f"{name}.toml").exists():
