@@ -235,11 +235,12 @@ QUESTIONS = re.findall(r'^phrasemodels sql "(.*)"$', PAGE, re.MULTILINE)
         (4, {"licences", "redistributable", "stand_in", "rows"}, [1]),
         (5, {"experiment", "seed", "status", "seconds", "run_id"}, [2]),
         (6, {"experiment", "n", "mean", "deviation", "low", "high", "warning"}, range(2, 1000)),
-        (7, {"label", "rests_on", "content"}, [6]),
+        (7, {"experiment", "seed", "run_id", "workers", "dev_loss"}, [2]),
+        (8, {"label", "rests_on", "content"}, [6]),
     ],
 )
 def test_the_questions_of_the_documentation_have_answers(world, place, columns, rows):
-    assert len(QUESTIONS) == 8
+    assert len(QUESTIONS) == 9
     assert all(
         re.search(rf"from {view}\b", " ".join(QUESTIONS))
         for view in VIEWS.keys() - {"levels", "leaks", "published", "compared"}
