@@ -278,6 +278,41 @@ def test_a_packed_parser_is_checked_when_it_is_loaded(name: str, tmp_path: Path)
         load_parser(tmp_path)
 
 
+@pytest.mark.parametrize("form", [0, -1, 3, 1.5, "2", None, []])
+def test_a_packed_parser_of_another_form_is_refused(form: Any, tmp_path: Path) -> None:
+    about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))
+    (tmp_path / WEIGHTS).symlink_to(ENGLISH / WEIGHTS)
+    (tmp_path / ABOUT).write_text(json.dumps(about | {"form": form}))
+    with pytest.raises(
+        ValueError, match=f"its form is {form!r}, and this version reads up to 2".replace("[]", r"\[\]")
+    ):
+        load_parser(tmp_path)
+
+
+WRONG_SPLITS = {
+    "alphabet": [{}, ["ab"], [1], [" ", " "], [""], ["a"]],
+    "fused": [[], {"don't": []}, {"don't": "do"}, {"don't": [1]}, {"": ["a"]}, {str(k): ["a"] for k in range(200_000)}],
+    "spaces": [1, None, "yes"],
+    "threshold": [0.0, 1.0, -0.5, 1, True, "0.5", None],
+    "config": [{}, None, {"type": "phrasemodels.parsing.splitter:SplitterConfig", "characters": "x"}],
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SPLITS)
+def test_the_splitter_of_a_packed_parser_is_checked(name: str, tmp_path: Path) -> None:
+    about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))
+    (tmp_path / WEIGHTS).symlink_to(ENGLISH / WEIGHTS)
+    right = about["split"][name]
+    for wrong in [
+        *WRONG_SPLITS[name],
+        *([right[:-1], [*right, "犬"], right[:-1] + right[:1]] if name == "alphabet" else []),
+    ]:
+        about["split"][name] = wrong
+        (tmp_path / ABOUT).write_text(json.dumps(about))
+        with pytest.raises(ValueError, match=rf"this parser cannot be read \((split\.|.*{name})"):
+            load_parser(tmp_path)
+
+
 @pytest.mark.parametrize("side", ["words", "characters", "tags", "labels", "relations"])
 def test_the_vocabularies_of_a_packed_parser_are_checked(side: str, tmp_path: Path) -> None:
     about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))

@@ -48,7 +48,8 @@ MODULES = {
     "phrasemodels/data/download/fetch.py": "data/test_fetch.py data/test_corpora_supplied.py data/test_outside.py "
     "-k test_fetch or supplied or gz or xz",
     "phrasemodels/saved.py": "models/test_saved.py",
-    "phrasemodels/parsing/saved.py": "models/test_saved.py parsing/test_parse.py -k packed or saved or save or load",
+    "phrasemodels/parsing/saved.py": "models/test_saved.py parsing/test_splitter.py data/test_outside.py "
+    "-k packed or saved or splitter",
     "phrasemodels/flows/results/query.py": "flows/test_query.py data/test_hostile.py flows/test_study_mistakes.py -k "
     "test_query or refused or sql or question",
     "phrasemodels/flows/run/served.py": "flows/test_served.py",
