@@ -111,3 +111,11 @@ def test_every_reader_is_attacked_or_trusted_for_a_reason() -> None:
         if row["promise"] != "trusted":
             for attack in row["attacked by"].split("; "):
                 assert attack in OUTSIDE or f"def {attack}(" in tests, f"{reader}: no input or test {attack!r}"
+
+
+def test_the_tests_that_the_promises_name_exist() -> None:
+    promises = (PROJECT / "SECURITY.md").read_text(encoding="utf-8")
+    tests = "".join(path.read_text(encoding="utf-8") for path in (PROJECT / "tests").rglob("test_*.py"))
+    named = re.findall(r"`(test_\w+)`", promises)
+    assert len(named) > 15 and [name for name in named if f"def {name}(" not in tests] == []
+    assert [path for path in re.findall(r"`(tests/[\w/]+\.\w+)`", promises) if not (PROJECT / path).is_file()] == []
