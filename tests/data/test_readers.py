@@ -19,7 +19,7 @@ PROMISES = {
     "closed": "the question or request reaches nothing else",
     "trusted": "written by this project, its user or a pinned library",
 }
-METHODS = {"read_bytes", "read_text", "open", "from_pretrained", "receive"}  # of any object
+METHODS = {"read_bytes", "read_text", "open", "from_pretrained", "receive", "recv"}  # of any object
 CALLS = re.compile(
     r"open|receive|os\.open|io\.open|json\.loads?|tomllib\.loads?|csv\.(reader|DictReader)|(sqlite3|duckdb)\.connect|mmap\.mmap|"
     r"urllib\.request\.urlopen|httpx\.(Client|AsyncClient|get|post|stream)|socket\.create_connection|torch\.load|"

@@ -394,6 +394,21 @@ def test_many_clients_are_answered_and_broken_requests_leave_no_traceback(
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_a_text_whose_client_has_left_takes_no_further_turn(parser: Parser) -> None:
+    ours, client = socket.socketpair()
+    with server(parser, "127.0.0.1", 0) as made, ours, client:
+        handler = made.RequestHandlerClass.__new__(made.RequestHandlerClass)
+        handler.connection = ours
+        client.sendall(b"x")
+        assert len(handler.parses("It is.")) == 1
+        assert ours.recv(1) == b"x", "what a client sends stays there"
+        client.close()
+        with pytest.raises(ConnectionError, match="the client is gone"):
+            handler.parses("It is.")
+        with pytest.raises(ConnectionError, match="the client is gone"):
+            handler.page("It is.")
+
+
 def test_turns_are_taken_in_the_order_in_which_they_were_asked_for(parser: Parser) -> None:
     turns, order = Turns(), []
 

@@ -6,6 +6,8 @@ loads scripts from elsewhere. The interface is described at /openapi.json.
 """
 
 import json
+import select
+import socket
 import sys
 import threading
 from collections import deque
@@ -130,13 +132,26 @@ def server(parser: Parser, host: str, port: int) -> PageServer:
     turns = Turns()
 
     class Handler(_Handler):
+        @contextmanager
+        def turn(self) -> Iterator[None]:
+            with turns():
+                check_client(self.connection)
+                yield
+
         def page(self, text: str) -> str:
-            return page(parser, text, turn=turns)
+            return page(parser, text, turn=self.turn)
 
         def parses(self, text: str) -> Sequence[Parse]:
-            return parser.parse_in_turns(text, turns)
+            return parser.parse_in_turns(text, self.turn)
 
     return PageServer((host, port), Handler)
+
+
+def check_client(connection: socket.socket) -> None:
+    """Raise a ConnectionError if a client has left, or sends no more: nobody waits for its answer."""
+    readable, _, _ = select.select([connection], [], [], 0)
+    if readable and not connection.recv(1, socket.MSG_PEEK):
+        raise ConnectionError("the client is gone")
 
 
 class RefusedError(Exception):
