@@ -669,8 +669,14 @@ def _levels(structure: Structure, shapes: tuple[torch.Size, ...], device: torch.
             left[row, : len(one)], right[row, : len(one)] = places[one], places[other]
             part[row, : len(one)] = np.where(scored < 0, P, scored)
         own = nodes[members, engine.OWN]
-        levels.append(Level(*(torch.from_numpy(x).to(device) for x in (np.where(own < 0, P, own), left, right, part))))
+        levels.append(Level(*(_on_device(x, device) for x in (np.where(own < 0, P, own), left, right, part))))
     return Levels(levels, places)
+
+
+def _on_device(x: Integers, device: torch.device) -> Tensor:
+    """Return numbers on a device; a GPU copies them without being waited for."""
+    found = torch.from_numpy(x)
+    return found.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else found.to(device)
 
 
 def _edges(runs: Integers) -> tuple[Integers, Integers, Integers]:
@@ -696,7 +702,7 @@ def _goals(scores: Numbered, levels: Levels, lengths: Tensor) -> tuple[Tensor, T
     place, part = np.zeros((len(each), widest), np.int64), np.full((len(each), widest), P + 1)
     for b, (left, _, scored) in enumerate(each):
         place[b, : len(left)], part[b, : len(left)] = levels.places[left], np.where(scored < 0, P, scored)
-    return torch.from_numpy(place).to(lengths.device), torch.from_numpy(part).to(lengths.device)
+    return _on_device(place, lengths.device), _on_device(part, lengths.device)
 
 
 def _inside_by_levels(structure: Structure, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:

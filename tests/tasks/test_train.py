@@ -112,6 +112,15 @@ def test_the_decay_of_segments_is_added_once_an_update(shared, tmp_path):
     assert torch.allclose(gradients[0], torch.full((2, 2), 0.01)) and torch.allclose(gradients[1], gradients[0])
 
 
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_products_are_tf32_only_where_the_training_says_so(shared, tmp_path, precision):
+    trainer = Trainer(training(shared, tmp_path, f"train.precision={precision}"))
+    allowed = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    assert allowed == (precision == "tf32",) * 2
+    with trainer.precision():
+        assert torch.is_autocast_enabled("cpu") == (precision == "bfloat16")
+
+
 @pytest.mark.parametrize("given", ["", "cpu"])
 def test_a_training_says_on_which_device_it_ran(shared, tmp_path, given):
     trainer = Trainer(dataclasses.replace(training(shared, tmp_path), device=given))

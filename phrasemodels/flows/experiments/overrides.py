@@ -108,7 +108,7 @@ def name_of(value: Any) -> str:
 PARTS = ("recipe", "model", "train")  # of an experiment can be overridden; the other fields say which row it is
 CORPUS = "recipe.corpus."
 EARLIER = {"train.pieces": "train.accumulation_steps"}  # earlier names of fields
-# change no score
+# change no score on purpose: sums of other machines differ in their last bits, and a GPU draws other random numbers for dropout
 MACHINE = tuple(
     f"train.{name}"
     for name in ("workers", "threads", "gpus", "checkpoint_every", "micro_batch_tokens", "accumulation_steps")

@@ -199,7 +199,8 @@ class TrainConfig:
     smoothing: float = 0.1
     """Share of the probability that label smoothing spreads over all labels."""
     precision: str = "float32"
-    """The type in which matrix products are computed, by autocast: float32 or bfloat16. Weights stay float32."""
+    """How matrix products are computed: float32; tf32, float32 with factors of 10 bits, which GPUs since Ampere multiply on tensor
+    cores (elsewhere it is float32); or bfloat16, by autocast. Weights stay float32."""
     evaluate_every: int = 100
     """Updates between two evaluations on dev."""
     checkpoint_every: int = 200
@@ -211,7 +212,8 @@ class TrainConfig:
     threads: int = 1
     """Threads of torch in each worker. They change sums in their last bits."""
     gpus: float = 0.0
-    """GPUs of each worker; with a fraction several trainings share one."""
+    """GPUs of each worker; with a fraction several trainings share one. No part of keys, although a GPU draws other random numbers
+    for dropout, as another seed would; a result names its device."""
     equal_sides: int | None = None
     """Rows of a batch have equal lengths on so many sides, from the first, as programs without masks need it; None: any."""
     micro_batch_tokens: int = field(default=MICRO_BATCH, compare=False)
@@ -235,7 +237,7 @@ class TrainConfig:
         not_negative(self, "gpus")
         positive(self, "learning_rate", "epsilon")
         share(self, "smoothing")
-        one_of(self, "precision", ("float32", "bfloat16"))  # float16 would need scaled losses
+        one_of(self, "precision", ("float32", "tf32", "bfloat16"))  # float16 would need scaled losses
         if self.gpus > 1 and self.gpus % 1:
             raise ValueError(f"gpus={self.gpus}: must be a share of one GPU, or a whole number of them")
         if not self.clip > 0:  # infinity: gradients are not clipped

@@ -196,6 +196,7 @@ class Trainer:
         if self.worker.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.worker.device)
         torch.use_deterministic_algorithms(True, warn_only=self.worker.device.type == "cuda")
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = self.config.precision == "tf32"
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # saves time alone
         self.data, self.dev = (self.objective.examples(paths) for paths in (training.train, training.dev))
         torch.manual_seed(stream(training.seed, "init"))
@@ -285,8 +286,7 @@ class Trainer:
 
     def precision(self) -> torch.autocast:
         """Return the context in which products are computed in the type of the configuration."""
-        dtype = getattr(torch, self.config.precision)
-        return torch.autocast(self.worker.device.type, dtype, enabled=dtype != torch.float32)
+        return torch.autocast(self.worker.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def evaluate(self) -> None:
         """Measure the dev criterion, keep the weights if they are the best, and add a row to the history."""
