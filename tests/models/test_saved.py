@@ -28,7 +28,18 @@ from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, WEIGHTS
 from phrasemodels.parsing.saved import load as load_parser
-from phrasemodels.saved import LIBRARY, PARTS, TORCH, describe, part_of_library, restored
+from phrasemodels.saved import (
+    LIBRARY,
+    PARTS,
+    TORCH,
+    _in_present_form,
+    check_fit,
+    check_header,
+    describe,
+    finite,
+    part_of_library,
+    restored,
+)
 
 FORMS = (  # in which a configuration may name a part: those of today, and those of earlier versions
     lambda name: name,
@@ -345,3 +356,57 @@ def test_how_a_model_answers_is_read_by_type(changes: dict[str, Any], message: s
     assert predictor(json.loads(json.dumps(right))).described() == right
     with pytest.raises(ValueError, match=message):
         predictor(json.loads(json.dumps(right | changes)))
+
+
+OWN = {"a": torch.zeros(2, 3), "b": torch.zeros(1)}
+FITS = {"a": ((2, 3), torch.float32), "b": ((1,), torch.float32)}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"a": FITS["a"]}, r"\['b'\] are only in one"),
+        ({**FITS, "c": FITS["b"], "d": FITS["b"]}, r"\['c', 'd'\] are only in one"),
+        ({**FITS, **{f"c{k}": FITS["b"] for k in range(6)}}, r"\['c0', 'c1', 'c2', 'c3', 'c4'\] are only in one"),
+        ({**FITS, "a": ((1, 3), torch.float32)}, r"a is torch.float32 \(1, 3\), not torch.float32 \(2, 3\)"),
+        ({**FITS, "a": ((3, 3), torch.float32)}, r"a is torch.float32 \(3, 3\), not"),
+        ({**FITS, "b": ((1,), torch.float16)}, r"b is torch.float16 \(1,\), not torch.float32 \(1,\)"),
+        ({**FITS, "b": ((1,), None)}, r"b is None \(1,\), not"),
+    ],
+)
+def test_weights_of_another_model_are_named(given: Any, message: str) -> None:
+    check_fit(OWN, FITS)
+    with pytest.raises(ValueError, match=f"^the weights do not fit the model: {message}"):
+        check_fit(OWN, given)
+
+
+def test_a_configuration_that_asks_for_many_more_weights_is_not_built(tmp_path: Path) -> None:
+    """Up to 4 for each tensor of the file, and 100, so that an error names what does not fit."""
+    built = []
+
+    def layers(n: int) -> torch.nn.Module:
+        return torch.nn.ModuleList([built.append(n) or torch.nn.Linear(1, 1, bias=False) for _ in range(n)])  # type: ignore[func-returns-value]
+
+    save_file({f"{k}.weight": torch.zeros(1, 1) for k in range(2)}, tmp_path / "w")
+    check_header(lambda: layers(2), tmp_path / "w")
+    with pytest.raises(ValueError, match="are only in one of the two"):
+        check_header(lambda: layers(108), tmp_path / "w")
+    built.clear()
+    with pytest.raises(ValueError, match="asks for more weights than the 2 of the file"):
+        check_header(lambda: layers(1000), tmp_path / "w")
+    assert len(built) == 109
+
+
+def test_weights_that_are_not_finite_are_named() -> None:
+    good = {f"w{k}": torch.zeros(2) for k in range(9)}
+    assert finite(good) == good
+    with pytest.raises(ValueError, match=r"the weights \['w1', 'w2', 'w3', 'w4', 'w5'\] are not finite"):
+        finite(good | {f"w{k}": torch.tensor([0, float("inf" if k % 2 else "nan")]) for k in range(1, 8)})
+
+
+@pytest.mark.parametrize(
+    "saved", [{"mapping": {"a": 1}, "x": 1}, {"mapping": [1]}, {"part": "p", "x": 1}, {"fields": {}}]
+)
+def test_what_only_looks_like_an_earlier_form_stays(saved: dict[str, Any]) -> None:
+    assert _in_present_form(saved) == saved
+    assert _in_present_form([{"mapping": {"a": {"part": "p"}}}]) == [{"a": "p"}]
