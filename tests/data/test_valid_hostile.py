@@ -22,6 +22,16 @@ def test_valid_hostile_input_is_refused_or_read(name: str, tmp_path: Path) -> No
         attacked(name, tmp_path / str(number), chance)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHANGES)
+def test_much_valid_hostile_input_is_refused_or_read(name: str, tmp_path: Path) -> None:
+    """Of each run another: the seed is in the name of a folder of a find."""
+    seed = time.time_ns()
+    for number in range(20 if any(word in name for word in (*SLOW, "MLflow")) else 300):
+        (tmp_path / f"{seed}-{number}").mkdir()
+        attacked(name, tmp_path / f"{seed}-{number}", random.Random(f"{seed} {number}"))
+
+
 def seconds(name: str, content: bytes, folder: Path) -> float:
     """Return the least processor time of two readings, without the collection of garbage, which grows with other tests."""
 
