@@ -15,11 +15,12 @@ import pytest
 from outside import GIVEN, OUTSIDE, exporting
 
 from phrasemodels.flows.results.models import load
+from phrasemodels.flows.run.page_server import Turns
 
 with warnings.catch_warnings():  # of MLflow about its own types
     warnings.simplefilter("ignore")
     from phrasemodels.flows.run import served
-    from phrasemodels.flows.run.served import GONE, Bounded, Served, Turns, within
+    from phrasemodels.flows.run.served import GONE, Bounded, Served, within
 
 Send = Callable[[Any], Awaitable[None]]
 
@@ -70,16 +71,16 @@ def test_turns_go_round() -> None:
 
     def work(name: str) -> None:
         for _ in range(4):
-            with turns.turn():
+            with turns():
                 order.append(name)
                 time.sleep(0.005)
 
-    with turns.turn():
+    with turns():
         threads = []
         for name in "ab":
             threads.append(threading.Thread(target=work, args=[name]))
             threads[-1].start()
-            while len(turns._asking) < 1 + len(threads):
+            while len(turns._waiting) < len(threads):
                 time.sleep(0.001)
     for thread in threads:
         thread.join()
@@ -88,9 +89,9 @@ def test_turns_go_round() -> None:
 
 def test_a_turn_that_fails_is_passed_on() -> None:
     turns = Turns()
-    with pytest.raises(KeyError), turns.turn():
+    with pytest.raises(KeyError), turns():
         raise KeyError
-    with turns.turn():
+    with turns():
         pass
 
 

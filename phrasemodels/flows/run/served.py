@@ -5,17 +5,17 @@ the order in which they ask, so a turn waits for at most REQUESTS - 1 others. A 
 """
 
 import asyncio
-import contextlib
 import sys
 import threading
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
 import mlflow
 import pandas as pd
+
+from phrasemodels.flows.run.page_server import Turns
 
 BYTES = 1_000_000  # of a request
 SECONDS = 30  # in which a request has to arrive
@@ -43,7 +43,7 @@ class Served(mlflow.pyfunc.PythonModel):  # type: ignore[name-defined]
         found: list[tuple[str, str]] = []
         while len(found) < answered:
             some = texts[len(found) : answered]
-            with self.turns.turn():
+            with self.turns():
                 if gone is not None and gone.is_set():
                     break
                 found += self.model.answers(some[: max(1, within(some, TURN))])
@@ -61,26 +61,6 @@ def within(texts: Sequence[str], words: int) -> int:
         if words < 0:
             return count
     return len(texts)
-
-
-class Turns:
-    """Gives turns to one thread at a time, in the order in which they ask; a lock may give each to who had the last."""
-
-    def __init__(self) -> None:
-        self._changed, self._asking = threading.Condition(), deque[object]()
-
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        own = object()
-        with self._changed:
-            self._asking.append(own)
-            self._changed.wait_for(lambda: self._asking[0] is own)
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._asking.popleft()
-                self._changed.notify_all()
 
 
 class Bounded:
