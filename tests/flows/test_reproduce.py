@@ -236,11 +236,13 @@ QUESTIONS = re.findall(r'^phrasemodels sql "(.*)"$', PAGE, re.MULTILINE)
         (5, {"experiment", "seed", "status", "seconds", "run_id"}, [2]),
         (6, {"experiment", "n", "mean", "deviation", "low", "high", "warning"}, range(2, 1000)),
         (7, {"experiment", "seed", "run_id", "workers", "dev_loss"}, [2]),
-        (8, {"label", "rests_on", "content"}, [6]),
+        (8, {"experiment", "seeds", "steps", "seconds", "mib"}, range(2, 1000)),
+        (9, {"id", "seed", "transformer", "n_grams"}, range(1, 1000)),
+        (10, {"label", "rests_on", "content"}, [6]),
     ],
 )
 def test_the_questions_of_the_documentation_have_answers(world, place, columns, rows):
-    assert len(QUESTIONS) == 9
+    assert len(QUESTIONS) == 11
     assert all(
         re.search(rf"from {view}\b", " ".join(QUESTIONS))
         for view in VIEWS.keys() - {"levels", "leaks", "published", "compared"}

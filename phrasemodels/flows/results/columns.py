@@ -73,6 +73,15 @@ VIEWS = {
         {**_of(TEXT, "experiment metric"), **_of(NUMBER, "mean deviation"), "n": WHOLE}
         | {**_of(NUMBER, "low high"), "warning": TEXT, "run_ids": WORDS},
     ),
+    "costs": View(
+        "a training, mean over its seeds, of kept results and of the store: what it cost; origin: a kept result, or the store",
+        {"experiment": TEXT, "seeds": WHOLE, "parameters": WHOLE, "steps": WHOLE}
+        | {**_of(NUMBER, "train_seconds peak_memory_mib"), "origin": TEXT},
+    ),
+    "sentence_scores": View(
+        "a test sentence of a kept result, by seed: what its metrics are sums of, such as (right, all) of an accuracy; id: its row",
+        {**EXPERIMENT, "id": WHOLE, "grp": TEXT, "statistic": TEXT, "value": "double[]", "origin": TEXT},
+    ),
     "predictions": View(
         "a test sentence with an answer of a run's model; grp: its group of sentences; key: of the artifact with the answers",
         {
@@ -121,6 +130,7 @@ TYPES = {
     FLAG: pa.bool_(),
     WORDS: pa.list_(pa.string()),
     TIME: pa.timestamp("ms"),
+    "double[]": pa.list_(pa.float64()),
 }
 
 

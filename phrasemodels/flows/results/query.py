@@ -142,12 +142,16 @@ def _interruptibly(connection: "DuckDBPyConnection", work: Callable[[], T]) -> T
             raise
 
 
+LARGE = ("sentence_scores",)  # views of millions of rows, which are made only for a question that names them
+
+
 def write_database(store: Store, tracker: Tracker, to: Path) -> Path:
-    """Write all views as the tables of a DuckDB file, and the questions of VIEWS_OF_TABLES as its views; return its path."""
+    """Write all views but LARGE as the tables of a DuckDB file, and the questions of VIEWS_OF_TABLES as its views; return its
+    path."""
     import duckdb
 
     with atomic_replace(to) as path, duckdb.connect(path) as connection:
-        for name, view in VIEWS.items():
+        for name, view in ((name, view) for name, view in VIEWS.items() if name not in LARGE):
             connection.register(f"_{name}", _rows(name, store, tracker))
             _interruptibly(connection, partial(connection.execute, f"create table {name} as select * from _{name}"))
             connection.unregister(f"_{name}")

@@ -173,6 +173,25 @@ def kept_results() -> Iterator[Result]:
         yield from _kept(path, path.stat().st_mtime_ns)
 
 
+def kept_rows() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the folder, the present name of the experiment, and the row as it is kept, of each row of kept results."""
+    for path in kept_files():
+        rows, known = _answered(read_kept(path))
+        for row, (experiment, *_) in zip(rows, known, strict=True):
+            yield f"results/{path.parent.name}", experiment.name, row
+
+
+def kept_sentences() -> Iterator[tuple[str, str, int, pa.Table]]:
+    """Yield the folder, the present name of the experiment, the seed and the statistics of the test sentences of kept results."""
+    for path in kept_files():
+        rows, known = _answered(read_kept(path))
+        with_sentences = [(row, of[0].name) for row, of in zip(rows, known, strict=True) if row.get("sentences")]
+        found = statistics_of(path.parent, [row for row, _ in with_sentences])
+        for (row, name), tables in zip(with_sentences, found, strict=True):
+            for seed, statistics in zip(row["seeds"], tables, strict=True):
+                yield f"results/{path.parent.name}", name, seed, statistics
+
+
 def kept_values() -> Iterator[tuple[str, Mapping[str, list[float]]]]:
     """Yield the experiment and the values by seed, by metric, of each row of kept results, without its tests; the preferred one
     of an experiment last."""

@@ -17,6 +17,7 @@ from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.results.columns import of_step, parquet_path, schema_of, table
 from phrasemodels.flows.results.judged import judged, remembered_values
 from phrasemodels.flows.results.lineage import Lineage, setting
+from phrasemodels.flows.results.results import kept_rows, kept_sentences
 from phrasemodels.infra.tracking import KEY, Tracker
 from phrasemodels.tasks.metrics.compare import finite
 from phrasemodels.verdicts.significance import seed_group
@@ -263,6 +264,49 @@ def seeds(store: Store, tracker: Tracker) -> pa.Table:
         for key, own in newest.items()
     )
     return table("seeds", rows)
+
+
+def costs(store: Store, tracker: Tracker) -> pa.Table:
+    """Return what the trainings of kept results, and of the store, cost: a row for each, mean over its seeds."""
+    rows = [
+        {"experiment": name, "seeds": len(row["seeds"]), **row["training"], "origin": origin}
+        for origin, name, row in kept_rows()
+        if row.get("training")
+    ]
+    trained: dict[str, list[Mapping[str, Any]]] = {}
+    for artifact in Lineage(store).artifacts.values():
+        if "experiment" in artifact.about and "train_seconds" in artifact.meta:
+            trained.setdefault(artifact.about["experiment"], []).append(artifact.meta)
+    for name, metas in trained.items():
+        means = {one: float(np.mean([meta[one] for meta in metas])) for one in ("train_seconds", "peak_memory_mib")}
+        steps, parameters = round(np.mean([meta["steps"] for meta in metas])), metas[0]["parameters"]
+        rows.append(
+            {
+                "experiment": name,
+                "seeds": len(metas),
+                "parameters": parameters,
+                "steps": steps,
+                **means,
+                "origin": "store",
+            }
+        )
+    names = schema_of("costs").names
+    return table("costs", ({name: row.get(name) for name in names} for row in rows))
+
+
+def sentence_scores(store: Store, tracker: Tracker) -> pa.Table:
+    """Return the statistics of each test sentence of kept results, by seed."""
+    schema, parts = schema_of("sentence_scores"), []
+    for origin, name, seed, found in kept_sentences():
+        n = found.num_rows
+        for statistic in (one for one in found.column_names if one not in ("row", "seed", "id", "group")):
+            values = found[statistic].combine_chunks()
+            if not pa.types.is_list(values.type):
+                values = pa.FixedSizeListArray.from_arrays(values, 1).cast(pa.list_(values.type))
+            name_, seed_, statistic_, origin_ = (pa.repeat(value, n) for value in (name, seed, statistic, origin))
+            own = [name_, seed_, found["id"], found["group"], statistic_, values, origin_]
+            parts.append(pa.table(own, names=schema.names).cast(schema))
+    return pa.concat_tables(parts)
 
 
 def _group(experiment: str, metric: str, values: Sequence[float]) -> dict[str, Any]:
