@@ -154,7 +154,12 @@ def open_figures() -> str:
 
     from phrasemodels.flows.report.plots import svg
 
-    return "\n".join(figure(svg(plt.figure(number), "A figure of the code above"), "") for number in plt.get_fignums())
+    drawn = []
+    for number in plt.get_fignums():
+        one = plt.figure(number)
+        one.set_layout_engine("constrained")  # legends and names of axes are not cut off
+        drawn.append(figure(svg(one, "A figure of the code above"), ""))
+    return "\n".join(drawn)
 
 
 def views() -> str:
@@ -377,13 +382,22 @@ def filtered(text: str) -> str:
 
 def all_verdicts() -> str:
     """Return every printed number with its verdict."""
+    from phrasemodels.flows.cli.terminal import plain
 
     rows = asked(
         "select paper, table_, system, variant, dataset, printed_metric, printed, ours, half_width, verdict, reason "
         "from verdicts order by paper, number"
     )[1]
     lines = [
-        (*row[:3], " ".join(filter(None, row[3:5])), row[5].replace("_", " "), row[6], _ours(row[7], row[8]), *row[9:])
+        (
+            *row[:3],
+            " ".join(filter(None, row[3:5])),
+            row[5].replace("_", " "),
+            row[6],
+            _ours(row[7], row[8]),
+            row[9],
+            plain(row[10]),
+        )
         for row in rows
     ]
     return filtered(
