@@ -146,7 +146,7 @@ def _training(models: Sequence[Artifact]) -> dict[str, Any]:
     """Return the parameters of the model, and the means over its seeds of what differs between trainings."""
     means = {name: fmean(model.meta[name] for model in models) for name in MEANS}
     steps = round(fmean(model.meta["steps"] for model in models))  # those with patience end at different ones
-    devices = sorted({kind for model in models for kind in model.meta.get("devices", [])})
+    devices = ", ".join(sorted({kind for model in models for kind in model.meta.get("devices", [])}))
     return {"parameters": models[0].meta["parameters"], "steps": steps, **means} | (
         {"devices": devices} if devices else {}
     )
