@@ -3,16 +3,19 @@
 import collections
 import contextlib
 import dataclasses
+import datetime
 import itertools
 import logging
+import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from phrasemodels.infra.services import scratch_folder
-from phrasemodels.infra.signals import noting_error_line
+from phrasemodels.infra.signals import ClusterError, noting_error_line
 
 
 class ProcessorSlots:
@@ -56,8 +59,11 @@ class ProcessorSlots:
 SLOTS = ProcessorSlots()
 
 
-class ClusterError(OSError):
-    """Ray lost a process or a node."""
+ROOM_EVERY = 3.0  # seconds between two looks at whether the cluster has room for a group that trains or waits
+
+
+class NoRoomError(OSError):
+    """The cluster had no room for a group of workers for some time: others hold it, or a node is lost."""
 
 
 def run_on_ray(function: Callable[..., Any], *arguments: Any, label: str = "") -> Any:
@@ -89,17 +95,20 @@ OnProgress = Callable[[int, int], None]  # (items done, all items)
 
 
 def ray_map(
-    function: Callable[..., Any], items: Collection[tuple[Any, ...]], on_progress: OnProgress = lambda done, total: None
+    function: Callable[..., Any],
+    items: Collection[tuple[Any, ...]],
+    on_progress: OnProgress = lambda done, total: None,
+    label: str = "",
 ) -> Iterator[Any]:
-    """Call function(*item) for each item as a Ray task and yield the results in order.
+    """Call function(*item) for each item as a Ray task and yield the results in order. label: as of `run_on_ray`.
 
     At most two tasks per processor are submitted at once, and a result is kept until those before it are there. Ray runs a
     task again if its worker dies. If one fails, or no more results are asked for, those under way are cancelled.
     """
     import ray
 
-    remote = _task(function)
-    limit = 2 * int(ray.cluster_resources().get("CPU", 1))
+    remote = _task(function, label)
+    limit = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))  # a cluster that grows may have none yet
     left = enumerate(items)
     pending: dict[Any, int] = {}
     results: dict[int, Any] = {}
@@ -127,7 +136,10 @@ def ray_map(
 
 
 def actor_map(
-    function: Callable[..., Any], items: Collection[tuple[Any, ...]], on_progress: OnProgress = lambda done, total: None
+    function: Callable[..., Any],
+    items: Collection[tuple[Any, ...]],
+    on_progress: OnProgress = lambda done, total: None,
+    label: str = "",
 ) -> list[Any]:
     """Like ray_map, but in actors, one a processor, for functions that load something large, such as a parser's models.
 
@@ -139,9 +151,8 @@ def actor_map(
     left = iter(enumerate(items))
     count = min(len(items), max(1, int(ray.cluster_resources().get("CPU", 1))))
     environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
-    named = type(
-        f"ActorWorker_{_title(function).removeprefix('step:')}", (ActorWorker,), {}
-    )  # Ray lists actors by class
+    title = _title(function, label)
+    named = type(f"ActorWorker_{title.removeprefix('step:')}", (ActorWorker,), {})  # Ray lists actors by class
     worker: Any = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(named)
     actors: list[Any] = [worker.remote() for _ in range(count)]
     results: dict[int, Any] = {}
@@ -151,7 +162,7 @@ def actor_map(
         if (item := next(left, None)) is None:
             ray.kill(actor)
         else:
-            busy[actor.call.options(name=_title(function)).remote(function, *item[1])] = (item[0], actor)
+            busy[actor.call.options(name=title).remote(function, *item[1])] = (item[0], actor)
 
     try:
         with _plain_errors():
@@ -205,13 +216,22 @@ def bundles_on(node: dict[str, float], bundle: dict[str, float]) -> int:
     )
 
 
+def _living_nodes() -> list[dict[str, float]]:
+    """Return the resources of the nodes of the cluster."""
+    import ray
+
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
 @dataclass(frozen=True)
 class TorchTrainerLaunch:
     """Launch a training loop on Ray Train workers, which are one torch.distributed group (gloo, or nccl on GPUs).
 
     Each worker has `threads` processors and `gpus` GPUs; with a fraction, several trainings share a GPU. If a worker
     dies, the group starts again, at most `failures` times, and continues from the loop's own checkpoint, which is
-    verified, unlike Ray's snapshots. callbacks: of Ray Train, which get the metrics that the training reports.
+    verified, unlike Ray's snapshots. callbacks: of Ray Train, which get the metrics that the training reports. wait: seconds
+    to wait for room in the cluster once a node is lost, or that a cluster which `grows` may take to get nodes. on_wait(text):
+    called with what the group waits for, and with an empty text once it does no longer.
     """
 
     name: str
@@ -220,47 +240,97 @@ class TorchTrainerLaunch:
     gpus: float = 0.0
     failures: int = 3
     callbacks: tuple[Any, ...] = ()
+    wait: float = 1800.0
+    grows: bool = False
+    on_wait: Callable[[str], None] = lambda what: None
 
     def __call__(self, function: Callable[..., None], *arguments: Any) -> None:
+        self.check()
+        # Ray's own snapshots get a new folder: a truncated one would stop every later run of this name
+        with SLOTS.hold(self.workers * self.threads), self._saying_what_it_waits_for() as lost:
+            while True:
+                try:
+                    with scratch_folder() as storage:
+                        self._fit(str(storage), function, *arguments)
+                    return
+                except NoRoomError as error:
+                    if lost.is_set():
+                        raise ClusterError(
+                            f"{self.name}: {self._missing()}, for {self.wait / 60:g} min; add nodes and start "
+                            "again: finished steps are kept, and the training goes on from its checkpoint"
+                        ) from error
+
+    @contextlib.contextmanager
+    def _saying_what_it_waits_for(self) -> Iterator[threading.Event]:
+        """In the block, tell when the cluster has no room for the group any more; the event is set once it had none for `wait`
+        seconds."""
+        ended, lost, until = threading.Event(), threading.Event(), math.inf
+
+        def follow() -> None:
+            nonlocal until
+            while not ended.wait(ROOM_EVERY):
+                with contextlib.suppress(Exception):  # the cluster itself is lost: the training fails with that
+                    if self._room() >= self.workers:
+                        if math.isfinite(until):
+                            self.on_wait("")
+                        until = math.inf
+                    elif math.isinf(until):
+                        until = time.time() + self.wait
+                        ends = datetime.datetime.fromtimestamp(until, datetime.UTC)
+                        self.on_wait(f"nodes ({self._missing()}); gives up at {ends:%H:%M} UTC")
+                    elif time.time() > until:
+                        lost.set()
+
+        following = threading.Thread(target=follow, daemon=True)
+        following.start()
+        try:
+            yield lost
+        finally:
+            ended.set()
+            following.join()
+
+    def _fit(self, storage: str, function: Callable[..., None], *arguments: Any) -> None:
+        """Train once in a group. NoRoomError: Ray found no room for it in the time that infra/environment.py sets."""
         import ray
-        from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
+        from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
         from ray.train.torch import TorchConfig, TorchTrainer
 
-        self.check()
+        from phrasemodels.infra.ray_private import file_torch_config
+
         backend = "nccl" if self.gpus >= 1 else "gloo"  # nccl refuses two workers on one GPU
 
-        def config(folder: str) -> TorchConfig:
+        def config(folder: str) -> Any:
             if len(ray.nodes()) > 1:
                 return TorchConfig(backend=backend)
-            from phrasemodels.infra.rendezvous import FileTorchConfig
+            return file_torch_config(backend, folder)
 
-            return FileTorchConfig(backend=backend, folder=folder)
-
-        logging.getLogger("ray.train").setLevel(logging.ERROR)
-        # Ray's own snapshots get a new folder: a truncated one would stop every later run of this name
-        with SLOTS.hold(self.workers * self.threads), scratch_folder() as storage:
-            trainer = TorchTrainer(
-                train_worker,
-                train_loop_config={"function": function, "arguments": arguments, "gpu": self.gpus > 0},
-                scaling_config=ScalingConfig(
-                    num_workers=self.workers, use_gpu=self.gpus > 0, resources_per_worker=self.bundle
-                ),
-                torch_config=config(str(storage)),
-                run_config=RunConfig(
-                    name=self.name,
-                    storage_path=str(storage),
-                    callbacks=list(self.callbacks),
-                    failure_config=FailureConfig(max_failures=self.failures, controller_failure_limit=1),  # type: ignore[call-arg]
-                ),
-            )
-            try:
-                with _plain_errors():
-                    trainer.fit()
-            except TrainingFailedError as error:
-                for cause in getattr(error, "worker_failures", {}).values():
-                    if isinstance(root := getattr(cause, "cause", cause), ValueError | OSError):
-                        raise root from None
-                raise
+        logging.getLogger("ray.train").setLevel(logging.CRITICAL)
+        trainer = TorchTrainer(
+            train_worker,
+            train_loop_config={"function": function, "arguments": arguments, "gpu": self.gpus > 0},
+            scaling_config=ScalingConfig(
+                num_workers=self.workers, use_gpu=self.gpus > 0, resources_per_worker=self.bundle
+            ),
+            torch_config=config(storage),
+            run_config=RunConfig(
+                name=self.name,
+                storage_path=storage,
+                callbacks=list(self.callbacks),
+                failure_config=FailureConfig(max_failures=self.failures, controller_failure_limit=1),  # type: ignore[call-arg]
+            ),
+        )
+        try:
+            with _plain_errors():
+                trainer.fit()
+        except ControllerError as error:
+            if type(error.controller_failure).__name__ == "WorkerGroupStartupTimeoutError":
+                raise NoRoomError(str(error)) from error
+            raise
+        except TrainingFailedError as error:
+            for cause in getattr(error, "worker_failures", {}).values():
+                if isinstance(root := getattr(cause, "cause", cause), ValueError | OSError):
+                    raise root from None
+            raise
 
     @property
     def bundle(self) -> dict[str, float]:
@@ -268,16 +338,20 @@ class TorchTrainerLaunch:
         return {"CPU": float(self.threads)} | ({"GPU": self.gpus} if self.gpus else {})
 
     def check(self) -> None:
-        """Raise a ValueError if the cluster can never hold this group."""
-        import ray
+        """Raise a ValueError if the cluster can never hold this group; one that grows may have no nodes yet."""
+        if not self.grows and self._room() < self.workers:
+            raise ValueError(f"{self._missing()}: set train.workers, train.threads or train.gpus lower, or add nodes")
 
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        if (room := sum(bundles_on(node, self.bundle) for node in nodes)) < self.workers:
-            have = [{kind: int(node.get(kind, 0)) for kind in self.bundle} for node in nodes]
-            raise ValueError(
-                f"{self.workers} workers need {self.bundle} each, the cluster has {have}, which is room for {room}: "
-                "set train.workers, train.threads or train.gpus lower, or add nodes"
-            )
+    def _room(self) -> int:
+        """Return how many workers the nodes of the cluster can hold at once."""
+        return sum(bundles_on(node, self.bundle) for node in _living_nodes())
+
+    def _missing(self) -> str:
+        """Say in words what the group needs, and what the cluster has."""
+        have = [{kind: int(node.get(kind, 0)) for kind in self.bundle} for node in _living_nodes()]
+        return (
+            f"{self.workers} workers need {self.bundle} each, the cluster has {have}, which is room for {self._room()}"
+        )
 
 
 class TrainMetrics:

@@ -19,8 +19,8 @@ DEFAULTS = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_ENABLE_AUTO_CONNECT": "0",  # a thread that outlives the run would start a new cluster
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.25",
-    # seconds: a group may wait for other work; one that the cluster can never hold is refused before (phrasemodels/infra/cluster.py)
-    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "86400",
+    # seconds after which a group that waits for room is asked for again, or given up (phrasemodels/infra/cluster.py)
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "60",
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_ENABLE_STATE_ACTOR_RECONCILIATION": "0",

@@ -21,6 +21,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -34,6 +35,7 @@ import filelock
 
 from phrasemodels.infra import environment
 from phrasemodels.infra.settings import Settings
+from phrasemodels.infra.signals import ClusterError, interrupt
 
 # bytes of the path in which the folder is made: a socket's path has at most 107, of which Ray needs the rest
 LONGEST = 24
@@ -42,21 +44,6 @@ PREFIX = "pm-ray-"
 YOUNG = 60.0  # seconds in which a new folder may have no lock yet
 OLD = 86400.0  # seconds after which one without a lock is removed: a process of Ray that ended late made it again
 _locks: dict[Path, filelock.BaseFileLock] = {}  # held until the folder is removed, or this process ends
-
-
-@contextlib.contextmanager
-def on_loopback() -> Iterator[None]:
-    """Keep Ray in this process from replacing 127.0.0.1 by an outside address.
-
-    Ray reads the variable of LOOPBACK when it is imported, which was before LOOPBACK was exported.
-    """
-    from ray._private import ray_constants
-
-    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
-    try:
-        yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def start_embedded(cpus: int | None, quiet: dict[str, Any]) -> None:
@@ -146,17 +133,10 @@ def new_token() -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
-def read_token() -> None:
-    """Make Ray in this process read the variables of its token again: it keeps what it read first."""
-    from ray import _raylet
-
-    known: Any = _raylet  # a compiled module without types
-    known.Config.initialize("")
-    known.AuthenticationTokenLoader.instance().reset_cache()
-
-
 PATIENCE = 180.0  # seconds to wait for a service that has been started here to answer
-RESTART = 60.0  # seconds to wait for one that others run: it may be starting again
+RESTART = 25.0  # seconds to wait for one that others run: it may be starting again
+REACH = 10.0  # seconds to wait for a connection
+HEAD_LOST = 15.0  # seconds without an answer after which the head node of Ray is lost
 
 
 @contextlib.contextmanager
@@ -168,6 +148,8 @@ def services(settings: Settings) -> Iterator[None]:
             others = [pool.submit(start_mlflow, settings), pool.submit(wait_for, server)]
             if start_ray(settings):  # in this thread: Ray's processes end with the thread that started them
                 stack.callback(stop_ray)
+                if settings.ray_address and "://" not in settings.ray_address:
+                    stack.enter_context(watching_head())
             with naming_full_disk(settings.root):
                 for other in others:
                     other.result()
@@ -315,10 +297,13 @@ def start_ray(settings: Settings) -> bool:
     """
     import ray
 
+    from phrasemodels.infra.ray_private import on_loopback, read_token
+
     if ray.is_initialized():
         return False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if settings.ray_address:
+        reach_ray(settings.ray_address)
         ray.init(address=settings.ray_address, **quiet)
     else:
         hosts = [urlparse(url).hostname or "" for url in (settings.mlflow_uri, settings.prefect_api_url) if url]
@@ -327,12 +312,39 @@ def start_ray(settings: Settings) -> bool:
             read_token()
             start_embedded(settings.cpus, quiet)
     alive = [node for node in ray.nodes() if node["Alive"]]
-    if settings.cluster and len(alive) < 2:
+    if settings.cluster and len(alive) < 2 and not settings.autoscaling:
         raise OSError(
             "PHRASEMODELS_CLUSTER requires a cluster, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, and have "
             "the other nodes joined?"
         )
     return True
+
+
+@contextlib.contextmanager
+def watching_head() -> Iterator[None]:
+    """In the block, interrupt the main thread once the head node has not answered for HEAD_LOST seconds. Ray itself ends this
+    process without a word a minute after that."""
+    import ray
+
+    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+    ended, answered = threading.Event(), time.monotonic()
+
+    def follow() -> None:
+        nonlocal answered
+        while not ended.wait(2):
+            with contextlib.suppress(OSError):
+                socket.create_connection((host, int(port)), timeout=REACH).close()
+                answered = time.monotonic()
+            if time.monotonic() - answered > HEAD_LOST:
+                lost = f"Ray lost a process or a node (the head node, {host}:{port})"
+                interrupt(ClusterError(f"{lost}; start again: finished steps are kept"))
+                return
+
+    threading.Thread(target=follow, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def stop_ray() -> None:
@@ -341,7 +353,9 @@ def stop_ray() -> None:
 
     if not ray.is_initialized():
         return
-    folder = Path(ray._private.worker._global_node.get_temp_dir_path()) if ray._private.worker._global_node else None
+    from phrasemodels.infra.ray_private import own_folder, read_token
+
+    folder = own_folder()
     ray.shutdown()
     read_token()
     if folder is not None:
@@ -388,7 +402,39 @@ def start_mlflow(settings: Settings) -> None:
                 _create(database)
             _make_tables(uri)
     else:
+        if uri.startswith("http"):
+            reach(uri, "MLflow", "PHRASEMODELS_MLFLOW_URI")
         _make_tables(uri)
+
+
+def reach(url: str, service: str, setting: str, port: int = 0) -> None:
+    """Wait until something listens at an address. OSError: nothing does within RESTART, or there is no such host."""
+    found, until = urlparse(url), time.monotonic() + RESTART
+    place = (found.hostname or "", found.port or port or (443 if found.scheme == "https" else 80))
+    while True:
+        try:
+            socket.create_connection(place, timeout=REACH).close()
+            return
+        except OSError as error:
+            if isinstance(error, socket.gaierror) or time.monotonic() + 1 > until:
+                raise OSError(
+                    f"{service} does not answer at {place[0]}:{place[1]} ({error}): is {setting} right?"
+                ) from error
+        time.sleep(1)
+
+
+def reach_ray(address: str) -> None:
+    """Check that a Ray cluster is at an address; Ray itself tries for many minutes. OSError: none answers."""
+    if address in ("auto", "local"):
+        return
+    reach(address if "://" in address else f"ray-gcs://{address}", "Ray", "PHRASEMODELS_RAY_ADDRESS", 10001)
+    if "://" not in address:
+        import grpc
+
+        try:
+            grpc.channel_ready_future(grpc.insecure_channel(address)).result(REACH)
+        except grpc.FutureTimeoutError:
+            raise OSError(f"what answers at {address} is no Ray: is PHRASEMODELS_RAY_ADDRESS right?") from None
 
 
 def _make_tables(uri: str) -> None:

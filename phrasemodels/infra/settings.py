@@ -69,6 +69,13 @@ class Settings(BaseSettings):
     )
     cpus: int | None = Field(None, ge=1, description="processors of the embedded Ray; default: all")
     cluster: bool = Field(False, description="refuse a Ray cluster of one node")
+    autoscaling: bool = Field(
+        False,
+        description="the Ray cluster adds nodes when they are asked for: refuse nothing that it has no room for yet",
+    )
+    wait_minutes: float = Field(
+        30.0, gt=0, le=1e6, description="how long a training waits for room in the cluster after it has lost a node"
+    )
     workers: int | None = Field(
         None, ge=1, description="workers of each training, in place of the experiment's number; runs are marked"
     )

@@ -6,38 +6,69 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 SECONDS_TO_END = 20.0  # seconds for an orderly end
+SECONDS_TO_TELL = 5.0  # seconds for the last message
 
 
 ENDED = "the same command goes on from the last checkpoint"
+STOPPING = threading.Event()  # a signal has asked this process to end: what fails then was ended, and has not failed
+
+
+class ClusterError(OSError):
+    """Ray lost a process or a node."""
 
 
 class Stopped(BaseException):
     """A signal asked the process to end; the message names the signal and how to continue."""
 
 
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """In the block, SIGTERM and SIGINT raise Stopped in the main thread, whatever handlers Ray and Prefect have set.
+_interrupting: list[Exception] = []  # the error that `interrupt` raises in the main thread
 
-    If the process has not ended PATIENCE seconds later, it is ended. That is safe: half-written files do not count, and
+
+def interrupt(error: Exception) -> None:
+    """Raise an error in the main thread, if that is in a block of `stoppable`; call it from another thread."""
+    _interrupting.append(error)
+    if getattr(signal.getsignal(signal.SIGUSR1), "raises", False):
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+
+@contextlib.contextmanager
+def stoppable(ended: Callable[[str], None] = lambda reason: None) -> Iterator[None]:
+    """In the block, SIGTERM and SIGINT raise Stopped in the main thread, whatever handlers Ray and Prefect have set; and
+    `interrupt` can raise an error there. ended(reason): called, for some seconds at most, before the process is ended.
+
+    If the process has not ended SECONDS_TO_END later, it is ended. That is safe: half-written files do not count, and
     children end with their parent.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def stop(signum: int, frame: Any) -> None:
-        reason = f"{ {signal.SIGINT: 'interrupted', signal.SIGTERM: 'terminated'}[signal.Signals(signum)] }; {ENDED}"
-        watchdog = threading.Timer(SECONDS_TO_END, _exit, [reason])
+    STOPPING.clear()
+    _interrupting.clear()
+
+    def end_later(reason: str) -> None:
+        watchdog = threading.Timer(SECONDS_TO_END, _exit, [reason, ended])
         watchdog.daemon = True
         watchdog.start()
+
+    def stop(signum: int, frame: Any) -> None:
+        STOPPING.set()
+        reason = f"{ {signal.SIGINT: 'interrupted', signal.SIGTERM: 'terminated'}[signal.Signals(signum)] }; {ENDED}"
+        end_later(reason)
         raise Stopped(reason)
 
+    def fail(signum: int, frame: Any) -> None:
+        error = _interrupting.pop()
+        end_later(f"phrasemodels: {error}")
+        raise error
+
+    fail.raises = True  # type: ignore[attr-defined]
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, fail)
     try:
         yield
     finally:
@@ -45,9 +76,43 @@ def stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _exit(reason: str) -> None:
-    print(reason, file=sys.stderr, flush=True)
+def _exit(reason: str, ended: Callable[[str], None]) -> None:
+    with contextlib.suppress(OSError):
+        print(reason, file=sys.stderr, flush=True)
+    telling = threading.Thread(target=ended, args=(reason,), daemon=True)
+    telling.start()
+    telling.join(SECONDS_TO_TELL)
     os._exit(1)
+
+
+class Unbroken:
+    """A text stream that drops what cannot be written: its terminal, or the process that reads it, may be gone."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError, ValueError):  # ValueError: it was closed
+            self.stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.flush()
+
+
+@contextlib.contextmanager
+def unbroken_output() -> Iterator[None]:
+    """In the block, nothing that is printed can end the run."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = Unbroken(before[0]), Unbroken(before[1])
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
 
 
 FORWARD = "torch/nn/modules/module.py"

@@ -4,6 +4,7 @@ versions are code and safetensors.
 
 import atexit
 import contextlib
+import getpass
 import json
 import os
 import random
@@ -26,17 +27,19 @@ KEY = "phrasemodels.key"
 SQLITE = "sqlite:///"
 LONGEST = 250  # characters of a metric's name in MLflow
 RUNS_A_REQUEST, VALUES_AN_ANSWER = 100, 25000  # limits of MLflow's histories of many runs
-ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that last opened the MLflow run
+ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that logs metrics to the MLflow run
+AT_WORK = f"{ATTEMPT}."  # begins the names of tags of all flow runs at work on the MLflow run: their ids follow
+WAITS = "phrasemodels.waits_for"  # processors that a training waits for
 
 
 @dataclass(frozen=True)
 class UsedData:
-    """Data that a run used. context: what for, such as train. source: where it is from, as JSON. digest: of its content."""
+    """Data that a run used. context: what for, such as train. url: of its files, which MLflow can open. digest: of its content."""
 
     name: str
     context: str
     digest: str
-    source: str
+    url: str
     rows: int
 
 
@@ -85,18 +88,23 @@ class Tracker:
             )
         return str(found.experiment_id)
 
-    def open_run(self, experiment: str, name: str, key: str, tags: Mapping[str, str]) -> str:
+    def open_run(
+        self, experiment: str, name: str, key: str, tags: Mapping[str, str], started: float | None = None
+    ) -> str:
         """Return the id of the run with this key: find it and set it running again, or create it.
 
         MLflow has no unique keys. So if two nodes create the run at once, each that sees the other's run deletes its own
-        and tries again. OSError: the database is damaged.
+        and tries again. started: of a new run (seconds since 1970; None: now). OSError: the database is damaged.
         """
         if damage := self.damage():
             raise OSError(damage)
         client, where = self.client(), self.experiment(experiment)
         query = f"tags.`{KEY}` = {quoted(key)}"
+        own = {ATTEMPT: tags.get(ATTEMPT, ""), AT_WORK + tags.get(ATTEMPT, ""): "running"}
+        known = {"mlflow.user": _user(), **tags, **own, KEY: key}
+        start = None if started is None else int(started * 1000)
         while not (found := client.search_runs([where], query, max_results=1)):
-            made = str(client.create_run(where, run_name=name, tags={KEY: key, **tags}).info.run_id)
+            made = str(client.create_run(where, start, run_name=name, tags=known).info.run_id)
             if len(client.search_runs([where], query, max_results=2)) == 1:
                 return made
             client.delete_run(made)
@@ -104,8 +112,16 @@ class Tracker:
         run_id = str(found[0].info.run_id)
         if found[0].info.status != "FINISHED":
             client.update_run(run_id, "RUNNING")
-            client.set_tag(run_id, ATTEMPT, tags.get(ATTEMPT, ""))
+            for tag, value in own.items():
+                client.set_tag(run_id, tag, value)
         return run_id
+
+    def run_of(self, key: str) -> Any:
+        """Return the run with this key; None if there is none."""
+        client = self.client()
+        where = [experiment.experiment_id for experiment in client.search_experiments()]
+        found = client.search_runs(where, f"tags.`{KEY}` = {quoted(key)}", max_results=1) if where else []
+        return found[0] if found else None
 
     def runs(self) -> list[Any]:
         """Return every run of every experiment; an empty list if there is no database yet, or a damaged one, which is said."""
@@ -223,7 +239,13 @@ class Tracker:
 
         inputs = [
             DatasetInput(
-                Dataset(one.name, one.digest[:36], "phrasemodels", one.source, profile=json.dumps({"rows": one.rows})),
+                Dataset(
+                    one.name,
+                    one.digest[:36],
+                    "local" if one.url.startswith("file:") else one.url.partition(":")[0],
+                    json.dumps({"uri": one.url}),
+                    profile=json.dumps({"rows": one.rows}),
+                ),
                 [InputTag("mlflow.data.context", one.context)],
             )
             for one in used
@@ -237,8 +259,9 @@ class Tracker:
                     raise
 
     @contextlib.contextmanager
-    def monitored(self, run_id: str, interval: float = 10.0) -> Iterator[None]:
-        """In the block, log load, memory and disk of this machine to a run as `system/...`, each `interval` seconds.
+    def monitored(self, run_id: str, interval: float = 10.0, node: str | None = None) -> Iterator[None]:
+        """In the block, log load, memory and disk of this machine to a run as `system/...` or, named by a node, `system/NODE/...`,
+        each `interval` seconds.
 
         ValueError: psutil, which measures them, is not installed.
         """
@@ -246,7 +269,7 @@ class Tracker:
             from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
         except ImportError as error:
             raise ValueError("system_metrics needs psutil: pip install psutil, or leave the setting out") from error
-        monitor = SystemMetricsMonitor(run_id, interval, resume_logging=True, tracking_uri=self.uri)
+        monitor = SystemMetricsMonitor(run_id, interval, resume_logging=True, node_id=node, tracking_uri=self.uri)
         monitor.start()
         try:
             yield
@@ -257,34 +280,83 @@ class Tracker:
         """Whether a run has all of its metrics and files."""
         return bool(self.client().get_run(run_id).info.status == "FINISHED")
 
-    def finish(self, run_id: str, metrics: Mapping[str, float], files: list[Path], tags: Mapping[str, str]) -> None:
-        """Log final metrics, artifacts and tags, and mark the run as finished; a finished run stays as it is."""
+    def finish(
+        self,
+        run_id: str,
+        metrics: Mapping[str, float],
+        files: list[Path],
+        tags: Mapping[str, str],
+        work: float | None = None,
+        model: str = "",
+        data: UsedData | None = None,
+    ) -> None:
+        """Log final metrics, artifacts and tags, and mark the run as finished; a finished run stays as it is.
+
+        work: seconds of its work, which its duration shall be (None: until now). model: the id of the logged model that the
+        metrics are of; data: what it was tested on.
+        """
         client = self.client()
         run = client.get_run(run_id)
         if run.info.status == "FINISHED":
             return
+        # with the same time on every node, so that MLflow merges equal values of two nodes into one row
+        ended = None if work is None else run.info.start_time + int(work * 1000)
+        about: dict[str, Any] = {"model_id": model} if model else {}
+        if data is not None:
+            about |= {"dataset_name": data.name, "dataset_digest": data.digest[:36]}
         for name, value in metrics.items():
             if (name := _metric(name)) not in run.data.metrics:
-                # with the same time on every node, so that MLflow merges equal values of two nodes into one row
-                client.log_metric(run_id, name, value, timestamp=run.info.start_time)
+                client.log_metric(run_id, name, value, timestamp=ended or run.info.start_time, **about)
         for name, text in tags.items():
             client.set_tag(run_id, name, text)
         for file in files:
             client.log_artifact(run_id, str(file))
-        client.set_terminated(run_id, "FINISHED")
+        for name in run.data.tags:
+            if name.startswith(AT_WORK):
+                client.delete_tag(run_id, name)
+        client.set_terminated(run_id, "FINISHED", ended)
+
+    def logged_model(self, run_id: str, name: str, key: str, step: int, tags: Mapping[str, str]) -> str:
+        """Return the id of the logged model with this key, made by a run at a step: find or create it."""
+        from mlflow.entities import LoggedModelOutput
+
+        client = self.client()
+        run = client.get_run(run_id)
+        found = client.search_logged_models([run.info.experiment_id], f"tags.`{KEY}` = {quoted(key)}", max_results=1)
+        if found:
+            return str(found[0].model_id)
+        plain = re.sub(r"[^\w-]", "-", name)[:LONGEST]
+        made = client.create_logged_model(run.info.experiment_id, plain, run_id, {**tags, KEY: key}, model_type="torch")
+        client.log_outputs(run_id, [LoggedModelOutput(made.model_id, step)])
+        return str(client.finalize_logged_model(made.model_id, "READY").model_id)
 
     def mark_killed(self, attempt: str) -> None:
-        """Mark the runs that were under way in a flow run that died as killed."""
+        """Mark the runs that were under way in a flow run that died or was stopped as killed; a run that another flow run is at
+        work on goes on."""
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
-        query = f"tags.`{ATTEMPT}` = {quoted(attempt)} and attributes.status = 'RUNNING'"
-        for run in client.search_runs(where, query, max_results=50000) if where else []:
-            client.set_terminated(run.info.run_id, "KILLED")
+        # the second is for runs of earlier versions
+        for tag, value in ((AT_WORK + attempt, "running"), (ATTEMPT, attempt)):
+            query = f"tags.`{tag}` = {quoted(value)} and attributes.status = 'RUNNING'"
+            for run in client.search_runs(where, query, max_results=50000) if where else []:
+                self._leave(run, attempt, "KILLED")
 
-    def fail(self, run_id: str, status: str = "FAILED") -> None:
-        """Mark a run as failed; a later attempt opens the same run again."""
+    def fail(self, run_id: str, attempt: str = "", status: str = "FAILED") -> None:
+        """Mark a run as failed, unless another flow run is at work on it; a later attempt opens the same run again."""
         with contextlib.suppress(Exception):
-            self.client().set_terminated(run_id, status)
+            self._leave(self.client().get_run(run_id), attempt, status)
+
+    def _leave(self, run: Any, attempt: str, status: str) -> None:
+        """End a flow run's work on a run: leave it to another one that is at work on it, or else end it."""
+        client, run_id = self.client(), run.info.run_id
+        own = AT_WORK + attempt
+        others = [name for name in run.data.tags if name.startswith(AT_WORK) and name != own]
+        if own in run.data.tags:
+            client.delete_tag(run_id, own)
+        if others and status != "FINISHED":
+            client.set_tag(run_id, ATTEMPT, others[0].removeprefix(AT_WORK))
+        else:
+            client.set_terminated(run_id, status)
 
 
 def _keys(database: Path) -> dict[str, str]:
@@ -311,7 +383,7 @@ def _logged(database: Path) -> list[tuple[str, str, float, bool, int, int]]:
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """Log rows of a training's history to its run, each step once.
+    """Log rows of a training's history to its run, each step once, at the time when it was measured.
 
     Steps that were logged before an interruption are skipped, and all steps once another attempt has opened the run.
     """
@@ -320,7 +392,8 @@ class StepMetrics:
     run_id: str
     attempt: str = ""
 
-    def __call__(self, history: list[dict[str, float]]) -> None:
+    def __call__(self, history: list[dict[str, float]], ended: float | None = None) -> None:
+        """ended: when the last row was measured (seconds since 1970; None: now)."""
         from mlflow.entities import Metric
 
         import phrasemodels.infra.environment  # noqa: F401
@@ -330,8 +403,9 @@ class StepMetrics:
             return
         logged = client.get_metric_history(self.run_id, "dev_loss")
         last = max((metric.step for metric in logged), default=-1)
+        zero = (time.time() if ended is None else ended) - (history[-1]["seconds"] if history else 0.0)
         metrics = [
-            Metric(name, float(value), int(row["seconds"] * 1000), int(row["step"]))
+            Metric(name, float(value), int((zero + row["seconds"]) * 1000), int(row["step"]))
             for row in history
             if row["step"] > last
             for name, value in row.items()
@@ -339,6 +413,65 @@ class StepMetrics:
         ]
         for first in range(0, len(metrics), 1000):
             client.log_batch(self.run_id, metrics=metrics[first : first + 1000])
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """The run of a training in MLflow, which is opened where and when the training begins its work, not while it waits.
+
+    tags: with ATTEMPT, the flow run. system_metrics: also log load and memory of each machine that trains.
+    """
+
+    tracker: Tracker
+    experiment: str
+    name: str
+    key: str
+    tags: Mapping[str, str]
+    parameters: Mapping[str, Any]
+    system_metrics: bool = False
+
+    def open(self, started: float | None = None) -> str:
+        """Return the id of the run, set running, with its parameters. started: of a new run (seconds since 1970; None: now)."""
+        run_id = self.tracker.open_run(self.experiment, self.name, self.key, self.tags, started)
+        self.tracker.parameters(run_id, self.parameters)
+        return run_id
+
+    @contextlib.contextmanager
+    def at_work(self, rank: int = 0) -> Iterator[None]:
+        """In a worker of the training, while it is at work: the run is open, and the load of its machine is logged to it."""
+        if rank and not self.system_metrics:
+            yield
+            return
+        run_id = self.open()
+        node = f"worker-{rank}" if rank else None
+        with self.tracker.monitored(run_id, node=node) if self.system_metrics else contextlib.nullcontext():
+            yield
+
+    def __call__(self, history: list[dict[str, float]], ended: float | None = None) -> None:
+        """Log a training's history. ended: when its last row was measured (seconds since 1970; None: now)."""
+        if run := self.tracker.run_of(self.key):
+            StepMetrics(self.tracker, str(run.info.run_id), self.tags.get(ATTEMPT, ""))(history, ended)
+
+    def waits(self, what: str) -> None:
+        """Say in the run what its training waits for; it is not running then. An empty text: nothing any more."""
+        with contextlib.suppress(Exception):  # a message, which must never end the run
+            if run := self.tracker.run_of(self.key):
+                self.tracker.client().set_tag(run.info.run_id, WAITS, what)
+                if what:
+                    self.tracker.client().update_run(run.info.run_id, "SCHEDULED")
+
+    def fail(self, status: str) -> None:
+        """Mark the run as ended without a result, if it was begun and no other flow run is at work on it."""
+        if run := self.tracker.run_of(self.key):
+            self.tracker.fail(str(run.info.run_id), self.tags.get(ATTEMPT, ""), status)
+
+
+def _user() -> str:
+    """Return the name of the user who runs this process; a container may have none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def readable(uri: str) -> str:
@@ -397,7 +530,8 @@ SETTING, DEV_LOSS = "phrasemodels.setting", "phrasemodels.dev_loss"  # tags of a
 
 
 def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: str, tags: Mapping[str, str]) -> str:
-    """Register an exported model as a version of model `name` and return the version.
+    """Register an exported model as a version of model `name`, whose files are those of the run's logged model; return the
+    version.
 
     It becomes the champion, unless the champion has the same setting and a lower loss on dev. tags: among them KEY, the
     key of the weights, SETTING and DEV_LOSS; a version with the same key is used again. Nothing is pickled: the code is a
@@ -415,10 +549,12 @@ def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: st
     known = client.search_model_versions(f"name = {quoted(name)}")
     version = next((v for v in known if v.tags.get(KEY) == tags[KEY]), None)
     if version is None:
+        model = client.get_logged_model(tracker.logged_model(run_id, name, tags[KEY], 0, tags))
         with tempfile.TemporaryDirectory() as folder:
-            client.log_artifacts(run_id, str(_served(exported, code, Path(folder) / ARTIFACT)), ARTIFACT)
-        source = f"{client.get_run(run_id).info.artifact_uri}/{ARTIFACT}"
-        version = client.create_model_version(name, source, run_id, tags=dict(tags))
+            client.log_model_artifacts(model.model_id, str(_served(exported, code, Path(folder) / ARTIFACT)))
+        version = client.create_model_version(
+            name, model.artifact_location, run_id, tags=dict(tags), model_id=model.model_id
+        )
     if not _better(client, name, tags):
         client.set_registered_model_alias(name, ALIAS, version.version)
     return str(version.version)

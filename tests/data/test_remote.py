@@ -23,12 +23,13 @@ from serving import serving
 from test_gc import OLD, Text, age, chain, write
 
 from phrasemodels.data.formats.shards import write_shard
+from phrasemodels.data.store import shared as shared_storage
 from phrasemodels.data.store.artifacts import describe
 from phrasemodels.data.store.gc import DAY, damage, lease, trim, trimmed
-from phrasemodels.data.store.shared import ObjectStorage
+from phrasemodels.data.store.shared import LEASE_SECONDS, ObjectStorage
 from phrasemodels.data.store.store import Job, Step, Store, digest_of
 from phrasemodels.flows.results.query import write_shards
-from phrasemodels.flows.run.execute import SharedCheckpoints, fetch
+from phrasemodels.flows.run.execute import SharedCheckpoints, fetch, progress_of
 from phrasemodels.infra.services import free_port
 
 
@@ -208,6 +209,28 @@ def test_special_characters_in_a_file_url_name_the_right_folder(tmp_path: Path, 
         assert shared.leased_keys() == {first.key: 1}
     assert len(shared.artifacts()) == 3
     assert (tmp_path / name / "shared" / "manifests").is_dir()
+
+
+def test_a_lease_is_renewed_and_ends_soon_after_its_owner(folder: ObjectStorage, monkeypatch) -> None:
+    assert LEASE_SECONDS <= 3600
+    monkeypatch.setattr(shared_storage, "LEASE_SECONDS", 0.6)
+    with folder.lease(["key"]):
+        (path,) = folder.listed("leases")
+        text = folder.texts_of([path])[path]
+        time.sleep(0.8)
+        assert folder.leased_keys() == {"key": 1}
+    folder.files.pipe_file(path, text)  # its owner has died
+    assert folder.leased_keys() == {}
+
+
+def test_the_progress_of_a_training_on_another_node_is_seen(folder: ObjectStorage, tmp_path: Path) -> None:
+    there, here = (SharedCheckpoints(folder, "key", tmp_path / name / "work" / "key" / "checkpoints") for name in "ab")
+    assert here.progress() is None
+    there.folder.mkdir(parents=True)
+    (there.folder / "progress.json").write_text('{"step": 7, "steps": 9}')
+    with there.sharing_progress():
+        (there.folder / "progress.json").write_text('{"step": 8, "steps": 9}')
+    assert progress_of(Store(tmp_path / "b", folder), "key")["step"] == 8
 
 
 def test_a_cache_is_trimmed_once_in_a_pause(folder: ObjectStorage, tmp_path: Path) -> None:

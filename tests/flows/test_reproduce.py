@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow
 import pyarrow.parquet as pq
 import pytest
 from conftest import CLI, ISOLATED, PROJECT
@@ -158,17 +159,36 @@ def test_mlflow_has_every_run_once_with_its_metrics_and_files(world):
         used = {one.tags[0].value: one.dataset for one in run.inputs.dataset_inputs}
         assert {name: data.name for name, data in used.items()} == {n: f"sample {n}" for n in ("train", "dev", "test")}
         assert json.loads(used["train"].profile) == {"rows": 300}
-        if "served" in artifacts:  # the best seed of the row
-            model = {a.path for a in client.list_artifacts(run.info.run_id, "served")}
-            assert {"served/input_example.json", "served/requirements.txt"} <= model
+        (model,) = run.outputs.model_outputs
+        logged = {metric.key: metric for metric in client.get_logged_model(model.model_id).metrics}
+        assert logged["test.bleu"].dataset_digest == used["test"].digest
+        assert Path(mlflow.data.get_source(used["test"]).load()).is_dir()
+        assert abs(client.get_metric_history(run.info.run_id, "dev_loss")[0].timestamp / 1000 - time.time()) < 86400
+        assert (run.info.end_time - run.info.start_time) / 1000 == pytest.approx(
+            run.data.metrics["train_seconds"], abs=1e-2
+        )
+        assert run.data.tags["mlflow.source.name"].startswith("phrasemodels reproduce") and run.data.tags["mlflow.user"]
+    assert not client.search_registered_models(), "models with overrides are not registered"
 
 
-def test_prefect_has_the_progress_of_all_steps_and_of_single_ones(world):
+def test_prefect_has_one_page_of_progress_and_names_and_tags_that_say_what_was_set(world):
     with contextlib.closing(sqlite3.connect(world["store"] / "prefect" / "prefect.db")) as prefect:
-        found = dict(prefect.execute("select description, data from artifact where type = 'progress'").fetchall())
-        assert prefect.execute("select name from flow_run").fetchall() == [("paper 000, table 1, sample, 1 seeds",)]
-    assert [float(percent) for name, percent in found.items() if re.fullmatch(r"step (\d+) of \1", name)] == [100]
-    assert len(found) > 1, "single steps have progress too"
+        ((key, text, percent),) = prefect.execute(
+            "select key, description, data from artifact where type = 'progress'"
+        ).fetchall()
+        ((name, tags),) = prefect.execute("select name, tags from flow_run").fetchall()
+        ((links,),) = prefect.execute("select description from artifact where type = 'table'").fetchall()
+        said = [line for (line,) in prefect.execute("select message from log order by timestamp")]
+    assert (
+        key.startswith("progress-000-table1-sample")
+        and re.fullmatch(r"step (\d+) of \1", text)
+        and float(percent) == 100
+    )
+    assert name.startswith("paper 000, table 1, sample, 1 seeds, ") and "train.steps=30" in name
+    assert {"paper 000", "table 1", "sample", "train.steps=30"} <= {*json.loads(tags)}
+    assert "Runs in MLflow" in links and "report](file:///" in links
+    assert any(line.startswith("MLflow: sqlite:///") for line in said)
+    assert any(re.match(r"train 000/table1/sample/\S+ seed 0: \d+\.\d s", line) for line in said), said
 
 
 def test_a_second_run_finds_all_steps_in_the_store_and_logs_nothing_twice(world):
@@ -373,7 +393,7 @@ def test_a_run_whose_worker_and_driver_were_killed_ends_with_the_same_bits_and_r
         ).fetchall()
     assert {str(uuid.UUID(key)): state for key, state in states.items()} == {
         first.stem: "CRASHED", second.stem: "COMPLETED"}  # fmt: skip
-    assert names == {"paper 000, table 1, sample, 1 seeds"}
+    assert all("phrase-k2, train.steps=400" in name for name in names)
     states_of = {name: state for name, state, _ in tasks}
     trained = [state for name, state in states_of.items() if name.startswith("train 000/table1/sample/phrase-k2")]
     assert trained == ["Completed"], "it went on from a checkpoint"

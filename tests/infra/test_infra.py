@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from serving import serving
 
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.run.reproduce import chosen, everything, gc, reproduce
+from phrasemodels.infra import cluster
 from phrasemodels.infra import services as infra_services
 from phrasemodels.infra.cluster import TorchTrainerLaunch, bundles_on
 from phrasemodels.infra.services import Server, services, start_ray, stop_ray, wait_for
@@ -345,12 +347,57 @@ def test_a_cluster_of_one_node_and_missing_gpus_are_refused(tmp_path: Path) -> N
             start_ray(Settings(store=str(tmp_path), cpus=1, cluster=True))
         with pytest.raises(ValueError, match=r"2 workers need .*'GPU': 0.5.*the cluster has .*'GPU': 0"):
             TorchTrainerLaunch("x", workers=2, gpus=0.5).check()
+        TorchTrainerLaunch("x", workers=2, gpus=0.5, grows=True).check()
         for asked in ("workers=64", "threads=2", "gpus=1"):
             request = Request("003", "nmt", "sample", 1, [f"train.{asked}"], ["char-simple"])
             with pytest.raises(ValueError, match=r"workers need .* each, the cluster has \[{'CPU': 1.*room for [01]:"):
                 prepared(Settings(store=str(tmp_path / "store")), request).check()
     finally:
         stop_ray()
+
+
+def test_a_group_says_what_it_waits_for_and_until_when_and_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, said = [{"CPU": 1.0}], []
+    monkeypatch.setattr(cluster, "ROOM_EVERY", 0.01)
+    monkeypatch.setattr(cluster, "_living_nodes", lambda: nodes)
+    launch = TorchTrainerLaunch("x", workers=2, wait=0.2, on_wait=said.append)
+    with launch._saying_what_it_waits_for() as lost:
+        assert lost.wait(30)
+        nodes.append({"CPU": 1.0})
+        end = time.monotonic() + 30
+        while len(said) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+    assert re.fullmatch(r"nodes \(2 workers need .* room for 1\); gives up at \d\d:\d\d UTC", said[0])
+    assert said[1:] == [""], "a node has joined"
+
+
+def test_nothing_that_is_printed_ends_a_run() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    code = (
+        "import sys; from phrasemodels.infra.signals import unbroken_output\n"
+        "with unbroken_output():\n    print('x', file=sys.stderr, flush=True); print('y', flush=True)\n"
+        "import os; os._exit(7)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], stdout=write, stderr=write, cwd=PROJECT)
+    os.close(write)
+    assert ended.returncode == 7
+
+
+def test_a_wrong_address_is_named_soon(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(infra_services, "RESTART", 0.1)
+    monkeypatch.setattr(infra_services, "REACH", 0.5)
+    with pytest.raises(OSError, match=r"Ray does not answer at 127.0.0.1:9 .*is PHRASEMODELS_RAY_ADDRESS right"):
+        start_ray(Settings(ray_address="127.0.0.1:9"))
+    with pytest.raises(
+        OSError, match=r"MLflow does not answer at nowhere.invalid:5000 .*is PHRASEMODELS_MLFLOW_URI right"
+    ):
+        infra_services.reach("http://nowhere.invalid:5000", "MLflow", "PHRASEMODELS_MLFLOW_URI")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(OSError, match="is no Ray: is PHRASEMODELS_RAY_ADDRESS right"):
+            start_ray(Settings(ray_address=f"127.0.0.1:{server.server_port}"))
+        server.shutdown()
 
 
 @pytest.mark.parametrize(

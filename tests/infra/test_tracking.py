@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import pytest
 from conftest import ISOLATED, PROJECT
 from mlflow import MlflowClient
@@ -20,7 +22,7 @@ from mlflow.exceptions import MlflowException
 from phrasemodels.flows.cli.main import main
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
-from phrasemodels.infra.tracking import ATTEMPT, KEY, StepMetrics, Tracker, UsedData
+from phrasemodels.infra.tracking import AT_WORK, ATTEMPT, KEY, WAITS, StepMetrics, Tracker, TrainingRun, UsedData
 
 START = """
 import sys
@@ -50,12 +52,17 @@ def test_a_database_may_have_a_relative_path(tmp_path: Path, monkeypatch: pytest
     assert Tracker("sqlite:///mlflow.db").keys() == {}
 
 
-def test_data_that_a_run_used_is_logged_once(tracker: Tracker) -> None:
+def test_data_that_a_run_used_is_logged_once_and_opened_by_mlflow(tracker: Tracker, tmp_path: Path) -> None:
     run = tracker.open_run("x", "run", "key", {})
-    used = [UsedData(f"sample {name}", name, name * 20, '{"corpus": "sample"}', 3) for name in ("train", "test")]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.arrow").write_text("records")
+    url = (tmp_path / "data").as_uri()
+    used = [UsedData(f"sample {name}", name, name * 20, url, 3) for name in ("train", "test")]
     for _ in range(2):
         tracker.datasets(run, used)
     found = tracker.client().get_run(run).inputs.dataset_inputs
+    opened = Path(mlflow.data.get_source(found[0].dataset).load())
+    assert (opened / "train.arrow").read_text() == "records"
     assert {(one.dataset.name, one.tags[0].value, one.dataset.profile) for one in found} == {
         ("sample train", "train", '{"rows": 3}'), ("sample test", "test", '{"rows": 3}')}  # fmt: skip
 
@@ -63,7 +70,7 @@ def test_data_that_a_run_used_is_logged_once(tracker: Tracker) -> None:
 def test_runs_that_used_the_same_data_log_it_at_the_same_moment(tracker: Tracker) -> None:
     runs = [tracker.open_run("x", f"run {number}", f"key {number}", {}) for number in range(8)]
     for digest in range(5):
-        used = [UsedData("sample train", "train", f"{digest}", "{}", 3)]
+        used = [UsedData("sample train", "train", f"{digest}", "file:///data", 3)]
         together = threading.Barrier(len(runs))
         with ThreadPoolExecutor(len(runs)) as threads:
             list(threads.map(lambda run: together.wait() + 1 and tracker.datasets(run, used), runs))  # noqa: B023
@@ -139,6 +146,54 @@ def test_all_values_of_many_runs_are_few_requests(tracker: Tracker, server: tupl
     ]
     assert found[0] == found[1] and len(found[0]) == 5 * (2 * 3 + 6)
     assert len(asked) == 2 + 2, "experiments, runs, and a request for each of two curves"
+
+
+def test_a_training_is_a_run_once_it_is_at_work_and_its_duration_is_of_its_work(tracker: Tracker) -> None:
+    began = time.time()
+    run = TrainingRun(tracker, "x", "x seed 0", "key", {ATTEMPT: "one", "mlflow.source.type": "JOB"}, {"d": 8})
+    run.fail("KILLED")
+    assert tracker.run_of("key") is None, "it waited, and was stopped"
+    with run.at_work():
+        assert tracker.run_of("key").info.status == "RUNNING"
+        run([{"step": 5, "seconds": 1.5, "dev_loss": 2.0}, {"step": 10, "seconds": 3.0, "dev_loss": 1.0}])
+    run.waits("nodes (room for 1)")
+    waiting = tracker.run_of("key")
+    assert (waiting.info.status, waiting.data.tags[WAITS]) == ("SCHEDULED", "nodes (room for 1)")
+    with run.at_work():
+        run.waits("")
+        run_id = tracker.run_of("key").info.run_id
+    model, data = (
+        tracker.logged_model(run_id, "a", "key", 10, {}),
+        UsedData("sample test", "test", "d" * 40, "file:///x", 3),
+    )
+    tracker.finish(run_id, {"bleu": 7.0}, [], {}, 3.0, model, data)
+    ended = tracker.run_of("key")
+    assert (ended.info.status, ended.info.end_time - ended.info.start_time) == ("FINISHED", 3000)
+    assert ended.data.tags["mlflow.user"] and ended.data.tags["mlflow.source.type"] == "JOB"
+    assert not [name for name in ended.data.tags if name.startswith(AT_WORK)]
+    first, last = tracker.client().get_metric_history(run_id, "dev_loss")
+    assert began <= last.timestamp / 1000 <= time.time() + 1 and last.timestamp - first.timestamp == 1500
+    (tested,) = tracker.client().get_logged_model(model).metrics
+    assert (tested.key, tested.value, tested.dataset_name, tested.dataset_digest) == (
+        "bleu",
+        7.0,
+        "sample test",
+        "d" * 36,
+    )
+    assert tracker.logged_model(run_id, "a", "key", 10, {}) == model
+
+
+@pytest.mark.parametrize("end", ["fail", "mark_killed"])
+def test_a_run_that_is_cancelled_leaves_the_run_of_a_training_to_another(tracker: Tracker, end: str) -> None:
+    rows = [{"step": step, "seconds": float(step), "dev_loss": 1 / step} for step in (1, 2)]
+    run, _ = (tracker.open_run("x", "run", "key", {ATTEMPT: name}) for name in ("one", "other"))
+    other = partial(tracker.fail, run, "other", "KILLED") if end == "fail" else partial(tracker.mark_killed, "other")
+    other()
+    assert tracker.run_of("key").info.status == "RUNNING"
+    StepMetrics(tracker, run, "one")(rows)
+    assert [m.step for m in tracker.client().get_metric_history(run, "dev_loss")] == [1, 2]
+    tracker.mark_killed("one")
+    assert tracker.run_of("key").info.status == "KILLED"
 
 
 def test_keys_read_without_mlflow_are_those_that_mlflow_gives(tracker: Tracker) -> None:

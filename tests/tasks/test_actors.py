@@ -14,6 +14,7 @@ import pytest
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Executor, Step, Store
+from phrasemodels.flows.run.execute import NodeMap
 from phrasemodels.infra.cluster import TorchTrainerLaunch, actor_map, ray_map, run_on_ray, train_worker
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
@@ -63,10 +64,12 @@ def title() -> tuple[str, str]:
     return ray.get_runtime_context().get_task_name(), "".join(type(actor).__name__ for actor in actors)
 
 
-def test_ray_lists_tasks_and_actors_by_what_they_do(cluster: None) -> None:
+def test_ray_lists_tasks_and_actors_by_what_they_do(cluster: None, tmp_path: Path) -> None:
     assert run_on_ray(title)[0] == "step:title"
     assert run_on_ray(title, label="train x seed 0")[0] == "step:train x seed 0"
     assert next(ray_map(title, [()]))[0] == "step:title"
+    store = Store(tmp_path / "store").open()
+    assert [one for one, _ in NodeMap(ray_map, store, 10**9)(title, [()])] == ["step:title"], "on a shared store too"
     assert actor_map(title, [()]) == [("step:title", "ActorWorker_title")]
 
 

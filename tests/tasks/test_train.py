@@ -36,8 +36,10 @@ from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest,
 from phrasemodels.tasks.train.config import TrainConfig, averaged_adam, averaged_weights
 from phrasemodels.tasks.train.trainer import (
     PROGRESS,
+    Clock,
     Trainer,
     Training,
+    Worker,
     forget_peak_memory,
     peak_memory_mib,
     run_training,
@@ -390,3 +392,13 @@ def test_greedy_bleu_of_dev_is_in_the_history(shared, tmp_path):
 
     found = run.objective.measure(Oracle(), trainer.dev, 500, torch.device("cpu"))["dev_bleu"]
     assert 85 < found < 100, "all but the unknown words"
+
+
+def test_items_per_second_leave_the_evaluation_out():
+    clock = Clock(0.0)
+    clock.add(torch.tensor(1.0), 100)
+    time.sleep(0.01)
+    clock.pause(Worker())
+    time.sleep(0.3)
+    row = clock.row(Worker())
+    assert row["items_per_second"] > 100 / 0.3 and row["seconds"] > 0.3

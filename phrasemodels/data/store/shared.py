@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 import time
 import uuid
 from collections import Counter
@@ -226,7 +227,7 @@ def _sync(path: str) -> None:
         os.fsync(file.fileno())
 
 
-LEASE_DAYS = 30.0  # an older lease is of a dead run
+LEASE_SECONDS = 3600.0  # a lease that was not renewed for so long is of a dead run
 PIECE = 2**23  # bytes of one read
 
 
@@ -328,15 +329,27 @@ class ObjectStorage(Bucket):
 
     @contextlib.contextmanager
     def lease(self, keys: Iterable[str]) -> Iterator[None]:
-        """Keep the artifacts of these keys from garbage collection by any node while the block runs."""
-        path = self.path("leases", f"{uuid.uuid4().hex}.json")
+        """Keep the artifacts of these keys from garbage collection by any node while the block runs; if this process dies, for
+        at most LEASE_SECONDS more."""
+        path, leased, ended = self.path("leases", f"{uuid.uuid4().hex}.json"), sorted(keys), threading.Event()
+
+        def write() -> None:
+            self.files.pipe_file(path, json.dumps({"keys": leased, "until": time.time() + LEASE_SECONDS}).encode())
+
+        def renew() -> None:
+            while not ended.wait(LEASE_SECONDS / 6):
+                with contextlib.suppress(Exception):  # the next time; the storage may be starting again
+                    write()
+
         with self.naming_errors():
-            self.files.pipe_file(
-                path, json.dumps({"keys": sorted(keys), "until": time.time() + LEASE_DAYS * DAY}).encode()
-            )
+            write()
+        renewing = threading.Thread(target=renew, daemon=True)
+        renewing.start()
         try:
             yield
         finally:
+            ended.set()
+            renewing.join()
             with contextlib.suppress(Exception):  # it expires
                 self.files.rm_file(path)
 

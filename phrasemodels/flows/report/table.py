@@ -208,15 +208,14 @@ def epochs(finished: FinishedTable) -> Section:
 
 
 def epoch_seconds(finished: FinishedTable, pipeline: Pipeline, trained: Artifact) -> float:
-    """Return the seconds of an epoch: items of the data divided by the items a second of the training's history."""
+    """Return the seconds of an epoch's updates: the items of the data times the mean seconds of one in the training's history."""
     rows = history(trained)
     data = pipeline.trained.inputs["train"]
     assert isinstance(data, Step)
     objective = pipeline.trained.settings.objective
     examples = objective.examples([shard.path for shard in shards(finished.artifact(data))])
-    times = np.diff([0.0, *(row["seconds"] for row in rows)])
-    done = float(sum(row["items_per_second"] * time for row, time in zip(rows, times, strict=True)))
-    return float(objective.count(examples, np.arange(len(examples)))) * float(times.sum()) / done
+    seconds = float(np.mean([1 / row["items_per_second"] for row in rows]))
+    return float(objective.count(examples, np.arange(len(examples)))) * seconds
 
 
 Trials = Sequence[Mapping[str, Any]]  # of each row, as `trial_records` in flows/run/tune.py returns them

@@ -1,6 +1,6 @@
 """Records of runs, the store that the settings name, and the steps of a plan in it.
 
-ROOT/runs/ID.json    request, times and state: running, completed, failed, dead
+ROOT/runs/ID.json    request, times and state: running, completed, failed, cancelled, dead
 ROOT/runs/ID.html    a page for people: the report of the run's table, or the record itself
 """
 
@@ -60,7 +60,8 @@ def _commit(folder: Path) -> str:
     return done.stdout.strip() or "unknown"
 
 
-RUNNING, COMPLETED, FAILED, DEAD, DAMAGED = "running", "completed", "failed", "dead", "damaged"
+RUNNING, COMPLETED, FAILED, CANCELLED, DEAD = "running", "completed", "failed", "cancelled", "dead"
+DAMAGED = "damaged"
 
 
 def page_of(store: Store, run: str) -> Path:

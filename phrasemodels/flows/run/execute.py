@@ -5,9 +5,12 @@ travel through the shared storage.
 """
 
 import contextlib
+import json
 import math
 import os
 import shutil
+import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
@@ -25,14 +28,15 @@ from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.results.records import sources_of
 from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.flows.run.plan import Plan
-from phrasemodels.flows.run.record import Record
+from phrasemodels.flows.run.record import Record, ended_at
 from phrasemodels.infra.cluster import TorchTrainerLaunch, actor_map, ray_map, run_on_ray
 from phrasemodels.infra.settings import Settings
-from phrasemodels.infra.tracking import Tracker
+from phrasemodels.infra.tracking import Tracker, TrainingRun
 from phrasemodels.tasks.parsers.parse import parse, plant
 from phrasemodels.tasks.train.checkpoints import newest
-from phrasemodels.tasks.train.trainer import Training, history, train
+from phrasemodels.tasks.train.trainer import PROGRESS, Training, history, train
 
+PROGRESS_EVERY = 3.0  # seconds between uploads of the progress of a training, and between reads of it
 PAUSE = 60.0  # seconds between two checks of the size of a node's cache: there may be thousands of short steps
 
 
@@ -40,12 +44,13 @@ PAUSE = 60.0  # seconds between two checks of the size of a node's cache: there 
 class NodeMap:
     """A map over the cluster that fetches its results to this node. limit: of each node's cache, in bytes."""
 
-    map: Callable[[Callable[..., Any], Collection[tuple[Any, ...]]], Iterable[Any]]
+    map: Callable[..., Iterable[Any]]
     store: Store
     limit: int
 
     def __call__(self, function: Callable[..., Any], items: Collection[tuple[Any, ...]]) -> Iterator[Any]:
-        for value in self.map(_call_on_node, [(self.store, self.limit, function, item) for item in items]):
+        calls = [(self.store, self.limit, function, item) for item in items]
+        for value in self.map(_call_on_node, calls, label=getattr(function, "__name__", "")):
             yield fetch(self.store, value.path) if isinstance(value, Artifact) else value
 
 
@@ -98,7 +103,27 @@ def _train_on_node(
         for path in (*training.train, *training.dev):
             fetch(store, path)
         checkpoints.pull()
-        function(replace(training, report=ReportAndUpload(training.report, checkpoints)))
+        with checkpoints.sharing_progress():
+            function(replace(training, report=ReportAndUpload(training.report, checkpoints)))
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """A launch whose training is a run of MLflow from the moment when a worker begins it."""
+
+    launch: Callable[..., None]
+    run: TrainingRun
+
+    def __call__(self, function: Callable[..., None], *arguments: Any) -> None:
+        self.launch(_train_recorded, self.run, function, *arguments)
+
+
+def _train_recorded(run: TrainingRun, function: Callable[..., None], *arguments: Any) -> None:
+    """In a training worker: train, while MLflow shows the training at work."""
+    from torch import distributed
+
+    with run.at_work(distributed.get_rank() if distributed.is_initialized() else 0):
+        function(*arguments)
 
 
 @dataclass(frozen=True)
@@ -134,12 +159,47 @@ class SharedCheckpoints:
             return
         path, _ = found
         before = self._complete()
+        if path.name in before:
+            return
         names = sorted(file.name for file in path.iterdir())
         for name in sorted(names, key=lambda name: name == "state.json"):
             self.shared.put(path / name, "checkpoints", self.key, path.name, name)
         for old in before:
             if old < path.name:
                 self.shared.remove("checkpoints", self.key, old)
+
+    @contextlib.contextmanager
+    def sharing_progress(self) -> Iterator[None]:
+        """In a training worker, while it trains: upload progress.json whenever it has changed, every few seconds."""
+        ended, written = threading.Event(), 0.0
+
+        def upload() -> None:
+            nonlocal written
+            with contextlib.suppress(OSError):  # not written yet; or the next time
+                if (now := (self.folder / PROGRESS).stat().st_mtime) > max(written, began):
+                    self.shared.put(self.folder / PROGRESS, "checkpoints", self.key, PROGRESS)
+                    written = now
+
+        def follow() -> None:
+            while not ended.wait(PROGRESS_EVERY):
+                upload()
+
+        began = time.time() - 1
+        following = threading.Thread(target=follow, daemon=True)
+        following.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            following.join()
+            upload()
+
+    def progress(self) -> dict[str, Any] | None:
+        """Return the progress of the training on the node that trains; None if there is none."""
+        with contextlib.suppress(OSError, ValueError), tempfile.TemporaryDirectory() as folder:
+            self.shared.get(Path(folder, PROGRESS), "checkpoints", self.key, PROGRESS)
+            return dict(json.loads(Path(folder, PROGRESS).read_text(encoding="utf-8")))
+        return None
 
     def pull(self) -> None:
         """Make this node's checkpoints equal to the storage's, so that all workers resume from the same one."""
@@ -168,6 +228,16 @@ class SharedCheckpoints:
             shutil.rmtree(aside, ignore_errors=True)
 
 
+def progress_of(store: Store, key: str) -> dict[str, Any] | None:
+    """Return the progress of a training, here or on the node that trains; None while there is none."""
+    folder, found = store.workspace(key) / "checkpoints", []
+    with contextlib.suppress(OSError, ValueError):
+        found.append(json.loads((folder / PROGRESS).read_text(encoding="utf-8")))
+    if store.shared is not None and (there := SharedCheckpoints(store.shared, key, folder).progress()):
+        found.append(there)
+    return max(found, key=lambda state: state["step"], default=None)
+
+
 def stop_at(experiment: Experiment, share: float) -> float:
     """Return the updates after which a share of a training is done, at an evaluation; infinity for all of it."""
     config = experiment.train
@@ -179,7 +249,8 @@ def training_group(pipeline: Pipeline, settings: Settings) -> TorchTrainerLaunch
     """Return the Ray Train group of a training, with the workers that the settings or its configuration ask for."""
     config = pipeline.experiment.train
     name = f"{pipeline.trained.key[:12]}-{file_name(pipeline.experiment.name)}-s{pipeline.seed}"
-    return TorchTrainerLaunch(name, settings.workers or config.workers or 1, config.threads, config.gpus)
+    workers, wait = settings.workers or config.workers or 1, 60 * settings.wait_minutes
+    return TorchTrainerLaunch(name, workers, config.threads, config.gpus, wait=wait, grows=settings.autoscaling)
 
 
 def launch_training(
@@ -189,16 +260,20 @@ def launch_training(
     executor: Executor,
     group: TorchTrainerLaunch | None = None,
     run: Callable[[Step, Executor], Artifact] | None = None,
+    recorded: TrainingRun | None = None,
 ) -> Artifact:
     """Run a training on its workers: a Ray Train group, or else the process in which the step runs; return its artifact.
 
-    run: runs the step with an executor, in this process (`store.run`) by default. With shared storage, the workers fetch the
+    run: runs the step with an executor, in this process (`store.run`) by default. recorded: its run in MLflow. With shared
+    storage, the workers fetch the
     data from there and keep their checkpoints there too. ValueError: the cluster can never hold the group.
     """
     if group is not None:
         group.check()
     run = run or store.run
     launch: Callable[..., None] = group or call_here
+    if recorded is not None:
+        launch = RecordedLaunch(launch, recorded)
     if (shared := store.shared) is None:
         return run(step, replace(executor, launch=launch))
     trained = run(step, replace(executor, launch=NodeLaunch(launch, store, settings.cache_bytes)))
@@ -212,7 +287,8 @@ def launch_training(
 class Execution:
     """Runs the steps of a plan.
 
-    shards: for each step under way, by key, the numbers of its finished and of all shards. until: the time (seconds
+    shards: for each step under way, by key, the numbers of its finished and of all shards. waits: what trainings wait for, by
+    key. until: the time (seconds
     since 1970) after which no training begins or goes on. share: of its updates, after which a training stops.
     """
 
@@ -222,6 +298,7 @@ class Execution:
     settings: Settings
     sources: Sources
     shards: dict[str, tuple[int, int]] = field(default_factory=dict)
+    waits: dict[str, str] = field(default_factory=dict)
     until: float = math.inf
     share: float = 1.0
 
@@ -261,16 +338,24 @@ class Execution:
 
     def _train(self, step: Step, pipeline: Pipeline) -> Artifact:
         """Find or run a training, recorded in MLflow. OutOfTimeError: it was stopped."""
-        with self.record.training(pipeline) as report:
+        with self.record.training(pipeline) as recorded:
             artifact = self.store.find(step)
             if artifact is None:
                 group = self.workers_of(pipeline)
+                if group is not None:
+                    group = replace(group, on_wait=partial(self._on_wait, recorded))
                 stop = stop_at(pipeline.experiment, self.share)
-                executor = Executor(report=report, until=self.until, stop_at=stop)
+                executor = Executor(report=recorded, until=self.until, stop_at=stop)
                 run = self.store.run if group else self._on_ray
-                artifact = launch_training(step, self.store, self.settings, executor, group, run)
-            report(history(artifact))
+                artifact = launch_training(step, self.store, self.settings, executor, group, run, recorded)
+            self.record.training_run(pipeline)
+            recorded(history(artifact), ended_at(artifact))
         return artifact
+
+    def _on_wait(self, run: TrainingRun, what: str) -> None:
+        """Tell what a training waits for, in the terminal, Prefect and MLflow; an empty text: nothing any more."""
+        self.waits[run.key] = what
+        run.waits(what)
 
     def workers_of(self, pipeline: Pipeline) -> TorchTrainerLaunch | None:
         """Return the Ray Train group of a training; None: it runs as a plain Ray task.

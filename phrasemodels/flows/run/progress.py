@@ -1,9 +1,9 @@
-"""Progress of a run on stderr: bars on a terminal, plain lines elsewhere; and progress artifacts in Prefect."""
+"""Progress of a run on stderr: bars on a terminal, plain lines elsewhere; in Prefect the same lines in its logs, and a page."""
 
 import contextlib
 import contextvars
 import datetime
-import json
+import math
 import sys
 import threading
 import time
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
+from prefect import get_run_logger
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from rich.console import Console
 from rich.progress import (
@@ -28,13 +29,14 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from phrasemodels.data.store.store import Step
-from phrasemodels.flows.run.execute import Execution
-from phrasemodels.tasks.train.trainer import PROGRESS, train
+from phrasemodels.data.store.store import Step, digest_of
+from phrasemodels.flows.experiments.catalogue import Table
+from phrasemodels.flows.run.execute import PROGRESS_EVERY, Execution, progress_of
+from phrasemodels.tasks.train.trainer import train
 
 LINES_EVERY = 15.0  # seconds between plain lines of one step
 GRACE = 2.0  # seconds: a worker that is missing for longer was lost, and has not just finished
-ARTIFACTS_EVERY = 5.0  # seconds between updates of one progress artifact
+ARTIFACTS_EVERY = 5.0  # seconds between updates of the page in Prefect
 
 
 @dataclass
@@ -67,7 +69,12 @@ class Watch:
         self.bars: dict[str, TaskID] = {}
         self.printed: dict[str, float] = {}  # when the last line of a step was printed
         self.since: dict[str, tuple[int, float]] = {}  # the first progress that was seen of a step, and when
-        self.artifacts: dict[str, tuple[UUID | None, float]] = {}  # Prefect's, and when they were last updated
+        self.shown: dict[str, tuple[str, float]] = {}  # what the page says of each step under way, and its percentage
+        self.artifact: UUID | None = None  # Prefect's page of the run's progress
+        self.updated = 0.0  # when it was last updated
+        self.states: dict[
+            str, tuple[dict[str, Any] | None, float]
+        ] = {}  # progress of each training, and when it was read
         self.workers: dict[str, int] = {}  # process of each training
         self.missing: dict[str, float] = {}  # since when a training's process has been missing
         self.lost: set[str] = set()
@@ -97,7 +104,7 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self.done.set()
         self.thread.join()
-        self._update_artifact(*self._overall())
+        self._update_artifact(True)
         self.bar.stop()
 
     @contextlib.contextmanager
@@ -120,13 +127,13 @@ class Watch:
                 self.seconds[step.name] = self.seconds.get(step.name, 0.0) + took
                 if step.key in self.bars:
                     self.bar.remove_task(self.bars.pop(step.key))
+                self.shown.pop(step.key, None)
                 self.bar.advance(self.all)
                 self.finished += 1
-            made, _ = self.artifacts.get(step.key[:12], (None, 0.0))
-            if made is not None and not outcome.text:
-                self._update_artifact(step.key[:12], text, 100.0)
             if self.bar.disable and (outcome.text or took > 1):
-                self._print(text)
+                tell(text)
+            else:
+                log(text)
 
     def _at_work(self, step: Step, started: float) -> float:
         """Return the seconds of a step that was started at a time, without its wait for a free processor: by its manifest;
@@ -143,25 +150,29 @@ class Watch:
 
     def _follow(self) -> None:
         while not self.done.wait(0.5):
-            updates = []
+            with self.lock:
+                trainings = [step.key for step in self.running.values() if step.make is train]
+            states = {key: self._state(key) for key in trainings}
             with self.lock:
                 for step in self.running.values():
                     if step.make is not train:
                         done, total = self.execution.shards.get(step.key, (0, 0))
-                    elif state := _read(self.execution.store.workspace(step.key) / "checkpoints" / PROGRESS):
+                    elif state := states.get(step.key):
                         self._check_worker(step, state)
                         done, total = state["step"], state["steps"]
                     else:
                         continue
-                    if total:
-                        updates.append(self._show(step, done, total))
-                updates.append(self._overall())
-            for update in updates:
-                self._update_artifact(*update)
+                    if total or step.key in self.execution.waits:
+                        best = state.get("best") if step.make is train and state else None
+                        self._show(step, done, total, math.nan if best is None else best)
+            self._update_artifact(False)
 
-    def _overall(self) -> tuple[str, str, float]:
-        """Return name, text and percentage of the progress artifact of all steps together."""
-        return "steps", f"step {self.finished} of {self.total}", 100 * self.finished / self.total
+    def _state(self, key: str) -> dict[str, Any] | None:
+        """Return the progress of a training; of one on another node it is read every few seconds."""
+        store, (_, read) = self.execution.store, self.states.get(key, (None, 0.0))
+        if store.shared is None or time.monotonic() - read > PROGRESS_EVERY:
+            self.states[key] = progress_of(store, key), time.monotonic()
+        return self.states[key][0]
 
     def _check_worker(self, step: Step, state: dict[str, Any]) -> None:
         """Print at once that a worker died, and where another one continues."""
@@ -170,19 +181,17 @@ class Watch:
             pid
         )  # processes of other machines cannot be checked
         if (known := self.workers.get(step.key)) != pid:
-            if not alive or state["written"] < self.began:  # by an earlier run
+            if not alive or state.get("written", 0.0) < self.began:  # by an earlier run
                 return
             if known is not None:
-                self._print(f"{step.label}: worker {known} was lost; worker {pid} continues at step {at}")
+                tell(f"{step.label}: worker {known} was lost; worker {pid} continues at step {at}")
             self.workers[step.key] = pid
             self.since.pop(step.key, None)
         if alive:
             self.missing.pop(step.key, None)
             self.lost.discard(step.key)
         elif now - self.missing.setdefault(step.key, now) > GRACE and step.key not in self.lost:
-            self._print(
-                f"{step.label}: worker {pid} was lost at step {at}; another one will continue from its checkpoint"
-            )
+            tell(f"{step.label}: worker {pid} was lost at step {at}; another one will continue from its checkpoint")
             self.lost.add(step.key)
 
     def _time_left(self, key: str, done: int, total: int) -> str:
@@ -193,44 +202,65 @@ class Watch:
         seconds = (time.monotonic() - since) / (done - began) * (total - done)
         return f", about {datetime.timedelta(seconds=round(seconds))} left"
 
-    def _show(self, step: Step, done: int, total: int) -> tuple[str, str, float]:
-        """Update the bar or print a line; return name, text and percentage for the artifact."""
+    def _show(self, step: Step, done: int, total: int, best: float) -> None:
+        """Update the bar or print a line, and the step's line on the page. best: the lowest dev loss of a training (NaN: none)."""
         lost = " (worker lost)" if step.key in self.lost else ""
-        left = self._time_left(step.key, done, total)
-        text = f"{step.label}: {'step' if step.make is train else 'part'} {done} of {total}{left}{lost}"
+        if waits := self.execution.waits.get(step.key):
+            left = f", waits for {waits}"
+            self.since.pop(step.key, None)
+        else:
+            left = self._time_left(step.key, done, total)
+        loss = f", best dev loss {best:.3f}" if math.isfinite(best) else ""
+        text = f"{step.label}: {'step' if step.make is train else 'part'} {done} of {total}{loss}{left}{lost}"
+        self.shown[step.key] = text, 100 * done / max(1, total)
+        late = time.monotonic() - self.printed.get(step.key, 0) > LINES_EVERY
+        if late:
+            self.printed[step.key] = time.monotonic()
         if not self.bar.disable:
             if step.key not in self.bars:
                 self.bars[step.key] = self.bar.add_task(step.label, total=total)
             self.bar.update(self.bars[step.key], completed=done, total=total, description=step.label + lost)
-        elif time.monotonic() - self.printed.get(step.key, 0) > LINES_EVERY:
-            self.printed[step.key] = time.monotonic()
-            self._print(text)
-        return step.key[:12], text, 100 * done / total
+            if late:
+                log(text)
+        elif late:
+            tell(text)
 
-    def _update_artifact(self, name: str, text: str, percent: float) -> None:
-        """Create or update a progress artifact in Prefect, every few seconds and at the end."""
-        made, when = self.artifacts.get(name, (None, 0.0))
-        if time.monotonic() - when < ARTIFACTS_EVERY and percent < 100:
+    def _update_artifact(self, ended: bool) -> None:
+        """Create or update the page of the run's progress in Prefect, every few seconds and at the end."""
+        if time.monotonic() - self.updated < ARTIFACTS_EVERY and not ended:
             return
+        with self.lock:
+            lines = [f"step {self.finished} of {self.total}", *(f"* {text}" for text, _ in self.shown.values())]
+            share = self.finished + sum(percent for _, percent in self.shown.values()) / 100
+        text, percent = "\n".join(lines), 100 * min(1.0, share / self.total)
         try:
-            if made is None:
-                made = cast(UUID, create_progress_artifact(percent, f"progress-{name}", text))
+            if self.artifact is None:
+                self.artifact = cast(
+                    UUID, create_progress_artifact(percent, artifact_key("progress", self.execution.plan.table), text)
+                )
             else:
-                update_progress_artifact(made, percent, text)
+                update_progress_artifact(self.artifact, percent, text)
         except Exception as error:  # progress must never end the run
-            self._print(f"Prefect did not take the progress of {text}: {error}")
-        self.artifacts[name] = (made, time.monotonic())
-
-    def _print(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+            tell(f"Prefect did not take the progress of {lines[0]}: {error}")
+        self.updated = time.monotonic()
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    """Return the progress of a training, and when it was written (seconds since 1970); None while there is none."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) | {"written": path.stat().st_mtime}
-    except (OSError, ValueError):
-        return None
+def tell(line: str) -> None:
+    """Print a line to stderr, and log it in Prefect."""
+    print(line, file=sys.stderr, flush=True)
+    log(line)
+
+
+def log(line: str) -> None:
+    """Log a line in the flow run or task of Prefect in which this is called; nothing outside of one."""
+    with contextlib.suppress(Exception):  # a message must never end the run
+        get_run_logger().info(line)
+
+
+def artifact_key(kind: str, table: Table) -> str:
+    """Return the key of an artifact of a table in Prefect, which may have only small letters, digits and dashes."""
+    changed = (digest_of(table.changed)[:16],) if table.changed else ()
+    return "-".join((kind, table.paper, f"table{table.number}", table.profile, *changed))
 
 
 def _alive(pid: int) -> bool:

@@ -5,9 +5,9 @@ Each run of a flow also leaves a record in the store; the next run finds the run
 
 import contextlib
 import datetime
-import json
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,14 +16,15 @@ from uuid import UUID
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
-from phrasemodels.data.store.store import OutOfTimeError, Step, Store, digest_of
+from phrasemodels.data.store.store import OutOfTimeError, Step, Store, digest_of, with_dependencies
 from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.report.templates import render
 from phrasemodels.flows.results import records
-from phrasemodels.flows.results.records import COMPLETED, DEAD, FAILED, RUNNING, commit, leased_steps
+from phrasemodels.flows.results.records import CANCELLED, COMPLETED, DEAD, FAILED, RUNNING, commit, leased_steps
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.settings import Settings
+from phrasemodels.infra.signals import STOPPING
 from phrasemodels.infra.tracking import (
     ATTEMPT,
     DEV_LOSS,
@@ -31,6 +32,7 @@ from phrasemodels.infra.tracking import (
     SETTING,
     StepMetrics,
     Tracker,
+    TrainingRun,
     UsedData,
     flatten,
     register,
@@ -63,12 +65,20 @@ class Record:
         tags = {"phrasemodels.kind": "table", ATTEMPT: self.attempt, **_code()}
         return self.tracker.open_run(self.plan.table.experiments[0].recipe.name, self.plan.table.title, key, tags)
 
-    def training_run(self, pipeline: Pipeline) -> str:
-        """The id of the MLflow run of one experiment and seed, with its parameters."""
+    @property
+    def link(self) -> str:
+        """The address of the table's run in MLflow: a page of a server, or the database and the id."""
+        if not self.tracker.uri.startswith("http"):
+            return f"{self.tracker.uri}, run {self.table_run}"
+        experiment = self.tracker.client().get_run(self.table_run).info.experiment_id
+        return f"{self.tracker.uri.rstrip('/')}/#/experiments/{experiment}/runs/{self.table_run}"
+
+    def run_of(self, pipeline: Pipeline) -> TrainingRun:
+        """The MLflow run of one experiment and seed, which may not have begun."""
         e = pipeline.experiment
         tags = {
             "mlflow.parentRunId": self.table_run,
-            "phrasemodels.kind": "training",
+            "phrasemodels.kind": "trial" if "tuning" in self.plan.table.how else "training",
             ATTEMPT: self.attempt,
             **_code(),
             "paper": e.paper,
@@ -78,21 +88,25 @@ class Record:
             "experiment": e.name,
             "seed": str(pipeline.seed),
         }
-        run_id = self.tracker.open_run(e.recipe.name, f"{e.name} seed {pipeline.seed}", pipeline.trained.key, tags)
-        self.tracker.parameters(run_id, flatten(pipeline.trained.parts["settings"]))
-        return run_id
+        name, settings = f"{e.name} seed {pipeline.seed}", flatten(pipeline.trained.parts["settings"])
+        return TrainingRun(self.tracker, e.recipe.name, name, pipeline.trained.key, tags, settings, self.system_metrics)
+
+    def training_run(self, pipeline: Pipeline) -> str:
+        """The id of the MLflow run of one experiment and seed, with its parameters; a new one of a training in the store began
+        when the training did."""
+        trained = self.store.find(pipeline.trained, verify=False)
+        return self.run_of(pipeline).open(_began(trained) if trained else None)
 
     @contextlib.contextmanager
-    def training(self, pipeline: Pipeline) -> Iterator[Callable[[Any], None]]:
-        """While a training runs: yield what its metrics are reported to; mark its MLflow run if it fails."""
-        run_id = self.training_run(pipeline)
-        monitored = self.tracker.monitored(run_id) if self.system_metrics else contextlib.nullcontext()
+    def training(self, pipeline: Pipeline) -> Iterator[TrainingRun]:
+        """Yield the MLflow run of a training, which its worker opens; mark it if the training fails or is stopped."""
+        run = self.run_of(pipeline)
         try:
-            with monitored:
-                yield StepMetrics(self.tracker, run_id, self.attempt)
+            yield run
         except BaseException as error:
-            stopped = isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
-            self.tracker.fail(run_id, "KILLED" if stopped else "FAILED")
+            stopped = STOPPING.is_set() or isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
+            with contextlib.suppress(Exception):  # the error of the training is the one to show
+                run.fail("KILLED" if stopped else "FAILED")
             raise
 
     def finish(self, pipeline: Pipeline, scored: Artifact) -> None:
@@ -120,13 +134,19 @@ class Record:
         with tempfile.TemporaryDirectory() as folder:
             files.append(Path(folder) / "learning-curve.png")
             learning_curve(history(trained), files[-1])
-            StepMetrics(self.tracker, run_id, self.attempt)(history(trained))  # if another attempt had the run before
-            self.tracker.datasets(run_id, self._used(pipeline, scored))
-            self.tracker.finish(run_id, metrics, files, tags)
+            # if another attempt had the run before
+            StepMetrics(self.tracker, run_id, self.attempt)(history(trained), ended_at(trained))
+            used = list(self._used(pipeline, scored))
+            self.tracker.datasets(run_id, used)
+            tested = next(one for one in used if one.context == "test")
+            name, step = f"{pipeline.experiment.row}-seed-{pipeline.seed}", int(trained.meta["best_step"])
+            about = {"experiment": pipeline.experiment.name, "licences": tags["licences"], **_code()}
+            model = self.tracker.logged_model(run_id, name, trained.key, step, about)
+            self.tracker.finish(run_id, metrics, files, tags, trained.meta["train_seconds"], model, tested)
 
     def stop(self) -> None:
         """Mark the run of a table whose time was up before all rows were done; the next run opens it again."""
-        self.tracker.fail(self.table_run, "KILLED")
+        self.tracker.fail(self.table_run, self.attempt, "KILLED")
 
     def end_trials(self) -> None:
         """End the runs of a tuning: of the table, and of each trial that was trained to its end."""
@@ -137,7 +157,7 @@ class Record:
         self.tracker.finish(self.table_run, {}, [], {})
 
     def close(self, comparison: Artifact, report: Path | None) -> None:
-        """End the run of the table with its means, verdicts and report (None: it failed), and register the best model of each row."""
+        """End the run of the table with its means, verdicts and report (None: it failed)."""
         short = {e.name: e.row for e in self.plan.table.experiments}
         metrics = {
             f"{short[row['experiment']]}/{row['metric']}": row["intervals"][row["metric"]]["mean"]
@@ -145,7 +165,6 @@ class Record:
         }
         files = [comparison.file("verdicts.json"), *([report] if report else [])]
         self.tracker.finish(self.table_run, metrics, files, {"verdicts": comparison.key})
-        self._register()
 
     def _data(self, pipeline: Pipeline) -> str:
         """Return the digest of the records that a model was trained on, whatever was made of them."""
@@ -160,15 +179,37 @@ class Record:
             step = pipeline.trained.inputs.get(context)
             artifact = self.store.find(step, verify=False) if isinstance(step, Step) else None
             if artifact and "shards" in artifact.meta:
-                yield _used_data(corpus, context, artifact.key, artifact.meta["shards"])
-        yield _used_data(corpus, "test", scored.key, scored.meta["test_set"])
+                yield self._used_data(corpus, context, artifact, artifact.meta["shards"])
+        contents = {shard["content"] for shard in scored.meta["test_set"]}
+        made = (self.store.find(step, verify=False) for step in with_dependencies([pipeline.scored]))
+        tested = (a for a in made if a and contents <= {shard["content"] for shard in a.meta.get("shards", [])})
+        yield self._used_data(corpus, "test", next(tested, scored), scored.meta["test_set"])
 
-    def _register(self) -> None:
-        """Register the best seed of each row, if models of its problem can answer single inputs."""
+    def _used_data(self, corpus: str, context: str, artifact: Artifact, shards: list[dict[str, Any]]) -> UsedData:
+        """Return the data of some shards of a corpus, in the artifact or what the artifact was made from."""
+        rows = sum(shard.get("rows", 0) for shard in shards)
+        digest = digest_of([shard["content"] for shard in shards])
+        files = [file["sha256"] for name, file in artifact.manifest["files"].items() if name.endswith(".arrow")]
+        if self.store.shared is None:
+            url = artifact.path.as_uri()
+        elif len(files) == 1:
+            url = f"{self.store.shared.url}/blobs/{files[0][:2]}/{files[0]}"
+        else:
+            url = f"{self.store.shared.url}/manifests/{artifact.manifest['step']}/{artifact.key}.json"
+        return UsedData(f"{corpus} {context}", context, digest, url, rows)
+
+    def register(self) -> list[str]:
+        """Register the best seed of each row, if models of its problem can answer single inputs; return the names of the models.
+        Rows with overrides are trials, which register nothing."""
+        if self.plan.table.changed:
+            return []
+        return self._register()
+
+    def _register(self) -> list[str]:
         from phrasemodels.flows.results.lineage import Lineage, setting
         from phrasemodels.flows.results.models import best_of, stored
 
-        lineage, runs = Lineage(self.store), self.tracker.keys()
+        lineage, runs, registered = Lineage(self.store), self.tracker.keys(), []
         for experiment in self.plan.table.experiments:
             if not experiment.recipe.answers_inputs:
                 continue
@@ -184,18 +225,35 @@ class Record:
             }
             with tempfile.TemporaryDirectory() as folder:
                 exported = model.export(Path(folder) / "exported")
-                register(self.tracker, file_name(experiment.name), exported, SERVED, runs[model.weights.key], tags)
-
-
-def _used_data(corpus: str, context: str, key: str, shards: list[dict[str, Any]]) -> UsedData:
-    """Return the data of some shards of a corpus; key: of the artifact that has them, or was made from them."""
-    source = json.dumps({"corpus": corpus, "artifact": key})
-    rows = sum(shard.get("rows", 0) for shard in shards)
-    return UsedData(f"{corpus} {context}", context, digest_of([shard["content"] for shard in shards]), source, rows)
+                name = file_name(experiment.name)
+                version = register(self.tracker, name, exported, SERVED, runs[model.weights.key], tags)
+                registered.append(f"{name} version {version}")
+        return registered
 
 
 def _code() -> dict[str, str]:
-    return {"commit": commit(), "mlflow.source.git.commit": commit()}
+    """Return the tags that say what code made something, and by what it was started."""
+    from prefect import runtime
+
+    deployed = runtime.deployment.name
+    source = (
+        f"deployment {runtime.flow_run.flow_name}/{deployed}" if deployed else " ".join(["phrasemodels", *sys.argv[1:]])
+    )
+    return {
+        "commit": commit(),
+        "mlflow.source.git.commit": commit(),
+        "mlflow.source.name": source,
+        "mlflow.source.type": "JOB" if deployed else "LOCAL",
+    }
+
+
+def ended_at(artifact: Artifact) -> float:
+    """Return when an artifact was made (seconds since 1970)."""
+    return datetime.datetime.fromisoformat(artifact.manifest["finished"]).timestamp()
+
+
+def _began(artifact: Artifact) -> float:
+    return ended_at(artifact) - float(artifact.manifest["seconds"])
 
 
 def _training_metrics(trained: Artifact) -> dict[str, float]:
@@ -231,9 +289,20 @@ def recorded(
     try:
         yield entry
     except BaseException as error:
-        write(store, entry | {"state": FAILED, "error": str(error).split("\n")[0], "ended": _now()})
+        state = CANCELLED if STOPPING.is_set() and is_cancelled(run) else FAILED
+        write(store, entry | {"state": state, "error": str(error).split("\n")[0], "ended": _now()})
         raise
     write(store, entry | {"state": COMPLETED, "ended": _now()})
+
+
+def is_cancelled(run: str) -> bool:
+    """Return whether somebody has cancelled a flow run in Prefect; False also if Prefect does not say."""
+    from prefect.client.orchestration import get_client
+
+    with contextlib.suppress(Exception), get_client(sync_client=True) as client:
+        state = client.read_flow_run(UUID(run)).state
+        return state is not None and (state.is_cancelling() or state.is_cancelled())
+    return False
 
 
 def write(store: Store, entry: dict[str, Any]) -> None:

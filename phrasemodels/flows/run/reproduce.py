@@ -2,25 +2,30 @@
 in turn; `gc` collects garbage. A table that needs no training or is already finished is answered without services.
 """
 
+import contextlib
 import datetime
 import json
 import math
 import os
+import signal
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from prefect import flow, runtime, task
 from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
-from prefect.states import Completed
+from prefect.exceptions import TerminationSignal
+from prefect.states import Cancelled, Completed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
@@ -29,7 +34,7 @@ from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.gc import lease
 from phrasemodels.data.store.remembered import remembered
-from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, digest_of, with_dependencies
+from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, with_dependencies
 from phrasemodels.flows.experiments.catalogue import COUNTED, TABLES, Request, Table
 from phrasemodels.flows.report.page import place_page, write_report
 from phrasemodels.flows.report.table import chosen_settings
@@ -38,7 +43,7 @@ from phrasemodels.flows.results.records import collect_garbage, leased_steps, op
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.outline import Outline, outlined, outlined_page
 from phrasemodels.flows.run.plan import Plan, planned
-from phrasemodels.flows.run.progress import Watch
+from phrasemodels.flows.run.progress import Watch, artifact_key, log
 from phrasemodels.flows.run.record import attempt, recorded, write
 from phrasemodels.flows.run.tune import (
     SHARES,
@@ -51,10 +56,9 @@ from phrasemodels.flows.run.tune import (
     tuned,
     unfinished,
 )
-from phrasemodels.infra.cluster import ClusterError
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
-from phrasemodels.infra.signals import Stopped, stoppable
+from phrasemodels.infra.signals import STOPPING, ClusterError, Stopped, stoppable, unbroken_output
 from phrasemodels.infra.tracking import SQLITE
 from phrasemodels.tasks.train.trainer import DivergedError
 
@@ -143,9 +147,21 @@ EMPTY_RESULT: dict[str, Any] = {  # what is told of a run that came to no row
     "rows": [], "leaks": {}, "report": "", "tuning": [], "trials": (), "stages": {}, "services_seconds": 0.0,
     "diverged": [],
 }  # fmt: skip
+MOST_LETTERS = 200  # of a flow run's name
+
+
+def _name_of_table_run() -> str:
+    """Return the name of a flow run: its table, profile and seeds, and all else that was set."""
+    asked = runtime.flow_run.parameters
+    name = f"paper {asked['paper']}, table {asked['table']}, {asked['profile']}, {asked['seeds']} seeds"
+    other = [*(asked.get("rows") or []), *(asked.get("set") or [])]
+    other += [f"{kind} {asked[kind]}" for kind in ("duration", "tune", "first_seed") if asked.get(kind)]
+    return ", ".join((name, *other))[:MOST_LETTERS]
+
+
 OPTIONS: dict[str, Any] = {
     "name": "reproduce",
-    "flow_run_name": "paper {paper}, table {table}, {profile}, {seeds} seeds",
+    "flow_run_name": _name_of_table_run,
     # Threads mostly wait for Ray or for other steps: of a pipeline's steps about one in four is at work.
     "task_runner": ThreadPoolTaskRunner(max_workers=max(12, 4 * (os.cpu_count() or 1))),
     "persist_result": False,
@@ -174,10 +190,22 @@ def reproduce(
     """
     settings, until = Settings(), end_of(duration)
     request = Request(paper, table, profile, seeds, set or [], rows or [], first_seed)
-    result = run_table(request, *planned(request, settings), settings, until, tune)
+    with ending_as_prefect_does():
+        result = run_table(request, *planned(request, settings), settings, until, tune)
     if result["diverged"]:
         raise DivergedError("; ".join(result["diverged"]))
     return result
+
+
+@contextlib.contextmanager
+def ending_as_prefect_does() -> Iterator[None]:
+    """Raise the signal that stops a deployment's run as Prefect's own, which knows whether somebody cancelled the run."""
+    try:
+        yield
+    except Stopped as reason:
+        if runtime.deployment.id:
+            raise TerminationSignal(signal.SIGTERM) from reason
+        raise
 
 
 def end_of(duration: str) -> float:
@@ -208,7 +236,8 @@ def run_table(
     rows that diverged; only the others are compared and reported. tune: trials of each row, whose best setting it is run with.
     """
     started = time.monotonic()
-    with services(settings):
+    with unbroken_output(), services(settings):
+        _tag_run([f"paper {plan.table.paper}", f"table {plan.table.number}", plan.table.profile, *plan.table.changed])
         result: dict[str, Any] = {"services_seconds": round(time.monotonic() - started, 1)}
         stages: Counter[str] = Counter()
         if tune:
@@ -230,6 +259,7 @@ def _run_rows(plan: Plan, store: Store, settings: Settings, until: float, stages
     execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""), until)
     record = execution.record
     with attempt(record, settings, runtime.flow_run.parameters) as entry, Watch(execution) as watch:
+        log(f"MLflow: {record.link}; pages and records of runs: {store.root / 'runs'}; the store: {settings.store}")
         execution.check()
         left = run_steps(execution, watch)
         entry["stages"] = watch.stages()
@@ -249,6 +279,12 @@ def _run_rows(plan: Plan, store: Store, settings: Settings, until: float, stages
         "tuning": chosen_settings(plan.table.trials),
         "trials": plan.table.trials,
     }
+
+
+def _tag_run(tags: Sequence[str]) -> None:
+    """Add tags to the flow run."""
+    with contextlib.suppress(Exception), get_client(sync_client=True) as client:  # a tag must never end the run
+        client.update_flow_run(UUID(runtime.flow_run.id), tags=[*{*runtime.flow_run.tags, *tags}])
 
 
 def _search(
@@ -302,8 +338,19 @@ def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
     if "left" not in entry:
         entry["verdicts"] = finished.comparison.key
     record.close(finished.comparison, report)
+    if not execution.plan.table.changed:
+        register = task(name="register models", cache_policy=NO_CACHE, persist_result=False)(record.register)
+        for model in register():
+            log(f"registered {model}")
     rows = finished.comparison.meta["rows"]
-    create_table_artifact(key=_artifact_key(execution.plan.table), table=[_flat(row) for row in rows])
+    links = f"[Runs in MLflow]({record.link})" + (
+        f", [report]({report.as_uri()}) on the node of the run" if report else ""
+    )
+    create_table_artifact(
+        key=artifact_key("verdicts", execution.plan.table), table=[_flat(row) for row in rows], description=links
+    )
+    judged = ", ".join(f"{row['system']} {row['variant']} {row['verdict']}" for row in rows)
+    log(f"verdicts: {judged}; report: {report}")
     return {"rows": rows, "leaks": finished.leaks, "report": str(report or "")}
 
 
@@ -344,7 +391,13 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
                 return Completed(name=DIVERGED if left[key] else LEFT, message=why_not)
             hit = execution.store.find(steps[key], verify=False) is not None
             try:
-                execution.run(steps[key])
+                try:
+                    execution.run(steps[key])
+                except OSError:
+                    if not STOPPING.is_set():
+                        raise
+                    outcome.text = "stopped after "
+                    return Cancelled(message="the run was stopped; finished steps and checkpoints are kept")
             except OutOfTimeError as error:
                 left[key] = ""
                 outcome.text = "stopped after "
@@ -361,10 +414,10 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
         named = run_step.with_options(name=step.name, tags=tags_of(execution.plan.table, step))
         submit: Callable[..., Any] = named.submit
         futures[key] = submit(key=key, label=step.label, wait_for=before)
-    with stoppable():
+    with stoppable(partial(_mark_failed, execution.record.attempt)):
         try:
             failures = {key: future for key, future in futures.items() if _failed(future)}
-        except Stopped:  # without Ray, the threads that wait for it end at once
+        except (Stopped, ClusterError):  # without Ray, the threads that wait for it end at once
             stopped.set()
             stop_ray()
             raise
@@ -380,6 +433,15 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
 def tags_of(table: Table, step: Step) -> set[str]:
     """Return the tags of a step's task in Prefect: its kind, paper, table and profile."""
     return {step.name, f"paper {table.paper}", f"table {table.number}", table.profile}
+
+
+def _mark_failed(run: str, reason: str) -> None:
+    """Mark a flow run as failed for a reason, if it has no end yet: its process is about to be ended."""
+    if not STOPPING.is_set() and run:
+        with get_client(sync_client=True) as client:
+            state = client.read_flow_run(UUID(run)).state
+            if state is None or not state.is_final():
+                client.set_flow_run_state(UUID(run), Failed(message=reason), force=True)
 
 
 def _lost_cluster(state: State[Any]) -> bool:
@@ -398,12 +460,6 @@ def _failed(future: Any) -> bool:
     return bool(future.state.is_failed() or future.state.is_crashed())
 
 
-def _artifact_key(table: Table) -> str:
-    """Return the key of a table's verdicts in Prefect, which may have only small letters, digits and dashes."""
-    changed = (digest_of(table.changed)[:16],) if table.changed else ()
-    return "-".join(("verdicts", table.paper, f"table{table.number}", table.profile, *changed))
-
-
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of verdicts as one level of columns, for Prefect's page."""
     ours = row["intervals"][row["metric"]]
@@ -419,10 +475,11 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_name() -> str:
-    """Return the name of a flow run: its papers, tables, profile and seeds."""
+    """Return the name of a flow run: its papers, tables, profile and seeds, and its overrides."""
     asked = runtime.flow_run.parameters
     papers, tables = (", ".join(asked.get(name) or ["all"]) for name in ("papers", "tables"))
-    return f"papers {papers}, tables {tables}, {asked['profile']}, {asked['seeds']} seeds"
+    name = f"papers {papers}, tables {tables}, {asked['profile']}, {asked['seeds']} seeds"
+    return ", ".join((name, *(asked.get("set") or [])))[:MOST_LETTERS]
 
 
 @flow(name="everything", flow_run_name=_run_name, persist_result=False)
@@ -445,7 +502,14 @@ def everything(
     outcomes: dict[str, dict[str, str]] = {}  # report, run and error of each table
     title = f"{len(wanted)} of {len(TABLES)} tables, profile {profile}"
     asked, store = runtime.flow_run.parameters, open_store(settings)
-    with services(settings), lease(store, [], run), recorded(store, run, title, asked, {"tables": outcomes}) as record:
+    with (
+        ending_as_prefect_does(),
+        unbroken_output(),
+        services(settings),
+        lease(store, [], run),
+        recorded(store, run, title, asked, {"tables": outcomes}) as record,
+    ):
+        _tag_run([*(f"paper {paper}" for paper, _ in wanted), profile])
         for paper, number in wanted:
             outcome = outcomes[f"paper {paper}, table {number}"] = {}
             try:

@@ -5,7 +5,6 @@ step of the store, which a second run finds, and a run of MLflow. Test sets are 
 that no reported seed was chosen by its luck.
 """
 
-import json
 import math
 import re
 import statistics
@@ -19,11 +18,11 @@ from phrasemodels.data.store.store import Step, Store, with_dependencies
 from phrasemodels.flows.experiments.catalogue import MOST_SEEDS, Table
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.overrides import overridden
-from phrasemodels.flows.run.execute import SharedCheckpoints, stop_at
+from phrasemodels.flows.run.execute import SharedCheckpoints, progress_of, stop_at
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.config import constant, halved_thrice
-from phrasemodels.tasks.train.trainer import PROGRESS, history
+from phrasemodels.tasks.train.trainer import history
 from phrasemodels.verdicts.significance import expected_best
 
 if TYPE_CHECKING:
@@ -125,11 +124,10 @@ def _standing(pipeline: Pipeline, store: Store) -> Standing:
     updates = pipeline.experiment.train.steps
     if trained := store.find(pipeline.trained, verify=False):
         return Standing(pipeline, updates, updates, trained.meta["train_seconds"] / max(1, trained.meta["steps"]))
-    path = store.workspace(pipeline.trained.key) / "checkpoints" / PROGRESS
+    state = progress_of(store, pipeline.trained.key) or {}
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
         return Standing(pipeline, state["step"], updates, state["seconds"] / state["step"])
-    except (OSError, ValueError, KeyError, ZeroDivisionError):
+    except (KeyError, ZeroDivisionError):
         return Standing(pipeline, 0, updates, math.nan)
 
 

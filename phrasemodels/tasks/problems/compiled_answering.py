@@ -245,8 +245,9 @@ def train_loop(
         rates = [config.learning_rate * config.schedule(step + t, config.warmup, config.steps) for t in range(count)]
         chosen = np.fromiter(rows, np.int64, count)
         schedule = Schedule(chosen, np.array(rates), fast.phases(step, count), float(config.clip))
+        begun = time.monotonic()
         loss = fast.updates(fast.parameters, fast.reading, stories, schedule)
-        wrong, before = fast.wrong(held_out, step + count), history[-1]["seconds"] if history else 0.0
+        updating, wrong = time.monotonic() - begun, fast.wrong(held_out, step + count)
         if wrong < fewest:
             best, fewest = (fast.parameters.vector.copy(), step + count), wrong
         seconds = time.monotonic() - started
@@ -257,7 +258,7 @@ def train_loop(
                 "loss": loss / count,
                 "dev_loss": wrong,
                 "learning_rate": rates[-1],
-                "items_per_second": count / (seconds - before),
+                "items_per_second": count / updating,
                 "workers": 1,
                 "peak_memory_mib": peak_memory_mib(),
                 "seconds": seconds,

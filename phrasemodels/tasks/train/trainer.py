@@ -291,6 +291,7 @@ class Trainer:
     def evaluate(self) -> None:
         """Measure the dev criterion, keep the weights if they are the best, and add a row to the history."""
         progress = self.progress
+        self.clock.pause(self.worker)
         with averaged_weights(self.optimiser):
             dev_loss = self.dev_loss()
             others = self.objective.measure(self.model, self.dev, self.config.micro_batch_tokens, self.worker.device)
@@ -338,7 +339,8 @@ class Trainer:
             self.training.report(self.progress.history)
 
     def write_progress(self) -> None:
-        """Write progress.json: finished and total updates, the best dev criterion so far, and the seconds."""
+        """Write progress.json: finished and total updates, the best dev criterion so far, the seconds, and when (seconds since
+        1970) it was written."""
         folder = self.training.folder
         folder.mkdir(parents=True, exist_ok=True)
         state = {
@@ -347,6 +349,7 @@ class Trainer:
             "best": self.progress.best,
             "pid": os.getpid(),
             "seconds": self.clock.seconds(),
+            "written": time.time(),
         }
         aside = folder / f".{PROGRESS}"
         aside.write_text(json.dumps(state), encoding="utf-8")
@@ -416,6 +419,7 @@ class Clock:
         self.saving = 0.0
         self.losses: list[Tensor] = []
         self.count = 0
+        self.updating = 0.0
 
     def seconds(self) -> float:
         """Return how long the training has run, over all its starts."""
@@ -430,12 +434,18 @@ class Clock:
         self.losses.append(loss)
         self.count += count
 
+    def pause(self, worker: Worker) -> None:
+        """End the time of updates, once the device has done them all: an evaluation follows."""
+        if worker.device.type == "cuda":
+            torch.cuda.synchronize(worker.device)
+        self.updating = time.monotonic() - self.last
+
     def row(self, worker: Worker) -> dict[str, float]:
-        """Return mean loss, speed and memory since the previous row, and start again."""
+        """Return mean loss, speed of the updates, and memory since the previous row, and start again."""
         now = time.monotonic()
         row = {
             "loss": float(worker.total(torch.stack(self.losses).sum())) / self.count,
-            "items_per_second": self.count / (now - self.last),
+            "items_per_second": self.count / self.updating,
             "workers": worker.world,
             "peak_memory_mib": peak_memory_mib(worker.device),
             "seconds": self.seconds(),
