@@ -22,6 +22,7 @@ from phrasemodels.flows.experiments.marks import (
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.report.table import needed
+from phrasemodels.flows.results.impossible import AVERAGE
 from phrasemodels.flows.results.results import _answer, kept_results
 from phrasemodels.flows.results.verdicts import needs, verdicts
 from phrasemodels.tasks.problems.entailment import SUITE
@@ -143,6 +144,12 @@ def test_sst2_of_whole_sentences_is_said_of_results_kept_before_it_was_phrases()
     (line,) = [line for line in verdicts([old], "001") if line["source"]]
     assert "whole sentences" in line["reason"] and "snli_official" in line["needs"] and "SST" not in line["needs"]
     assert not any("whole sentences" in line["reason"] for line in verdicts([], "001")), "nothing has run"
+
+
+def test_an_inconclusive_average_has_the_further_seeds_of_its_reason() -> None:
+    lines = [line for line in verdicts(list(kept_results()), "003") if line["dataset"].endswith(AVERAGE)]
+    open_ones = [line for line in lines if "would decide" in line["reason"]]
+    assert open_ones and all(f"{line['further_seeds']} further seed" in line["reason"] for line in open_ones)
 
 
 def test_a_number_without_a_judgement_says_what_it_takes() -> None:

@@ -26,13 +26,18 @@ def run(environment: dict[str, str], *arguments: str) -> Result:
 def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
     rows = json.loads(run(environment, "list", "--json").stdout)
     assert rows[0] == dict(rows[0], name="gum", licence="LicenseRef-GUM", stand_in=True, there=False)
-    assert [(row["name"], row["there"]) for row in rows] == [("gum", False), ("english", True), ("stanza", False)]
+    assert [(row["name"], row["there"]) for row in rows] == [
+        *(("gum", False), ("english", True), ("stanza", False), ("stanford", False))
+    ]
     assert "did you mean 'gum'" in str(run(environment, "fetch", "gumm").exception)
     assert "offline: Stanza's own models" in str(run(environment, "fetch", "stanza").exception)
     assert "parsers train --treebank gum" in str(run(environment, "fetch", "trained-gum").exception)
     nowhere = environment | {"PHRASEMODELS_PARSERS": "/nowhere"}
     assert "train such models" in str(run(nowhere, "fetch", "gum").exception)
     assert "did you mean 'gum'" in str(run(environment, "score", "stanza", "gumm").exception)
+    assert str(run(environment | {"PHRASEMODELS_SUPPLIED": "/nowhere"}, "fetch", "stanford").exception).startswith(
+        "the Stanford parser is not here: put stanford-"
+    )
 
 
 @pytest.mark.parametrize("minutes", ["-1.0", "0.0", "nan", "inf", "1e+300"])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Models of parsers: list, fetch, train, score, levels.", no_args_is_help=True)
 
-DOWNLOADED, SHIPPED = "stanza", "english"
+DOWNLOADED, SHIPPED, STANFORD = "stanza", "english", "stanford"
 TRAINED = "trained-"
 LABEL = "train parser "  # of the step that trains on a treebank: the rest of the parser's name follows
 COLUMNS = ("name", "title", "licence", "stand_in", "there")
@@ -44,6 +44,7 @@ def list_parsers(as_json: Json = False) -> None:
     card = shipped_card()
     known[SHIPPED] = (card["name"], ", ".join(card["licences"]), card["stand_in"])
     known[DOWNLOADED] = ("Stanza's own English models, from its server", "of each model, by its makers", False)
+    known[STANFORD] = ("the Stanford PCFG parser, put in by hand; needs Java", "LicenseRef-Stanford-parser", False)
     for artifact in store.artifacts():
         if artifact.manifest["step"] == train_parser.__name__:
             treebank = artifact.manifest["label"].removeprefix(LABEL)
@@ -179,6 +180,7 @@ def _back_end(name: str, processors: tuple[str, ...] = ()) -> "tuple[ParserBacke
     all. One that users add has no models."""
     from phrasemodels import project
     from phrasemodels.tasks.parsers.shipped import ShippedParser
+    from phrasemodels.tasks.parsers.stanford import StanfordParser
     from phrasemodels.tasks.parsers.stanza import PROCESSORS, Stanza
 
     if name in _added():
@@ -186,6 +188,8 @@ def _back_end(name: str, processors: tuple[str, ...] = ()) -> "tuple[ParserBacke
         return parser, {}
     if name == SHIPPED:
         return ShippedParser(), {"models": step_of(name)}
+    if name == STANFORD:
+        return StanfordParser(), {"models": step_of(name)}
     return Stanza(processors=processors or PROCESSORS), {"models": step_of(name)}
 
 
@@ -195,14 +199,16 @@ def _added() -> dict[str, str]:
     from phrasemodels.data.download.manifest import parser_names
 
     added = project.parts("parsers")
-    if taken := sorted(set(added) & {DOWNLOADED, SHIPPED, *parser_names()}):
+    if taken := sorted(set(added) & {DOWNLOADED, SHIPPED, STANFORD, *parser_names()}):
         raise ValueError(f"parsers: {added[taken[0]]}: there is a parser {taken[0]!r} already; choose another name")
     return added
 
 
 def step_of(name: str) -> "Step":
     """Return the step that yields the models of a parser by name. ValueError: the name is unknown."""
+    from phrasemodels.infra.settings import Settings
     from phrasemodels.tasks.parsers.shipped import shipped
+    from phrasemodels.tasks.parsers.stanford import StanfordFiles
     from phrasemodels.tasks.parsers.stanza import DownloadParser, downloaded, fetched
     from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
 
@@ -210,6 +216,8 @@ def step_of(name: str) -> "Step":
         return downloaded(DownloadParser())
     if name == SHIPPED:
         return shipped()
+    if name == STANFORD:
+        return StanfordFiles().locate(Settings().mirrors).step()
     if not name.startswith(TRAINED):
         return fetched(name)
     treebank, _, written = name.removeprefix(TRAINED).partition("@")

@@ -18,6 +18,7 @@ from phrasemodels.flows.experiments.experiment import PROFILE as COUNTED_PROFILE
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import CHANGE, divided, file_name
 from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.tasks.parsers.stanford import StanfordFiles
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.vocabulary import Pieces
 from phrasemodels.tasks.problems.sentence_data import VectorFile
@@ -264,7 +265,11 @@ def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedCon
     return dataclasses.replace(part, name=name, folder=str(folder.absolute()), offline=sources.offline)
 
 
+def _stanford(files: StanfordFiles, sources: Sources) -> StanfordFiles:
+    return files.locate(sources.mirrors)
+
+
 ENCODERS: Mapping[type, Find] = {PretrainedConfig: _encoder, Pieces: _encoder}
 
 
-FINDERS: Mapping[type, Find] = {Corpus: _corpus, VectorFile: _vectors, **ENCODERS}
+FINDERS: Mapping[type, Find] = {Corpus: _corpus, VectorFile: _vectors, StanfordFiles: _stanford, **ENCODERS}

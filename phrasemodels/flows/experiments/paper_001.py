@@ -8,6 +8,7 @@ and the memory in Tables 2 and 5 models are only built.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from phrasemodels.data.store.store import Step
@@ -44,7 +45,9 @@ from phrasemodels.models.sentence_pair import (
     torch_default,
 )
 from phrasemodels.tasks.metrics.scores import accuracy_of
-from phrasemodels.tasks.parsers.stanza import by_stanza
+from phrasemodels.tasks.parsers.shipped import ByShippedParser
+from phrasemodels.tasks.parsers.stanford import ByStanford
+from phrasemodels.tasks.parsers.stanza import ByStanza, by_stanza
 from phrasemodels.tasks.prepare.constituents import (
     AtRandom,
     Dependencies,
@@ -56,6 +59,7 @@ from phrasemodels.tasks.prepare.constituents import (
     syntactic_binarised,
 )
 from phrasemodels.tasks.prepare.corpora import Corpus, as_they_are
+from phrasemodels.tasks.prepare.tokenise import Tokeniser
 from phrasemodels.tasks.problems.counting import ActivationsRecipe, CorpusSizeRecipe, DivisionRecipe, ModelSizeRecipe
 from phrasemodels.tasks.problems.entailment import (
     CASED,
@@ -442,7 +446,6 @@ def phrase_sources(profile: str) -> list[Experiment]:
     return rows + planted if of_corpus else planted + [row for row in rows if row.row not in OF_CORPUS]
 
 
-COUNTED_BY_OTHER_PARSER = "trees by Stanza's models `gum`; the paper's are by the Stanford parser 3.5.2 (PCFG)"
 RANGE = {"lowest": "output_range_min", "highest": "output_range_max"}
 WITH_CORPUS = "true by construction: classes, and the ends of a scale, are given with the corpus"
 FOUND = ("SICK-R", "lowest")  # but SICK's scale begins at 1, not at the printed 0
@@ -485,22 +488,53 @@ def sizes(profile: str) -> list[Experiment]:
     return [*rows, counted(table, "snli", ("dataset", "SNLI"), snli, pairs)]
 
 
-def phrases(profile: str) -> list[Experiment]:
-    """Table 1: phrases and words on each level, of trees by another parser than the paper's."""
+@dataclass(frozen=True)
+class CountedParser:
+    """A parser whose phrases are counted: the table of its rows, the step that it is for a tokeniser, and in what it is unlike
+    the paper's. note: if its counts are judged all the same."""
+
+    table: TableName
+    parsed: Callable[[Tokeniser], Callable[[Step], Step]]
+    why_not: str = ""
+    note: str = ""
+
+
+THEIR_PARSER = "the paper's are by the Stanford parser 3.5.2 (PCFG)"
+PHRASES_BY = {
+    "1-phrases": CountedParser(
+        TableName(PAPER, "1-phrases", "table1-phrases"), ByStanza, f"trees by Stanza's models `gum`; {THEIR_PARSER}"
+    ),
+    "1-phrases-english": CountedParser(
+        TableName(PAPER, "1-phrases-english", "table1-phrases-english"),
+        ByShippedParser,
+        f"trees by the English parser of this package; {THEIR_PARSER}",
+    ),
+    "1-phrases-stanford": CountedParser(
+        TableName(PAPER, "1-phrases-stanford", "table1-phrases-stanford"),
+        ByStanford,
+        note="the paper's parser is version 3.5.2, ours the one that was put in by hand",
+    ),
+}
+
+
+def phrases(parser: CountedParser, profile: str) -> list[Experiment]:
+    """Table 1: phrases and words on each level, of trees by a parser."""
     rows = []
     for task in SUITE:
         answers = tuple(
             exact(
                 f"{ours} {level}",
                 _cell(task.name, theirs, f"layer {level} of phrase division"),
-                COUNTED_BY_OTHER_PARSER,
+                parser.why_not,
+                parser.note,
             )
             for ours, theirs in (("phrases", "phrases_per_sentence"), ("words", "words_per_phrase"))
             for level in DIVISION.levels
         )
         assert isinstance(task.corpus, Corpus)
-        table, recipe = TableName(PAPER, "1-phrases", "table1-phrases"), DivisionRecipe(task.corpus, task, DIVISION)
-        rows.append(counted(table, task.name.lower(), (CORPUS, f"{task.name}, phrases"), recipe, answers))
+        parsed = parser.parsed(task.parsed.divide)  # type: ignore[attr-defined]
+        recipe = DivisionRecipe(task.corpus, replace(task, parsed=parsed), DIVISION)
+        rows.append(counted(parser.table, task.name.lower(), (CORPUS, f"{task.name}, phrases"), recipe, answers))
     return rows
 
 
@@ -576,7 +610,7 @@ def memory(profile: str) -> list[Experiment]:
 
 COUNTED_TABLES: dict[str, Callable[[str], list[Experiment]]] = {
     "1-sizes": sizes,
-    "1-phrases": phrases,
+    **{number: partial(phrases, parser) for number, parser in PHRASES_BY.items()},
     "2-parameters": parameters,
     "5-memory": memory,
 }

@@ -462,7 +462,7 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
     group = seed_group(means)
     judged = qualified(judge(line["printed"], means, how=PrintedValue()), tasks[0]["caveat"])
     kind = tasks[0]["basis"] if judged.verdict in JUDGED else judged.reason
-    half = {"half_width": None if group.n < 2 else group.half_width}
+    half = {"half_width": None if group.n < 2 else group.half_width, "further_seeds": judged.further_seeds}
     return ours | half | {"verdict": judged.verdict, "reason": judged.reason, "kind": kind}
 
 

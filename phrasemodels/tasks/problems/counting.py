@@ -152,12 +152,13 @@ class VocabularyRecipe(CountingRecipe):
 class Division:
     """The columns of text with their tokeniser, and the levels of phrases.
 
-    stand_in: whether the corpus is one; what its trees are by is another matter.
+    stand_in: whether the corpus is one; what its trees are by is another matter. by: the parser of the trees, for signatures.
     """
 
     text: SentenceText
     levels: Levels
     stand_in: bool = False
+    by: str = ""
 
 
 def count_phrases(job: Job, settings: Division) -> dict[str, Any]:
@@ -175,10 +176,10 @@ def count_phrases(job: Job, settings: Division) -> dict[str, Any]:
             numbers = settings.levels(tokens, trees, lengths)
             sentences, words = sentences + len(tokens), words + int(lengths.sum())
             phrases += _phrases(numbers, lengths)
-    scores = {}
+    scores, by = {}, f"; trees by {settings.by}" if settings.by else ""
     for level, count in zip(settings.levels.levels, phrases, strict=True):
-        scores[f"phrases {level}"] = Score(float(count) / sentences, "phrases of a sentence, mean", sentences)
-        scores[f"words {level}"] = Score(words / float(count), "words of a phrase, mean", sentences)
+        scores[f"phrases {level}"] = Score(float(count) / sentences, f"phrases of a sentence, mean{by}", sentences)
+        scores[f"words {level}"] = Score(words / float(count), f"words of a phrase, mean{by}", sentences)
     test_set = [shard for a in job.inputs.values() for shard in a.meta["shards"]]
     return {**write_scores(job, scores, NO_SENTENCES, test_set), "stand_in": settings.stand_in}
 
@@ -211,8 +212,9 @@ class DivisionRecipe(CountingRecipe):
 
     def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
         inputs = {split: split for split in self.task.splits}
-        stand_in = of_stand_in(self.corpus, self.task)
-        return {"scores": Stage(count_phrases, Division(self.task.text, self.levels, stand_in), inputs)}
+        by = str(getattr(self.task.parsed, "card_name", ""))
+        settings = Division(self.task.text, self.levels, of_stand_in(self.corpus, self.task), by)
+        return {"scores": Stage(count_phrases, settings, inputs)}
 
 
 NO_SENTENCES = pa.schema({"id": pa.int32(), "group": pa.string()}).empty_table()
