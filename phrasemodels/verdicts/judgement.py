@@ -236,7 +236,9 @@ def _baseline(one: Printed, printed: Sequence[Printed]) -> str:
 
 
 def _test(name: str, ours: Scores, base: Scores, factor: float) -> Test:
-    """Return the test of a row against its baseline."""
+    """Return the test of a row against its baseline; none where a run of either diverged."""
+    if diverged := (*ours.diverged, *base.diverged):
+        return Test(name, None, None, f"not tested: the score of seed {diverged[0][:40]!r} is not finite")
     if ours.items != base.items:
         same = len({*ours.items} & {*base.items})
         return Test(name, None, None, f"not tested: {same} items in common, of {len(ours.items)} and {len(base.items)}")

@@ -20,6 +20,7 @@ from phrasemodels.verdicts.significance import Array
 
 MOST = 5_000_000  # observations that are read at most
 LARGEST = 1e15  # score or total: sums of them stay exact enough, and finite
+INFINITY = 1.797e308  # as MLflow stores an infinite metric: the largest float64
 
 
 class Observation(NamedTuple):
@@ -54,7 +55,12 @@ class Scores:
     def is_share(self) -> bool:
         """Whether the scores of several items lie between 0 and their totals, so that the metric cannot exceed 1."""
         score, total = self.sums[..., 0], self.sums[..., 1]
-        return len(self.items) > 1 and bool(((score >= 0) & (score <= total)).all())
+        return len(self.items) > 1 and bool((np.isnan(score) | (score >= 0) & (score <= total)).all())
+
+    @property
+    def diverged(self) -> tuple[str, ...]:
+        """The seeds that have a score which is not finite."""
+        return tuple(seed for seed, sums in zip(self.seeds, self.sums, strict=True) if not np.isfinite(sums).all())
 
     @property
     def repeats(self) -> bool:
@@ -74,8 +80,9 @@ def ratio(sums: Array) -> Array:
 def collected(observations: Iterable[Observation], metrics: Container[str] | None = None) -> list[Scores]:
     """Return the scores of each row, data set and metric, in the order in which they first occur.
 
-    metrics: the printed ones; of others, scores with a value that is not finite are left out. None: all are printed. ValueError:
-    a score is not finite, a total is negative, a seed has an item twice, seeds have different items, or there are too many.
+    A score that is not finite, or as large as MLflow stores infinity, becomes NaN: its run diverged. metrics: the printed ones; of
+    others, scores with such a value, or a wrong total, are left out. None: all are printed. ValueError: a score is too large, a
+    total is negative, not finite or too large, a seed has an item twice, seeds have different items, or there are too many.
     """
     found: dict[tuple[str, str, str], dict[str, dict[str, tuple[float, float]]]] = {}
     left_out = set()
@@ -85,9 +92,16 @@ def collected(observations: Iterable[Observation], metrics: Container[str] | Non
         key = (one.row, one.dataset, one.metric)
         items = found.setdefault(key, {}).setdefault(one.seed, {})
         place = f"{one.where}: " if one.where else ""
-        finite = math.isfinite(one.score) and math.isfinite(one.total) and one.total >= 0
-        if not finite or max(abs(one.score), one.total) > LARGEST:
-            if metrics is None or one.metric in metrics or not one.metric:
+        diverged = not abs(one.score) < INFINITY
+        finite = math.isfinite(one.total) and one.total >= 0
+        printed = metrics is None or one.metric in metrics or not one.metric
+        if (
+            not finite
+            or one.total > LARGEST
+            or (abs(one.score) > LARGEST and not diverged)
+            or (diverged and not printed)
+        ):
+            if printed:
                 wrong = f"larger than {LARGEST:.0e}" if finite else "no finite number"
                 item = f", item {one.item[:40]!r}" if one.item else ""
                 raise ValueError(f"{place}{_named(one)}{item}: score {one.score} of {one.total} is {wrong}")
@@ -97,7 +111,7 @@ def collected(observations: Iterable[Observation], metrics: Container[str] | Non
             raise ValueError(
                 f"{place}{_named(one)}: {twice if one.item else 'two scores; give them a column item, or other seeds'}"
             )
-        items[one.item] = (one.score, one.total)
+        items[one.item] = (math.nan if diverged else one.score, one.total)
     return [_scores(key, seeds) for key, seeds in found.items() if key not in left_out]
 
 

@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 
 from phrasemodels.verdicts.printed import digits, half_unit
+from phrasemodels.verdicts.readers import INFINITY
 
 Scale = str  # percent, share, positive, count, or empty
 LARGEST_MARGIN = 2.0  # points of a percentage
 LARGEST_RATIO = 1.1  # of two positive numbers without an upper end
 PRINTED_SPREAD = 0.6  # of the margin: the largest deviation of the printed value's runs with which P is no lucky hit
 MOST_FURTHER = 200  # seeds
-INFINITY = 1.797e308  # as MLflow stores an infinite metric: the largest float64
 OUT_OF_REACH = 1e100  # a larger value is of a run that diverged
 
 
@@ -156,6 +156,8 @@ def judge_runs(printed: str, values: Sequence[float], how: PrintedValue | None =
     c, prediction = found.widths(0.0)
     further = found.further_seeds() if verdict == "inconclusive" else None
     reason = _reason(verdict, printed, number, values, found, how, further, of)
+    if not np.isfinite(values).all():
+        reason += "; a run that diverged counts as the worst end of the scale"
     return Judgement(verdict, reason, margin / factor, c / factor, prediction / factor, runs, of, further)
 
 

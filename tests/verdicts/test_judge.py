@@ -206,6 +206,26 @@ ours,d,loss,1,nan
 """
 
 
+@pytest.mark.parametrize("lost", ["nan", "inf", "-inf", "1.7976931348623157e308"])
+def test_a_run_that_diverged_is_never_reproduced_and_blocks_no_other_number(lost: str) -> None:
+    diverged = [*runs([0.90, 0.905], row="base"), Observation("base", "d", "m", "2", "", float(lost))]
+    diverged = [one._replace(item="") for one in diverged if one.item in ("", "0")]
+    judged = judge_table(
+        [number("90.3%", "base"), number("93.5%", "ours")], collected([*diverged, *runs([0.934, 0.935, 0.936])])
+    )
+    assert judged[0].verdict == "inconclusive" and judged[1].verdict == "reproduced"
+    assert judged[1].test is not None and judged[1].test.note == "not tested: the score of seed '2' is not finite"
+
+
+def test_a_table_with_a_run_that_diverged_is_printed_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("scores.csv").write_text(TABLE.replace("base,d,m,1,0.91", "base,d,m,1,nan"))
+    Path("printed.csv").write_text("paper,table,row,dataset,metric,value\np,1,base,d,m,90.5%\np,1,ours,d,m,93.5%\n")
+    done = run_cli("judge", "printed.csv", "scores.csv", "--page", "page.html")
+    assert done.exit_code == 0, done.output
+    assert "not finite" in done.stdout and "93.5" in done.stdout and "not finite" in Path("page.html").read_text()
+
+
 def test_items_are_optional_and_other_metrics_may_be_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("scores.csv").write_text(TABLE)
@@ -266,8 +286,8 @@ BROKEN = {
     "scores.csv": (
         (b"seed,item\n0,1\n", "no score"),
         (
-            b"seed,item,score\n0,1,nan\n",
-            "scores.csv, row 1: row 'scores', seed '0', item '1': score nan of 1.0 is no finite number",
+            b"seed,item,score,total\n0,1,1,nan\n",
+            "scores.csv, row 1: row 'scores', seed '0', item '1': score 1.0 of nan is no finite number",
         ),
         (
             b"seed,score\n0,1\n0,1\n",

@@ -341,11 +341,12 @@ def _judged_line(row: dict[str, Any]) -> dict[str, Any]:
 
     ours, test, shown = row["ours"], row["test"], digits_of(row["value"])
     half = "" if not ours or ours["half_width"] is None else f" ± {ours['half_width']:.{shown}f}"
+    mean = "–" if not ours else "not finite" if ours["mean"] is None else f"{ours['mean']:.{shown}f}{half}"
     p = "" if not test or test["p_holm"] is None else f", p {test['p_holm']:.3f}".replace("p 0.000", "p < 0.001")
     return {
         **{name: row[name] for name in ("row", "dataset", "metric", "verdict")},
         "printed": row["value"] or "–",
-        "ours": f"{ours['mean']:.{shown}f}{half}" if ours else "–",
+        "ours": mean,
         "seeds": ours["n"] if ours else 0,
         "− baseline": f"{test['difference']:+.3g}{p}" if test and "difference" in test else "",
     }

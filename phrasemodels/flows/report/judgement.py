@@ -64,7 +64,7 @@ def _intervals(group: Group, rows: Sequence[dict[str, Any]]) -> Markup | None:
             "half_width": row["ours"]["half_width"],
         }
         for row in rows
-        if row["ours"]
+        if row["ours"] and row["ours"]["mean"] is not None  # a run that diverged has no place on the axis
     ]
     return Markup(intervals(shown[:MOST_ROWS], group[3] or "score")) + _left_out(len(shown)) if shown else None
 
