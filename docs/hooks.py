@@ -7,6 +7,7 @@ project leads to its page in the site; one to a file without a page becomes its 
 import html
 import json
 import logging
+import os
 import re
 import shutil
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 HERE = Path(__file__).parent
 PROJECT = HERE.parent
 WORK = PROJECT / "build" / "browser"  # what npm installs
+os.environ.setdefault("PHRASEMODELS_STORE", str(PROJECT / "build" / "docs-store"))  # of what pages run
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",

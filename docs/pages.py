@@ -6,7 +6,6 @@ Every number on them comes from here or from a run on the page itself.
 import ast
 import importlib
 import inspect
-import os
 import pkgutil
 import re
 import textwrap
@@ -18,8 +17,6 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("PHRASEMODELS_STORE", str(Path(__file__).parents[1] / "build" / "docs-store"))
 
 MARKS = {
     **{"reproduced": "=", "higher": "↑", "lower": "↓", "inconclusive": "?", "impossible": "✗", "not comparable": "≁"},

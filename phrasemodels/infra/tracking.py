@@ -5,6 +5,7 @@ versions are code and safetensors.
 import atexit
 import contextlib
 import getpass
+import hashlib
 import json
 import os
 import random
@@ -28,7 +29,7 @@ SQLITE = "sqlite:///"
 LONGEST = 250  # characters of a metric's name in MLflow
 RUNS_A_REQUEST, VALUES_AN_ANSWER = 100, 25000  # limits of MLflow's histories of many runs
 ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that logs metrics to the MLflow run
-AT_WORK = f"{ATTEMPT}."  # begins the names of tags of all flow runs at work on the MLflow run: their ids follow
+AT_WORK = f"{ATTEMPT}."  # begins the names of tags of all flow runs at work on the MLflow run; their values are the ids
 WAITS = "phrasemodels.waits_for"  # processors that a training waits for
 
 
@@ -100,7 +101,8 @@ class Tracker:
             raise OSError(damage)
         client, where = self.client(), self.experiment(experiment)
         query = f"tags.`{KEY}` = {quoted(key)}"
-        own = {ATTEMPT: tags.get(ATTEMPT, ""), AT_WORK + tags.get(ATTEMPT, ""): "running"}
+        attempt = tags.get(ATTEMPT, "")
+        own = {ATTEMPT: attempt, _at_work(attempt): attempt}
         known = {"mlflow.user": _user(), **tags, **own, KEY: key}
         start = None if started is None else int(started * 1000)
         while not (found := client.search_runs([where], query, max_results=1)):
@@ -336,7 +338,7 @@ class Tracker:
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
         # the second is for runs of earlier versions
-        for tag, value in ((AT_WORK + attempt, "running"), (ATTEMPT, attempt)):
+        for tag, value in ((_at_work(attempt), attempt), (ATTEMPT, attempt)):
             query = f"tags.`{tag}` = {quoted(value)} and attributes.status = 'RUNNING'"
             for run in client.search_runs(where, query, max_results=50000) if where else []:
                 self._leave(run, attempt, "KILLED")
@@ -349,14 +351,19 @@ class Tracker:
     def _leave(self, run: Any, attempt: str, status: str) -> None:
         """End a flow run's work on a run: leave it to another one that is at work on it, or else end it."""
         client, run_id = self.client(), run.info.run_id
-        own = AT_WORK + attempt
-        others = [name for name in run.data.tags if name.startswith(AT_WORK) and name != own]
+        own = _at_work(attempt)
+        others = [value for name, value in run.data.tags.items() if name.startswith(AT_WORK) and name != own]
         if own in run.data.tags:
             client.delete_tag(run_id, own)
         if others and status != "FINISHED":
-            client.set_tag(run_id, ATTEMPT, others[0].removeprefix(AT_WORK))
+            client.set_tag(run_id, ATTEMPT, others[0])
         else:
             client.set_terminated(run_id, status)
+
+
+def _at_work(attempt: str) -> str:
+    """Return the name of the tag that says that a flow run is at work; names have letters that an id may lack."""
+    return AT_WORK + hashlib.sha256(attempt.encode()).hexdigest()[:16]
 
 
 def _keys(database: Path) -> dict[str, str]:

@@ -26,7 +26,9 @@ from phrasemodels.tasks.prepare.sharded import read_shards
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    started = start_ray(Settings(store=tmp_path_factory.mktemp("ray"), cpus=2))
+    with pytest.MonkeyPatch.context() as patch:  # workers import the functions of this file
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+        started = start_ray(Settings(store=tmp_path_factory.mktemp("ray"), cpus=2))
     yield
     if started:
         stop_ray()

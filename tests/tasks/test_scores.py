@@ -263,7 +263,7 @@ def test_every_cell_is_one_published_number_and_only_the_papers_own_setting_is_c
         ("train.gpus=1.5", "train.gpus=1.5: must be a share of one GPU"),
         ("train.gpus=inf", "train.gpus=inf: must be a finite number"),
         ("train.warmup=0", "train.warmup=0: must be a whole number of at least 1"),
-        ("train.precision=foo", "train.precision=foo: must be one of float32, bfloat16"),
+        ("train.precision=foo", "train.precision=foo: must be one of float32, tf32, bfloat16"),
         ("train.precision=Tensor", "train.precision=Tensor: must be one of"),
         ("train.learning_rate=nan", "train.learning_rate=nan: must be a finite number above 0"),
         ("train.learning_rate=inf", "train.learning_rate=inf: must be a finite number above 0"),

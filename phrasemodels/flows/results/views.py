@@ -17,7 +17,6 @@ from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.results.columns import of_step, parquet_path, schema_of, table
 from phrasemodels.flows.results.judged import judged, remembered_values
 from phrasemodels.flows.results.lineage import Lineage, setting
-from phrasemodels.flows.results.results import kept_rows, kept_sentences
 from phrasemodels.infra.tracking import KEY, Tracker
 from phrasemodels.tasks.metrics.compare import finite
 from phrasemodels.verdicts.significance import seed_group
@@ -268,6 +267,8 @@ def seeds(store: Store, tracker: Tracker) -> pa.Table:
 
 def costs(store: Store, tracker: Tracker) -> pa.Table:
     """Return what the trainings of kept results, and of the store, cost: a row for each, mean over its seeds."""
+    from phrasemodels.flows.results.results import kept_rows  # imports torch
+
     rows = [
         {"experiment": name, "seeds": len(row["seeds"]), **row["training"], "origin": origin}
         for origin, name, row in kept_rows()
@@ -296,6 +297,8 @@ def costs(store: Store, tracker: Tracker) -> pa.Table:
 
 def sentence_scores(store: Store, tracker: Tracker) -> pa.Table:
     """Return the statistics of each test sentence of kept results, by seed."""
+    from phrasemodels.flows.results.results import kept_sentences  # imports torch
+
     schema, parts = schema_of("sentence_scores"), []
     for origin, name, seed, found in kept_sentences():
         n = found.num_rows
