@@ -24,10 +24,10 @@ from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy_of, wr
 from phrasemodels.tasks.parsers.shipped import ByShippedParser
 from phrasemodels.tasks.prepare.constituents import Levels, Structure, described
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, shards, write_shards
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import SentencesOrPairs, first_texts, moses_lower, read_asked
 from phrasemodels.tasks.prepare.vocabulary import read_ids, read_words, write_words
-from phrasemodels.tasks.problems.entailment import LookSettings, look
+from phrasemodels.tasks.problems.entailment import LookSettings, look, predict_classes
 from phrasemodels.tasks.problems.recipe import Outcome, Recipe, Section, Stage, lacking, text_name, training_stage
 from phrasemodels.tasks.problems.sentence_data import (
     NumberSettings,
@@ -42,8 +42,8 @@ from phrasemodels.tasks.problems.sentence_data import (
     vectors_of,
     word_list,
 )
-from phrasemodels.tasks.train.batches import Rows, in_order
-from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
+from phrasemodels.tasks.train.batches import Rows
+from phrasemodels.tasks.train.checkpoints import PredictSettings
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.trainer import Objective
 from phrasemodels.verdicts.significance import Statistic
@@ -128,31 +128,14 @@ class ClassificationObjective(Objective):
         return (scores.argmax(-1) != batch.classes).sum().float()
 
 
-@torch.inference_mode()
 def classify(job: Job, settings: PredictSettings) -> dict[str, Any]:
     """Classify the numbered sentences job.inputs["rows"]; also reads ["model"] and ["vocabulary"].
 
     Writes predictions.arrow: gold and predicted label, and the probability of the predicted one.
     """
-    device = best_device()
-    model = load_trained(settings.objective, settings.model, job.inputs, device)
     labels = read_words(job.inputs["vocabulary"], "labels")
-    paths = [shard.path for shard in shards(job.inputs["rows"])]
-    data = settings.objective.examples(paths)
-    probabilities = np.zeros((len(data), len(labels)), np.float32)
-    for rows in in_order(data, settings.batch_tokens):
-        batch = data.batch(rows).to(device)
-        probabilities[rows] = model(batch.tokens, batch.lengths, batch.structure).float().softmax(-1).cpu().numpy()
-    table = pa.concat_tables([read_shard(path).select(["id", "group", "label"]) for path in paths])
-    made = pa.table(
-        {
-            "id": table["id"],
-            "group": table["group"],
-            "gold": table["label"],
-            "label": pa.array(labels).take(pa.array(probabilities.argmax(1))),
-            "probability": pa.array(probabilities.max(1)),
-        }
-    )
+    _, probabilities, predicted = predict_classes(job, settings, labels)
+    made = pa.table({**predicted, "probability": pa.array(probabilities.max(1))})
     return {"predictions": write_shard(job.out / "predictions.arrow", made)}
 
 

@@ -143,26 +143,33 @@ class EntailmentObjective(Objective):
 
 
 @torch.inference_mode()
+def predict_classes(
+    job: Job, settings: PredictSettings, labels: Sequence[str]
+) -> tuple[Any, NDArray[np.float32], dict[str, Any]]:
+    """Return the examples of job.inputs["rows"], the probabilities of their labels (rows, labels), and the columns id, group,
+    gold and label of their predictions."""
+    device = best_device()
+    model = load_trained(settings.objective, settings.model, job.inputs, device)
+    paths = [shard.path for shard in shards(job.inputs["rows"])]
+    data = settings.objective.examples(paths)
+    probabilities = np.zeros((len(data), len(labels)), np.float32)
+    for rows in in_order(data, settings.batch_tokens):
+        batch = data.batch(rows).to(device)
+        probabilities[rows] = model(batch.tokens, batch.lengths, batch.structure).float().softmax(-1).cpu().numpy()
+    table = pa.concat_tables([read_shard(path).select(["id", "group", "label"]) for path in paths])
+    label = pa.array(labels).take(pa.array(probabilities.argmax(1)))
+    return data, probabilities, {"id": table["id"], "group": table["group"], "gold": table["label"], "label": label}
+
+
 def relate(job: Job, settings: PredictSettings) -> dict[str, Any]:
     """Label the numbered pairs job.inputs["rows"]; also reads ["model"] and ["vocabulary"].
 
     Writes predictions.arrow: gold and predicted label, the probabilities of LABELS, and the mean length of the pair.
     """
-    device = best_device()
-    model = load_trained(settings.objective, settings.model, job.inputs, device)
-    paths = [shard.path for shard in shards(job.inputs["rows"])]
-    data = settings.objective.examples(paths)
-    probabilities = np.zeros((len(data), len(LABELS)), np.float32)
-    for rows in in_order(data, settings.batch_tokens):
-        batch = data.batch(rows).to(device)
-        probabilities[rows] = model(batch.tokens, batch.lengths, batch.structure).float().softmax(-1).cpu().numpy()
-    table = pa.concat_tables([read_shard(path).select(["id", "group", "label"]) for path in paths])
+    data, probabilities, predicted = predict_classes(job, settings, LABELS)
     made = pa.table(
         {
-            "id": table["id"],
-            "group": table["group"],
-            "gold": table["label"],
-            "label": pa.array(LABELS).take(pa.array(probabilities.argmax(1))),
+            **predicted,
             "probabilities": pa.array(list(probabilities)),
             "length": pa.array(data.lengths.mean(1)),
         }
