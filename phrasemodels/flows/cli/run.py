@@ -130,16 +130,27 @@ def plan(
         str,
         typer.Option("--for", callback=check_duration, help="Show what fits into this time, like 3h, 90m or 1h30m."),
     ] = "",
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Run ten updates of each row: memory, and hours of a seed. Prepares its data."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed; with --for, how far each row
-    is, in the order in which rows are trained, and which are expected to fit."""
+    is, in the order in which rows are trained, and which are expected to fit; with --measure, what each row needs.
+
+    Example: phrasemodels plan --paper 000 --profile paper --row transformer --measure
+    """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.results.records import explain, open_store
     from phrasemodels.flows.run.outline import outlined
     from phrasemodels.infra.settings import Settings
 
     settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row, first_seed)
+    if measure:
+        _, made, store = _planned(asked, settings)
+        _print_costs(made, store, settings, as_json)
+        return
     if duration:
         _, made, store = _planned(asked, settings)
         _print_fitting(made, store, duration, settings.cpus or os.cpu_count() or 1, as_json)
@@ -170,6 +181,30 @@ def _print_fitting(made: "Plan", store: "Store", duration: str, processors: int,
         print_json(told)
     else:
         print_rows(f"In {duration}, on {processors} processors", list(told[0]) if told else [], told)
+
+
+def _print_costs(made: "Plan", store: "Store", settings: "Settings", as_json: bool) -> None:
+    """Print what a training of each row needs. ValueError: one does not fit into the memory that is free."""
+    from phrasemodels.data.store.store import Executor
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.results.records import sources_of
+    from phrasemodels.flows.run.cost import costs, memory_limit
+
+    limit, found = memory_limit(), []
+    for cost in costs(made, store, Executor(sources=sources_of(settings))):
+        print(f"measured {cost.experiment.name}", file=sys.stderr, flush=True)
+        found.append(cost)
+    rows = [cost.described(limit) for cost in found]
+    if as_json:
+        print_json(rows)
+    else:
+        print_rows(f"A training of each row, with {limit / 1024:.1f} GiB free", list(rows[0]) if rows else [], rows)
+    if large := [row for row in rows if row["fits"] == "no"]:
+        names = ", ".join(f"{row['row']} ({row['memory']})" for row in large)
+        raise ValueError(
+            f"{names} cannot fit into {limit / 1024:.1f} GiB: take a machine with more, or smaller micro-batches by "
+            "--set train.micro_batch_tokens=N"
+        )
 
 
 @app.command()

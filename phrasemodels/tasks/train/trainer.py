@@ -125,20 +125,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     Writes model.safetensors (the best weights), config.json and history.json. DivergedError: no loss was a finite number.
     OutOfTimeError: it was not done at job.executor.until, or at its stop_at; called again, it goes on from its checkpoint.
     """
-    model = settings.objective.configure(settings.model, job.inputs["vocabulary"])
-    training = Training(
-        settings.objective,
-        model,
-        settings.config,
-        settings.seed,
-        train=tuple(shard.path for shard in shards(job.inputs["train"])),
-        dev=tuple(shard.path for shard in shards(job.inputs["dev"])),
-        folder=job.checkpoints,
-        key=job.key,
-        report=job.executor.report,
-        until=job.executor.until,
-        stop_at=job.executor.stop_at,
-    )
+    training = training_of(job, settings)
     job.executor.launch(run_training, training)
     found = newest(job.checkpoints, job.key)
     assert found is not None, "a finished training has a checkpoint"
@@ -154,7 +141,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         )
     weights = load_file(path / "best.safetensors")
     save_file(weights, job.out / "model.safetensors")
-    write_durably(job.out / "config.json", json.dumps(to_json(model), indent=1))
+    write_durably(job.out / "config.json", json.dumps(to_json(training.model), indent=1))
     write_durably(job.out / HISTORY, json.dumps(progress.history))
     return {
         "parameters": sum(weight.numel() for weight in weights.values()),
@@ -169,6 +156,23 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         "starts": [step for step, _ in progress.starts],
         "devices": [kind for kind, _ in itertools.groupby(progress.devices)],
     }
+
+
+def training_of(job: Job, settings: TrainSettings) -> Training:
+    """Return the training of a step, with its model configured for the vocabulary."""
+    return Training(
+        settings.objective,
+        settings.objective.configure(settings.model, job.inputs["vocabulary"]),
+        settings.config,
+        settings.seed,
+        train=tuple(shard.path for shard in shards(job.inputs["train"])),
+        dev=tuple(shard.path for shard in shards(job.inputs["dev"])),
+        folder=job.checkpoints,
+        key=job.key,
+        report=job.executor.report,
+        until=job.executor.until,
+        stop_at=job.executor.stop_at,
+    )
 
 
 def history(trained: Artifact) -> list[dict[str, float]]:
