@@ -24,6 +24,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+# A client of a server prints two lines to stdout for each run that ends. Not in infra/environment.py: its variables are part of
+# the keys of steps.
+os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+
 KEY = "phrasemodels.key"
 SQLITE = "sqlite:///"
 LONGEST = 250  # characters of a metric's name in MLflow

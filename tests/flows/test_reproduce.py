@@ -184,7 +184,7 @@ def test_prefect_has_one_page_of_progress_and_names_and_tags_that_say_what_was_s
         and re.fullmatch(r"step (\d+) of \1", text)
         and float(percent) == 100
     )
-    assert name.startswith("paper 000, table 1, sample, 1 seeds, ") and "train.steps=30" in name
+    assert name.startswith("paper 000, table 1, sample, 1 seed, ") and "train.steps=30" in name
     assert {"paper 000", "table 1", "sample", "train.steps=30"} <= {*json.loads(tags)}
     assert "Runs in MLflow" in links and "report](file:///" in links
     assert any(line.startswith("MLflow: sqlite:///") for line in said)

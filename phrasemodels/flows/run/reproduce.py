@@ -8,7 +8,6 @@ import json
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -43,7 +42,7 @@ from phrasemodels.flows.results.records import collect_garbage, leased_steps, op
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.outline import Outline, outlined, outlined_page
 from phrasemodels.flows.run.plan import Plan, planned
-from phrasemodels.flows.run.progress import Watch, artifact_key, log
+from phrasemodels.flows.run.progress import Watch, artifact_key, log, tell
 from phrasemodels.flows.run.record import attempt, recorded, write
 from phrasemodels.flows.run.tune import (
     SHARES,
@@ -153,10 +152,14 @@ MOST_LETTERS = 200  # of a flow run's name
 def _name_of_table_run() -> str:
     """Return the name of a flow run: its table, profile and seeds, and all else that was set."""
     asked = runtime.flow_run.parameters
-    name = f"paper {asked['paper']}, table {asked['table']}, {asked['profile']}, {asked['seeds']} seeds"
+    name = f"paper {asked['paper']}, table {asked['table']}, {asked['profile']}, {_seeds(asked['seeds'])}"
     other = [*(asked.get("rows") or []), *(asked.get("set") or [])]
     other += [f"{kind} {asked[kind]}" for kind in ("duration", "tune", "first_seed") if asked.get(kind)]
     return ", ".join((name, *other))[:MOST_LETTERS]
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'' if count == 1 else 's'}"
 
 
 OPTIONS: dict[str, Any] = {
@@ -355,11 +358,9 @@ def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_failure(name: str, error: BaseException) -> None:
-    """Print that something beside the results failed."""
+    """Print, and log in Prefect, that something beside the results failed."""
     text = str(error).strip().partition("\n")[0]
-    print(
-        f"{name} failed: {type(error).__name__}: {text}; the results do not depend on it", file=sys.stderr, flush=True
-    )
+    tell(f"{name} failed: {type(error).__name__}: {text}; the results do not depend on it")
 
 
 def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = None) -> dict[str, str]:
@@ -478,7 +479,7 @@ def _run_name() -> str:
     """Return the name of a flow run: its papers, tables, profile and seeds, and its overrides."""
     asked = runtime.flow_run.parameters
     papers, tables = (", ".join(asked.get(name) or ["all"]) for name in ("papers", "tables"))
-    name = f"papers {papers}, tables {tables}, {asked['profile']}, {asked['seeds']} seeds"
+    name = f"papers {papers}, tables {tables}, {asked['profile']}, {_seeds(asked['seeds'])}"
     return ", ".join((name, *(asked.get("set") or [])))[:MOST_LETTERS]
 
 
@@ -548,8 +549,9 @@ def gc(days: Annotated[float, Field(ge=0)] = 7.0, verdicts: Annotated[int, Field
     days: keep what was made or used within so many days. verdicts: keep so many verdicts of each table (0: all).
     """
     settings = Settings()
-    removed = collect_garbage(open_store(settings), settings, days, verdicts)
-    print(f"{len(removed)} things removed, {sum(item.bytes for item in removed)} bytes in this node's folder")
+    with unbroken_output():
+        removed = collect_garbage(open_store(settings), settings, days, verdicts)
+        print(f"{len(removed)} things removed, {sum(item.bytes for item in removed)} bytes in this node's folder")
     return [str(item.path) for item in removed]
 
 
