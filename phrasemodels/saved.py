@@ -125,7 +125,8 @@ def part_of_library(name: str) -> Any:
     module, _, attribute = present_name(name).partition(":")
     if attribute not in PARTS.get(module, "").split():
         raise ValueError(
-            f"its part {name} is none that a file may name; pass it: load(folder, {name.rpartition(':')[2]})"
+            f"its part {name} is none that a file may name; pass it if it is your own: "
+            f"load(folder, {name.rpartition(':')[2]})"
         )
     return getattr(importlib.import_module(module), attribute)
 

@@ -427,24 +427,14 @@ class Parser(Pretrained):
         return list(self.parse_each(text, split))
 
     def parse_in_turns(self, text: str, turn: Turn | None = None, most: int = WORDS_OF_A_TURN) -> list[Parse]:
-        """Return the parses of a text, as `parse` does. turn: waits for one's turn, which parts of the text take of some `most`
-        words each, so that several texts can be parsed at a time."""
+        """Return the parses of a text, as `parse` does. turn: waits for one's turn: the division into sentences takes one, and
+        then each `most` words at most or one sentence, of which one that is parsed in parts takes several."""
         turn = turn or nullcontext
         with turn():
             divided = [own for own in self.split(text) if own]
-        found: list[Parse] = []
-        while len(found) < len(divided):
-            some: list[list[Word]] = []
-            words = 0
-            for own in divided[len(found) :]:
-                if some and words + len(own) > most:
-                    break
-                some.append(own)
-                words += len(own)
-            with turn():
-                parses = list(self._parsed([[word.form for word in own] for own in some]))
-            found += [_placed(parse, text, own) for parse, own in zip(parses, some, strict=True)]
-        return found
+        limits = replace(self.limits, together=min(most, self.limits.together))
+        parses = self._parsed([[word.form for word in own] for own in divided], limits, turn)
+        return [_placed(parse, text, own) for parse, own in zip(parses, divided, strict=True)]
 
     def parse_each(
         self, texts: Iterable[str], split: Sentences | None = None, batch: int = 256
@@ -552,29 +542,32 @@ class Parser(Pretrained):
     def _batch(self, sentences: Sequence[list[str]]) -> ParserInput:
         return self.ids.batch(sentences, self.divide).to(self.device)
 
-    def _parsed(self, sentences: Sequence[list[str]]) -> Iterator[Parse]:
-        """Yield the parses of sentences, none of which is empty, in order."""
-        limits = self.limits
+    def _parsed(
+        self, sentences: Sequence[list[str]], limits: Limits | None = None, turn: Turn = nullcontext
+    ) -> Iterator[Parse]:
+        """Yield the parses of sentences, none of which is empty, in order. turn: as of `parse_in_turns`, of each batch."""
+        limits = limits or self.limits
         pieces = [parts(tokens, limits.part) if len(tokens) > limits.longest else [tokens] for tokens in sentences]
         short = [part for own in pieces for part in own]
         found: dict[int, Parse] = {}
-        for rows in batches([len(part) for part in short], self.limits):
+        for rows in batches([len(part) for part in short], limits):
             some = [short[row] for row in rows]
-            decode = bounded(self.decode, max(map(len, some)), self.limits)
+            decode = bounded(self.decode, max(map(len, some)), limits)
             with (
+                turn(),
                 waiting(),
                 on_threads(self.limits.threads),
                 torch.inference_mode(),
             ):  # for kernels: what serves meanwhile takes memory in n⁴
                 trees = self.model.parse(self._batch(some), decode)
             cpu = ParsedTrees(*(x.cpu() for x in trees))
-            note = "" if decode is self.decode else APART.format(self.limits.jointly)
+            note = "" if decode is self.decode else APART.format(limits.jointly)
             for k, row in enumerate(rows):
                 parse = self.names.parse(some[k], k, cpu)
                 found[row] = replace(parse, note=note, tree=wh_phrases(parse.tree) if parse.tree else None)
         place = 0
         for own in pieces:
-            yield self._with_lemmas(joined([found[place + k] for k in range(len(own))], self.limits))
+            yield self._with_lemmas(joined([found[place + k] for k in range(len(own))], limits))
             place += len(own)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from phrasemodels.data.download.archives import unpack
+from phrasemodels.data.download.archives import _read_to_end, unpack
 
 COMPRESS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 
@@ -46,3 +46,9 @@ def test_bytes_behind_the_last_entry_are_bounded(tmp_path: Path) -> None:
     bomb.write_bytes(gzip.compress(tar() + bytes(50 << 20)))
     with pytest.raises(ValueError, match="too many bytes behind its last entry"):
         unpack(bomb, tmp_path / "out", 10_000)
+
+
+def test_as_many_bytes_as_are_allowed_may_be_behind_the_last_entry() -> None:
+    _read_to_end(Path("it"), io.BytesIO(bytes(9)), 9)
+    with pytest.raises(ValueError, match="it: too many bytes"):
+        _read_to_end(Path("it"), io.BytesIO(bytes(9)), 8)

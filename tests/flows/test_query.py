@@ -65,10 +65,13 @@ def test_a_type_that_parquet_lacks_is_named(tmp_path: Path, monkeypatch: pytest.
     assert done.exit_code == 0 or "cast the column" in str(done.exception or done.output)
 
 
-@pytest.mark.parametrize("name", ["from query_table('publi' || 'shed')", "from query('from publ' || 'ished')"])
-def test_a_view_whose_name_is_computed_has_its_rows(name: str, store: Store, tmp_path: Path) -> None:
-    ((count,),) = query(store, Tracker(f"sqlite:///{tmp_path}/none.db"), f"select count(*) {name}")[1]
-    assert count > 400
+def test_a_view_whose_name_is_computed_has_its_rows(store: Store, tmp_path: Path) -> None:
+    """Every view is made for such a question, so one question names both ways."""
+    question = (
+        "select (select count(*) from query_table('publi' || 'shed')), count(*) from query('from publ' || 'ished')"
+    )
+    (counts,) = query(store, Tracker(f"sqlite:///{tmp_path}/none.db"), question)[1]
+    assert min(counts) > 400
 
 
 def test_a_question_that_takes_too_much_memory_is_refused_in_one_line(

@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -428,6 +429,20 @@ def test_turns_are_taken_in_the_order_in_which_they_were_asked_for(parser: Parse
     assert order == [*range(5)]
     text = "It is. " * 7
     assert parser.parse_in_turns(text, turns, 8) == parser.parse(text)
+
+
+def test_a_sentence_that_is_parsed_in_parts_takes_a_turn_for_each(parser: Parser) -> None:
+    taken = []
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        taken.append("")
+        yield
+
+    text = "the " * 200
+    (found,) = parser.parse_in_turns(text, turn)
+    assert [found] == parser.parse(text) and len(found.tokens) == 200
+    assert len(taken) == 1 + 200 // LIMITS.part, "one for the division into sentences"
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")

@@ -26,7 +26,7 @@ HEADERS, HEADERS_EACH = 1 << 16, 1 << 11  # bytes of tar headers, all of which t
 OPENERS: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
-    b"\xfd7zXZ": partial(lzma.open, format=lzma.FORMAT_XZ),
+    b"\xfd7zXZ\0": partial(lzma.open, format=lzma.FORMAT_XZ),
 }
 CHUNK = 1 << 16
 T = TypeVar("T")
