@@ -47,7 +47,7 @@ class Component:
             starts = iter([own[0].start for own in self.parser.split(doc.text) if own][1:])
             found, start = [[]], next(starts, len(doc.text))
             for token in doc:
-                while token.idx + len(token) > start:  # a token over a boundary begins the sentence behind it
+                while token.idx + len(token) > start:  # a token over a boundary begins the sentence after it
                     found.append([])
                     start = next(starts, len(doc.text))
                 found[-1].append(token)

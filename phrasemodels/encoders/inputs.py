@@ -257,7 +257,7 @@ class PretrainedInput(nn.Module):
 
 def most_pieces(encoder: Any) -> int:
     """Return how many pieces an encoder of transformers can read; -1: any number. RoBERTa and its relatives count positions
-    from the one behind padding."""
+    from the one after padding."""
     most = getattr(encoder.config, "max_position_embeddings", -1)
     positions = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
     before = getattr(positions, "padding_idx", None)

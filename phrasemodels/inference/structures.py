@@ -26,7 +26,7 @@ MOST_WORDS = 3  # a phrase of so many words or fewer is not divided further (pap
 
 
 def phrases(kind: str, n: int, longest: int, heads: Sequence[int] = ()) -> Numbers:
-    """Return the phrases of a sentence of n tokens as positions (m, longest), -1 behind the last one.
+    """Return the phrases of a sentence of n tokens as positions (m, longest), -1 after the last one.
 
     kind: no_phrases, adjacent or subtrees. heads: for subtrees, the position of each token's head, -1 for none.
     """

@@ -119,7 +119,7 @@ def too_long(text: str, most_words: int = MOST_WORDS) -> str:
 
 
 def hashed(tokens: list[str], known: Mapping[str, int]) -> list[int]:
-    """Return ids; an unknown word has one of BUCKETS ids behind the vocabulary, by a hash of its letters."""
+    """Return ids; an unknown word has one of BUCKETS ids after the vocabulary, by a hash of its letters."""
     return [known[token] if token in known else len(known) + zlib.crc32(token.encode()) % BUCKETS for token in tokens]
 
 

@@ -56,7 +56,7 @@ def _unusable(path: str, why: str) -> str:
 
 
 @cache
-def _tell(text: str) -> None:
+def _warn_once(text: str) -> None:
     """Print a line to stderr, once."""
     print(text, file=sys.stderr)
 
@@ -141,7 +141,7 @@ class Tracker:
             if type(error).__module__.split(".")[0] not in ("sqlalchemy", "sqlite3", "mlflow"):
                 raise
             first = (str(error).splitlines() or [type(error).__name__])[0]
-            _tell(self.damage() or _unusable(path, f"cannot be read ({first})"))
+            _warn_once(self.damage() or _unusable(path, f"cannot be read ({first})"))
             return []
 
     def damage(self) -> str:
@@ -224,7 +224,7 @@ class Tracker:
                 pass
             except sqlite3.DatabaseError:
                 if damage := self.damage():
-                    _tell(damage)
+                    _warn_once(damage)
                     return {}
         return {run.data.tags[KEY]: str(run.info.run_id) for run in self.runs() if KEY in run.data.tags}
 

@@ -154,7 +154,7 @@ class Replace(Residual):
 
 
 class FeedForward(nn.Sequential):
-    """d -> d_ff -> d with a ReLU between (Vaswani et al. 2017, Eq 2), and dropout behind the ReLU, as in OpenNMT."""
+    """d -> d_ff -> d with a ReLU between (Vaswani et al. 2017, Eq 2), and dropout after the ReLU, as in OpenNMT."""
 
     def __init__(self, d: int, d_ff: int, dropout: float = 0.0) -> None:
         widen, narrow = nn.Linear(d, d_ff), nn.Linear(d_ff, d)

@@ -187,7 +187,7 @@ class FusedPerLabel(Fused):
 
 Module = TypeVar("Module", bound=nn.Module)
 ROWS = 128  # words whose relations are scored together: what lies between two products then fits the cache
-POSITIONS = 512  # of the table of sinusoids; positions behind it are computed
+POSITIONS = 512  # of the table of sinusoids; positions after it are computed
 
 
 class FusedCharacters(Fused):

@@ -25,7 +25,7 @@ _MARKS = r"[\u0300-\u036F\u20D0-\u20FF\uFE00-\uFE0F\U0001F3FB-\U0001F3FF\U000E00
 INVISIBLE = (
     "\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 )
-_WORD = r"\w[\w\u0300-\u036F]*"  # an accent may stand behind its letter
+_WORD = r"\w[\w\u0300-\u036F]*"  # an accent may follow its letter
 INSIDE = re.compile("[\u00ad\u2060]")  # soft hyphens and word joiners, which end no word
 _PIECE = re.compile(
     rf"""

@@ -115,7 +115,7 @@ def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.devi
             mask, lengths = lengths, lengths.sum(1)
             if not transformed() and (mask != (torch.arange(longest, device=mask.device) < lengths[:, None])).any():
                 raise ValueError(
-                    "lengths: a mask must be true from the first word of a sentence to its last, and false behind it"
+                    "lengths: a mask must be true from the first word of a sentence to its last, and false after it"
                 )
         integers = not lengths.is_floating_point() and lengths.dtype != torch.bool
         if lengths.shape != (batch,) or (batch and not integers):  # an empty list has no type

@@ -67,7 +67,7 @@ def _rule(n: Any, N: Any, P: Any, cells: Any, terms: Any, rules: Any, nodes: Any
 
 
 class _Parses(Structure):
-    """The base of both classes below: scores are terms, rules and roots behind `skip` others."""
+    """The base of both classes below: scores are terms, rules and roots after `skip` others."""
 
     rule, skip = _rule, 0
 
@@ -126,7 +126,7 @@ class _Parses(Structure):
         at = torch.arange(rows.shape[-2], device=rows.device)
         left = (
             (at + 1).clamp(max=max(rows.shape[-2] - 1, 0)).expand(symbol.shape)
-        )  # the row behind a cell is its left half
+        )  # the row after a cell is its left half
         middle = j.gather(-1, left)
         right = torch.where(inner, left + 2 * (middle - i) + 1, 0).clamp(0, max(rows.shape[-2] - 1, 0))
         head = torch.where(inner, symbol, 0)

@@ -151,7 +151,7 @@ def _reaches(printed: str, value: float, slack: float) -> bool:
 
 
 def digits(printed: str) -> int:
-    """Return the digits behind the decimal point."""
+    """Return the digits after the decimal point."""
     exponent = Decimal(printed).as_tuple().exponent
     return max(0, -exponent) if isinstance(exponent, int) else 0
 

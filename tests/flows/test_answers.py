@@ -41,7 +41,7 @@ from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.outline import outlined
 from phrasemodels.flows.run.plan import Plan
-from phrasemodels.flows.run.reproduce import found_again
+from phrasemodels.flows.run.reproduce import replay_finished_run
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention import MultiHeadAttention, attention_probe
@@ -169,13 +169,13 @@ def test_a_run_without_misses_shows_the_recorded_one_and_starts_nothing(session,
              "rows": ["transformer", "phrase-k2"]}  # fmt: skip
     outline = outlined(asked, settings)
     assert [step.key for step in outline.steps] == [step.key for step in session.plan.steps]
-    assert found_again(asked, outline, session.store, settings) is None, "no run was completed"
+    assert replay_finished_run(asked, outline, session.store, settings) is None, "no run was completed"
     report = write_report(session.finished())
     key = session.plan.comparison.key
     before = {"id": str(uuid4()), "title": "", "started": "", "state": COMPLETED, "verdicts": key}
     write_record(session.store, before, "")
     monkeypatch.setattr(Store, "run", None)  # no step is run again
-    shown = found_again(asked, outline, session.store, settings)
+    shown = replay_finished_run(asked, outline, session.store, settings)
     assert shown["report"] == str(report) and shown["rows"] == session.store.find(session.plan.comparison).meta["rows"]
     assert [Path(record["report"]).read_text() for record in records(session.store)][-1] == report.read_text()
 

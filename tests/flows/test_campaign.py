@@ -24,7 +24,7 @@ from phrasemodels.data.store.store import Executor, OutOfTimeError, Store
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.results.results import NOT_COUNTED
 from phrasemodels.flows.run.record import attempt
-from phrasemodels.flows.run.tune import fitting, in_order, seconds_of, standings, unfinished
+from phrasemodels.flows.run.tune import fitting, in_order, progress_of_rows, seconds_of, unfinished
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
@@ -70,14 +70,14 @@ def test_a_run_that_fails_is_ended_in_mlflow(tmp_path):
 def test_rows_that_are_nearest_to_a_verdict_come_first_and_the_plan_says_what_fits(tmp_path):
     execution = prepared(Settings(store=tmp_path), SMALL)
     plan, store = execution.plan, execution.store
-    assert [(row.experiment.row, math.isnan(row.left)) for row in standings(plan, store)] == [
+    assert [(row.experiment.row, math.isnan(row.left)) for row in progress_of_rows(plan, store)] == [
         ("transformer", True),
         ("phrase-k2", True),
     ]
-    assert fitting(standings(plan, store), 1e9, 2) == [False, False], "nothing is known of their speed"
+    assert fitting(progress_of_rows(plan, store), 1e9, 2) == [False, False], "nothing is known of their speed"
     begun = next(p for p in plan.pipelines if p.experiment.row == "phrase-k2" and p.seed == 0)
     executed(dataclasses.replace(execution, plan=SimpleNamespace(steps=[begun.trained])))
-    first, second = standings(plan, store)
+    first, second = progress_of_rows(plan, store)
     assert first.experiment.row == "phrase-k2" and [s.done for s in first.seeds] == [30, 0] and first.left < second.left
     assert fitting([first, second], first.left, 1) == [True, False]
     assert fitting([first, second], first.left + second.left, 1) == [True, True]
@@ -95,7 +95,7 @@ def test_rows_that_are_nearest_to_a_verdict_come_first_and_the_plan_says_what_fi
     assert [e.row for e in execution.without({begun.scored.key}).plan.table.experiments] == ["transformer"]
     (late,) = unfinished([first, second], {begun.scored.key: ""})
     (diverged,) = unfinished([first, second], {begun.scored.key: "seed 0: it diverged"})
-    assert late == first.told() and diverged == late | {"left": "seed 0: it diverged"}
+    assert late == first.summary() and diverged == late | {"left": "seed 0: it diverged"}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
         whole = file.read_bytes()
         content = whole[:4096] + b"\xff" * (len(whole) - 4096)
     file.write_bytes(content)
-    tracking._tell.cache_clear()
+    tracking._warn_once.cache_clear()
     return file
 
 

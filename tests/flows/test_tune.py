@@ -18,7 +18,16 @@ from phrasemodels.data.store.store import Executor, OutOfTimeError, with_depende
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.report.table import chosen_settings, expected_bests
 from phrasemodels.flows.run.execute import stop_at
-from phrasemodels.flows.run.tune import SEED, SHARES, Search, behind, finished_searches, trials_of, tuned, worse_half
+from phrasemodels.flows.run.tune import (
+    SEED,
+    SHARES,
+    Search,
+    finished_searches,
+    trials_of,
+    tuned,
+    unfinished_trials,
+    worse_half,
+)
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.trainer import run_training
@@ -111,11 +120,11 @@ def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path
     table = dataclasses.replace(execution.plan.table, experiments=execution.plan.table.experiments[:1])
     search = Search.of(table.experiments[0], 3)
     for share in SHARES:
-        for trial in behind(execution.store, [search], share):
+        for trial in unfinished_trials(execution.store, [search], share):
             executor = Executor(stop_at=stop_at(trial.pipeline.experiment, share))
             with contextlib.suppress(OutOfTimeError):
                 execution.store.run(trial.pipeline.trained, executor)
-        assert not behind(execution.store, [search], share)
+        assert not unfinished_trials(execution.store, [search], share)
         search.measure(execution.store)
     assert [len(trial.losses) == len(SHARES) for trial in search.trials if not trial.pruned] and search.best
     pruned = [trial for trial in search.trials if trial.pruned]

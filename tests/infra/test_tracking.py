@@ -268,9 +268,7 @@ def test_a_full_disk_is_named_and_the_database_is_made_once_there_is_space(tmp_p
 def test_a_missing_mlflow_server_is_reported_in_one_line(cli) -> None:
     found = cli("verdicts", PHRASEMODELS_MLFLOW_URI="http://127.0.0.1:9", MLFLOW_HTTP_REQUEST_MAX_RETRIES="0")
     assert found.returncode == 1
-    assert found.stderr.startswith(
-        "phrasemodels: MLflow does not answer as it should (API request to http://127.0.0.1:9/"
-    )
+    assert found.stderr.startswith("phrasemodels: MLflow request failed: API request to http://127.0.0.1:9/")
     assert found.stderr.count("\n") == 1
 
 

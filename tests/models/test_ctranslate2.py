@@ -56,7 +56,7 @@ def test_probabilities_and_greedy_answers_are_equal(style, scaled, shared, marks
         )
         ((written, _),) = beam_search(model, *inputs, search)
         found = [WORDS[i] for i in written]
-        # our search goes on behind </s> where what follows is more probable for its length
+        # our search goes on after </s> where what follows is more probable for its length
         assert answer.hypotheses[0] == found[: len(answer.hypotheses[0])]
 
 

@@ -20,19 +20,19 @@ from phrasemodels.data.samples.records import Entailment, Polarity, Treebank
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.tasks.parsers.parse import (
+    AddTrees,
     Analysis,
     GoldTrees,
     ParseColumn,
-    PlantTrees,
-    everywhere,
+    add_trees,
     flat,
     in_batches,
     models_of,
     parse,
-    plant,
-    planted,
+    replace_all,
     sentences,
     trees,
+    with_trees,
 )
 from phrasemodels.tasks.parsers.stanza import DownloadParser, Stanza, downloaded, fetched, load_pipeline
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -222,7 +222,7 @@ class Recorder:
 def test_equal_sentences_are_parsed_once_with_the_encoders_tokeniser() -> None:
     pairs = stage_table_of_pairs("It's raining.", "A dog", "It's raining.", "")
     parser = Recorder()
-    made = planted(pairs, "premise", PlantTrees(parser, everywhere, moses_lower), {})
+    made = with_trees(pairs, "premise", AddTrees(parser, replace_all, moses_lower), {})
     assert parser.asked == [["it", "'s", "raining", "."], ["a", "dog"], []]
     found = [read_tree(tree).tokens if tree else () for tree in made["premise_tree"].to_pylist()]
     assert found == [("it", "'s", "raining", "."), ("a", "dog"), ("it", "'s", "raining", "."), ()]
@@ -237,18 +237,18 @@ def stage_table_of_pairs(*premises: str) -> pa.Table:
 @needs_models
 def test_rows_without_a_tree_get_one(store: Store, models: Artifact) -> None:
     pairs = SampleCorpus(train=8, dev=1, test=1, records=Entailment()).split("train")
-    same = store.run(Step(plant, "p", PlantTrees(GoldTrees()), {"rows": pairs}))
+    same = store.run(Step(add_trees, "p", AddTrees(GoldTrees()), {"rows": pairs}))
     assert read_shards(same).equals(read_shards(store.run(pairs))), "nothing was missing"
     table = read_shards(store.run(pairs)).combine_chunks()
     empty = table.set_column(
         table.schema.get_field_index("hypothesis_tree"), table.schema.field("hypothesis_tree"), pa.array([""] * 8)
     )
     parser = Stanza(processors=("pos", "constituency"), longest=6)
-    made = planted(empty, "hypothesis", PlantTrees(parser), {"models": models.path})
+    made = with_trees(empty, "hypothesis", AddTrees(parser), {"models": models.path})
     assert made["premise_tree"].equals(table["premise_tree"])
     for row in made.to_pylist():
         assert " ".join(read_tree(row["hypothesis_tree"]).tokens) == row["hypothesis"]
         long = len(row["hypothesis"].split()) > 6
         assert row["reason"] == ("hypothesis: more than 6 words" if long else "")
     with pytest.raises(ValueError, match="no sentence with a tree among the columns"):
-        store.run(Step(plant, "p", PlantTrees(GoldTrees()), {"rows": rows()}))
+        store.run(Step(add_trees, "p", AddTrees(GoldTrees()), {"rows": rows()}))

@@ -19,7 +19,7 @@ from phrasemodels.flows.experiments.catalogue import PROFILES, TABLES, Request, 
 from phrasemodels.flows.experiments.paper_003 import average, listed_average
 from phrasemodels.flows.report.table import averages
 from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.flows.run.tune import _standing
+from phrasemodels.flows.run.tune import _training_progress
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.models.sentence_pair import DecomposableConfig
 from phrasemodels.tasks.metrics.scores import length_to_failure
@@ -155,8 +155,8 @@ def test_no_start_begins_after_the_time_is_up_and_those_that_ended_are_kept(tmp_
     with pytest.raises(OutOfTimeError, match="before its last start; those that ended are kept"):
         store.run(chosen.steps(1).trained, Executor(until=2))
     ended = [a for a in store.artifacts() if a.manifest["label"].startswith("train restart")]
-    standing = _standing(chosen.steps(1), store)
-    assert len(ended) == 2 and standing.done == chosen.train.steps * 2 // 3 and standing.left > 0
+    progress = _training_progress(chosen.steps(1), store)
+    assert len(ended) == 2 and progress.done == chosen.train.steps * 2 // 3 and progress.left > 0
     assert store.run(chosen.steps(1).trained, Executor()).meta["restarts"]
 
 

@@ -352,9 +352,9 @@ def test_the_shipped_parser_is_a_back_end_with_the_terms_and_the_name_of_its_car
     assert made["reason"].to_pylist() == ["", "no words", "", "more than 300 words", ""]
     name = shipped_card()["name"]
     step = by_shipped_parser(asked)
-    planted = store.run(step)
-    assert planted.meta["stand_in"] and "CC-BY-SA-4.0" in planted.meta["licences"] and name in step.label
-    assert read_shards(planted)["tree"][0].as_py() == made["tree"][0].as_py()
+    parsed = store.run(step)
+    assert parsed.meta["stand_in"] and "CC-BY-SA-4.0" in parsed.meta["licences"] and name in step.label
+    assert read_shards(parsed)["tree"][0].as_py() == made["tree"][0].as_py()
     chosen = experiment("001/table2/laptop/psan", ("recipe.parsed=english",))
     assert chosen.recipe.parsed == by_shipped_parser  # type: ignore[attr-defined]
     assert all(f"trees by the {name}; changed: " in chosen.reason_not(answer) for answer in chosen.answers)

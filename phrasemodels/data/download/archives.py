@@ -196,11 +196,11 @@ def _tar_entries(archive: Path, file: IO[bytes], most: int) -> Iterator[Entry]:
 
 
 def _read_to_end(archive: Path, file: IO[bytes], most: int) -> None:
-    """Read what is behind the last entry, so that a compressed archive is whole and has its checksum."""
+    """Read what is after the last entry, so that a compressed archive is whole and has its checksum."""
     while chunk := file.read(CHUNK):
         most -= len(chunk)
         if most < 0:
-            raise ValueError(f"{archive}: too many bytes behind its last entry; nothing was unpacked")
+            raise ValueError(f"{archive}: too many bytes after its last entry; nothing was unpacked")
 
 
 def _regular(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:

@@ -137,7 +137,7 @@ def call_here(function: Callable[..., None], *arguments: Any) -> None:
 
 
 class OutOfTimeError(TimeoutError):
-    """A step ended before it was done, since its time was up. What it has done is kept: the same step goes on from there."""
+    """The time limit was reached. The checkpoint is kept; a rerun resumes from it."""
 
 
 @dataclass(frozen=True)

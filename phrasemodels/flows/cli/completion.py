@@ -66,9 +66,9 @@ def _settings(value: Any, path: str) -> Iterator[str]:
 
 def listed() -> list[dict[str, Any]]:
     """Return a row for each answer of each experiment, as `phrasemodels experiments` lists them."""
-    from phrasemodels.data.store.remembered import remembered
+    from phrasemodels.data.store.disk_cache import cached_on_disk
 
-    found: list[dict[str, Any]] = remembered("experiments", None, _rows)
+    found: list[dict[str, Any]] = cached_on_disk("experiments", None, _rows)
     return found
 
 

@@ -130,6 +130,4 @@ def main() -> None:
         if service is None or os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        sys.exit(
-            f"phrasemodels: {service} does not answer as it should ({clean(first)}); PHRASEMODELS_DEBUG=1 tells more"
-        )
+        sys.exit(f"phrasemodels: {service} request failed: {clean(first)}; PHRASEMODELS_DEBUG=1 shows the traceback")

@@ -36,7 +36,7 @@ def predict(
     from phrasemodels.data.formats.lines import lines_or_stdin
 
     lines, trained = [line.text for line in lines_or_stdin(file)], find_model(model)
-    tell_unknown_words(trained, lines)
+    warn_of_unknown_words(trained, lines)
     found = iter(trained.answers([line for line in lines if line.strip()]))
     answers, failed = [], 0
     for number, line in enumerate(lines, 1):
@@ -75,7 +75,7 @@ def attend(
     if not as_json:
         check_replaceable(to, force)
     trained = find_model(model)
-    tell_unknown_words(trained, [sentence])
+    warn_of_unknown_words(trained, [sentence])
     rows = trained.attend(sentence)
     if as_json:
         print_json(rows, None)
@@ -148,7 +148,7 @@ def export(
 SHOWN = 20  # unknown words that are named
 
 
-def tell_unknown_words(model: "Model", texts: list[str]) -> None:
+def warn_of_unknown_words(model: "Model", texts: list[str]) -> None:
     """Name on stderr the words that a model does not know."""
     if words := model.unknown_words(texts):
         more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""

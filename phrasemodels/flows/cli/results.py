@@ -41,7 +41,7 @@ def verdicts(
         return
     for row in rows:
         print(clean(_line(row)))
-    print_glance(rows)
+    print_verdict_counts(rows)
 
 
 def _keep_tests() -> None:
@@ -87,7 +87,7 @@ def count(
             f"all {len(found)} printed numbers: {_in_brief(found)}; phrasemodels verdicts prints each with its reason"
         )
     else:
-        print_glance(found)
+        print_verdict_counts(found)
 
 
 def _in_brief(rows: list[dict[str, Any]]) -> str:
@@ -105,8 +105,8 @@ def _counted(row: dict[str, Any]) -> dict[str, Any]:
     return {**named, "printed": row["printed"] or "–", "ours": value, "verdict": row["verdict"]}
 
 
-def print_glance(rows: list[dict[str, Any]]) -> None:
-    """Print how many numbers have each verdict, by paper, and with which reasons."""
+def print_verdict_counts(rows: list[dict[str, Any]]) -> None:
+    """Print the counts of verdicts by paper, and of reasons by verdict."""
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.experiments.published import JUDGED, VERDICTS, paper_name
     from phrasemodels.flows.results.judged import headline, needed, reasons, summary

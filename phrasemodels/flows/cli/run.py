@@ -62,12 +62,12 @@ def reproduce(
     from phrasemodels.flows.cli.terminal import print_rows, print_table
     from phrasemodels.flows.results.records import open_store
     from phrasemodels.flows.run.outline import outlined
-    from phrasemodels.flows.run.reproduce import found_again
+    from phrasemodels.flows.run.reproduce import replay_finished_run
     from phrasemodels.infra.settings import Settings
 
     settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row, first_seed)
     outline = outlined(asked, settings)
-    found = None if tune else found_again(asked, outline, open_store(settings), settings)
+    found = None if tune else replay_finished_run(asked, outline, open_store(settings), settings)
     result = found or _run(asked, settings, duration, tune)
     if as_json:
         print_json(result)
@@ -173,14 +173,15 @@ def plan(
 def _print_fitting(made: "Plan", store: "Store", duration: str, processors: int, as_json: bool) -> None:
     """Print the rows of a plan in the order of a time-boxed run, and which of them are expected to end in time."""
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.run.tune import fitting, seconds_of, standings
+    from phrasemodels.flows.run.tune import fitting, progress_of_rows, seconds_of
 
-    rows = standings(made, store)
-    told = [row.told(fits) for row, fits in zip(rows, fitting(rows, seconds_of(duration), processors), strict=True)]
+    rows = progress_of_rows(made, store)
+    fits = fitting(rows, seconds_of(duration), processors)
+    summaries = [row.summary(yes) for row, yes in zip(rows, fits, strict=True)]
     if as_json:
-        print_json(told)
+        print_json(summaries)
     else:
-        print_rows(f"In {duration}, on {processors} processors", list(told[0]) if told else [], told)
+        print_rows(f"In {duration}, on {processors} processors", list(summaries[0]) if summaries else [], summaries)
 
 
 def _print_costs(made: "Plan", store: "Store", settings: "Settings", as_json: bool) -> None:

@@ -80,9 +80,9 @@ ExperimentName = Annotated[
 def opened() -> tuple["Store", "Tracker"]:
     """Return the store and the tracker, for reading alone: neither is made, locked or written to."""
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.results.records import opened_to_read
+    from phrasemodels.flows.results.records import open_to_read
 
-    return opened_to_read()
+    return open_to_read()
 
 
 def print_json(value: Any, indent: int | None = 1) -> None:

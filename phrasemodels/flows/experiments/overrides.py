@@ -25,7 +25,7 @@ from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.flows.experiments.marks import leaves_open
 from phrasemodels.saved import TORCH
 from phrasemodels.tasks.metrics.scores import check_metrics
-from phrasemodels.tasks.parsers.parse import ParserBackend, PlantTrees, everywhere, plant
+from phrasemodels.tasks.parsers.parse import AddTrees, ParserBackend, add_trees, replace_all
 from phrasemodels.tasks.parsers.shipped import NAME as SHIPPED
 from phrasemodels.tasks.parsers.shipped import by_shipped_parser
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -40,7 +40,7 @@ def added(old: Any, path: str, text: str) -> Any:
     """Return the part that takes the place of an old value; None: the field at this path takes none. ValueError: there is no
     such part, or it lacks a value.
 
-    An encoder gets the fields of the old one that it has, too; metrics are a tuple; a parser plants its trees everywhere.
+    An encoder gets the fields of the old one that it has, too; metrics are a tuple; a parser gives all rows its trees.
     """
     group = "encoders" if isinstance(old, EncoderConfig) else GROUPS.get(path.rpartition(".")[2], "")
     names = text.split(",") if group == "metrics" else [text]
@@ -55,7 +55,7 @@ def added(old: Any, path: str, text: str) -> Any:
         return tuple(project.part(group, name) for name in names)
     kind = project.part(group, text)
     if group == "parsers":
-        return partial(planted, _parser(kind, f"{path}={text}"))
+        return partial(with_trees_of, _parser(kind, f"{path}={text}"))
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind) and issubclass(kind, EncoderConfig)):
         raise ValueError(f"{path}={text}: {kind!r} is no dataclass that is an EncoderConfig")
     if kind.build is EncoderConfig.build:
@@ -83,12 +83,12 @@ def _of(name: str, known: Mapping[str, str]) -> str:
     return closest(name, known) if known else f"there are none; {project.FILE} or a package names them"
 
 
-def planted(parser: ParserBackend, rows: Step) -> Step:
+def with_trees_of(parser: ParserBackend, rows: Step) -> Step:
     """Return the step that gives the rows the trees of a parser."""
     return Step(
-        plant,
-        f"plant trees of {type(parser).__name__} into {rows.label}",
-        PlantTrees(parser, everywhere),
+        add_trees,
+        f"add trees of {type(parser).__name__} to {rows.label}",
+        AddTrees(parser, replace_all),
         {"rows": rows},
     )
 
@@ -97,7 +97,7 @@ def name_of(value: Any) -> str:
     """Return the name that a part has in an override; empty if it is none that users add."""
     if value == by_shipped_parser:
         return SHIPPED
-    made = value.args[0] if isinstance(value, partial) and value.func is planted else value
+    made = value.args[0] if isinstance(value, partial) and value.func is with_trees_of else value
     for group in ("encoders", "metrics", "parsers"):
         for name in project.parts(group):
             if project.part(group, name) in (made, type(made)):

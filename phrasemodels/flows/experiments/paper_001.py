@@ -289,7 +289,7 @@ PROFILES = {
 }  # fmt: skip
 
 
-def planted_by(parser: Experiment) -> ByOurParser:
+def trees_of(parser: Experiment) -> ByOurParser:
     """Trees by the parser that an experiment of paper 004 trains."""
     return ByOurParser(parser.name, parser.recipe, parser.model, parser.train)  # type: ignore[arg-type]
 
@@ -297,7 +297,7 @@ def planted_by(parser: Experiment) -> ByOurParser:
 # Parsers whose trees replace the corpus's own: slug, name, and the step that parses.
 STANZA = ("stanza", "Stanza", by_stanza)
 OWN_PARSER, SMALL_PARSER = (
-    ("own-parser", "the parser of paper 004", planted_by(paper_004.parser(size)[0])) for size in ("laptop", "sample")
+    ("own-parser", "the parser of paper 004", trees_of(paper_004.parser(size)[0])) for size in ("laptop", "sample")
 )
 PARSERS: dict[str, tuple[tuple[str, str, Callable[[Step], Step]], ...]] = {
     "sample": (SMALL_PARSER,),
@@ -438,12 +438,12 @@ def phrase_sources(profile: str) -> list[Experiment]:
     """
     name = TableName(PAPER, "phrases", "phrases")
     rows = table(name, profile, SOURCES, accuracy, False)
-    planted = []
+    added = []
     for slug, parser, parsed in PARSERS[profile]:
         (row,) = table(name, profile, [replace(PSAN, slug=slug, variant=f"trees by {parser}")], accuracy, False)
-        planted.append(replace(row, recipe=replace(row.recipe, parsed=parsed)))  # type: ignore[call-arg]
+        added.append(replace(row, recipe=replace(row.recipe, parsed=parsed)))  # type: ignore[call-arg]
     of_corpus = PROFILES[profile].recipe.parsed is as_they_are
-    return rows + planted if of_corpus else planted + [row for row in rows if row.row not in OF_CORPUS]
+    return rows + added if of_corpus else added + [row for row in rows if row.row not in OF_CORPUS]
 
 
 RANGE = {"lowest": "output_range_min", "highest": "output_range_max"}

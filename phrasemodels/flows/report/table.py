@@ -111,15 +111,15 @@ def unnamed(reason: str) -> str:
 
 def _gain(row: Row, rows: Sequence[Row]) -> str:
     found = _difference(row)
-    return f"{row_name(row)} {_told(found)} {_metric(row)} against {_baseline(row, rows)}."
+    return f"{row_name(row)} {_in_words(found)} {_metric(row)} against {_baseline(row, rows)}."
 
 
 def _on_kind(row: Row, kind: str) -> str:
     metric = row["metric"]
-    return f"on {KINDS[kind]} {_told(_differences(row)[f'{metric}/{kind}'])} {_metric(row)}"
+    return f"on {KINDS[kind]} {_in_words(_differences(row)[f'{metric}/{kind}'])} {_metric(row)}"
 
 
-def _told(found: dict[str, Any]) -> str:
+def _in_words(found: dict[str, Any]) -> str:
     gains = "gains" if found["difference"] > 0 else "loses"
     verb = gains if abs(found["difference"]) >= 0.05 else "differs by"
     interval = f" [{found['low']:+.1f}, {found['high']:+.1f}]" if found["seeds"] > 1 else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import jinja2
 
-from phrasemodels.data.store.remembered import contents
+from phrasemodels.data.store.disk_cache import contents
 from phrasemodels.data.store.store import digest_of
 from phrasemodels.flows.experiments.published import paper_name, papers, with_names
 

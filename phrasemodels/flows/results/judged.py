@@ -1,11 +1,11 @@
-"""The verdicts on all printed numbers, remembered while neither the store nor results/ change, and their counts."""
+"""The verdicts on all printed numbers, cached on disk while neither the store nor results/ change, and their counts."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from phrasemodels.data.store.remembered import contents, remembered
+from phrasemodels.data.store.disk_cache import cached_on_disk, contents
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.published import JUDGED, VERDICTS
 from phrasemodels.flows.results.records import folders
@@ -25,10 +25,10 @@ def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, An
         return verdicts([*stored_results(store, run_ids), *kept_results()], paper)
 
     present = list(map(str, store.present()))
-    return list(remembered("verdicts", [paper, run_ids, present, _kept()], make))
+    return list(cached_on_disk("verdicts", [paper, run_ids, present, _kept()], make))
 
 
-def remembered_values() -> list[tuple[str, dict[str, list[float]]]]:
+def cached_values() -> list[tuple[str, dict[str, list[float]]]]:
     """Return what `kept_values` yields."""
 
     def make() -> list[Any]:
@@ -36,7 +36,7 @@ def remembered_values() -> list[tuple[str, dict[str, list[float]]]]:
 
         return list(kept_values())
 
-    return [(name, values) for name, values in remembered("kept values", _kept(), make)]
+    return [(name, values) for name, values in cached_on_disk("kept values", _kept(), make)]
 
 
 def _kept() -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from phrasemodels.data.corpora.leakage import leakage, repeated
 from phrasemodels.data.corpora.readers import read, reasons
 from phrasemodels.data.download.manifest import Manifest, closest
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.remembered import remembered
+from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.store import Store
 from phrasemodels.infra.tracking import flatten
 
@@ -156,7 +156,7 @@ def _remembered(manifest: Manifest, artifact: Artifact, processes: ProcessPoolEx
             else read_all(manifest, artifact.path)
         )
 
-    lines, whole = remembered("verified", [artifact.key, manifest.model_dump(mode="json")], make)
+    lines, whole = cached_on_disk("verified", [artifact.key, manifest.model_dump(mode="json")], make)
     return lines, whole
 
 

@@ -18,7 +18,7 @@ from phrasemodels.data.formats.shards import read_shard, write_parquet
 from phrasemodels.data.store.artifacts import atomic_replace
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.columns import VIEWS, parquet_path, schema_of
-from phrasemodels.flows.results.records import opened_to_read
+from phrasemodels.flows.results.records import open_to_read
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.written import writing_folder
 
@@ -254,7 +254,7 @@ def frame(question: str, kind: str = "") -> Any:
     if question.isidentifier() and question not in VIEWS:
         raise ValueError(f"no view {question!r}: {closest(question, VIEWS)}")
     sql = f"select * from {question}" if question in VIEWS else question
-    table = answered(*opened_to_read(), sql, arrow_of)
+    table = answered(*open_to_read(), sql, arrow_of)
     if chosen == "pandas":
         return table.to_pandas()
     if chosen == "polars":

@@ -134,7 +134,7 @@ def store_of(settings: Settings) -> Store:
     return Store(settings.root, ObjectStorage(url))
 
 
-def opened_to_read() -> tuple[Store, Tracker]:
+def open_to_read() -> tuple[Store, Tracker]:
     """Return the store and the tracker that the settings name, for reading alone: neither is made, locked or written to.
     OSError: the store's place is no folder."""
     settings = Settings()

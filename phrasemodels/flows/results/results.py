@@ -22,8 +22,8 @@ from phrasemodels.data.corpora.leakage import Leak
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, has_own_digest, with_digest, write_durably
+from phrasemodels.data.store.disk_cache import cached_on_disk, contents
 from phrasemodels.data.store.fingerprint import closure
-from phrasemodels.data.store.remembered import contents, remembered
 from phrasemodels.data.store.store import Step, Store, digest_of
 from phrasemodels.earlier_names import present_name
 from phrasemodels.flows.experiments.catalogue import PROFILES, Table, experiments, resolved
@@ -55,7 +55,7 @@ def tests_of(folder: Path, rows: Sequence[TestedRow], read: Callable[[], list[Te
         kept = json.loads((folder / FILE).read_bytes())
         if kept["key"] == key and has_own_digest(kept) is not False:
             return list(kept["against"])
-    return list(remembered("tests", key, lambda: differences(read())))
+    return list(cached_on_disk("tests", key, lambda: differences(read())))
 
 
 def key_of(folder: Path, rows: Sequence[TestedRow]) -> str:

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.remembered import remembered
+from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.results.columns import of_step, parquet_path, schema_of, table
-from phrasemodels.flows.results.judged import judged, remembered_values
+from phrasemodels.flows.results.judged import cached_values, judged
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.infra.tracking import KEY, Tracker
 from phrasemodels.tasks.metrics.compare import finite
@@ -144,7 +144,7 @@ def predictions(store: Store, tracker: Tracker) -> pa.Table:
     """Return the predictions of all problems; columns that a problem lacks are null."""
     schema = schema_of("predictions")
     found = [schema.empty_table()]
-    pairs = {tuple(pair) for pair in remembered("answer columns", None, _answer_columns)}
+    pairs = {tuple(pair) for pair in cached_on_disk("answer columns", None, _answer_columns)}
     run_ids = tracker.keys()
     for artifact in store.all_artifacts():
         model, file = artifact.manifest["parts"]["inputs"].get("model"), "predictions.arrow"
@@ -255,7 +255,7 @@ def seeds(store: Store, tracker: Tracker) -> pa.Table:
             by_settings[settings] = known | {int(artifact.about["seed"]): (score["value"], run_id)}
     newest = {key: list(list(by_settings.values())[-1].values()) for key, by_settings in values.items()}
     stored = {name for name, _ in newest}
-    for name, kept in remembered_values():
+    for name, kept in cached_values():
         if name not in stored:
             newest |= {(name, metric): [(value, "") for value in own] for metric, own in kept.items()}
     rows = (

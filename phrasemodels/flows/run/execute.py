@@ -32,7 +32,7 @@ from phrasemodels.flows.run.record import Record, ended_at
 from phrasemodels.infra.cluster import TorchTrainerLaunch, actor_map, ray_map, run_on_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker, TrainingRun
-from phrasemodels.tasks.parsers.parse import parse, plant
+from phrasemodels.tasks.parsers.parse import add_trees, parse
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.trainer import PROGRESS, Training, history, train
 
@@ -392,7 +392,7 @@ class Execution:
     def _map(self, step: Step) -> Any:
         """The fan-out over the cluster: in actors where a parser stays loaded, else in tasks. If nodes have folders of
         their own, inputs and results travel through the shared store."""
-        spread = actor_map if step.make in (parse, plant) else ray_map
+        spread = actor_map if step.make in (parse, add_trees) else ray_map
         over_ray = partial(spread, on_progress=partial(self._on_progress, step.key))
         if self.store.shared is None:
             return over_ray

@@ -126,7 +126,7 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
     if file.exists() and not _is_result(file, experiment.name, seed):
         raise ValueError(f"{file} is no result of this training: move it, or name another --out")
     store = Store(out)
-    stages = experiment.recipe.bare().measured_stages(experiment.model, experiment.train, seed)
+    stages = experiment.recipe.without_optional_libraries().measured_stages(experiment.model, experiment.train, seed)
     known: dict[str, Artifact] = {}
     for name in sorted({name for stage in stages.values() for name in stage.inputs.values()} - stages.keys()):
         if (artifact := store.load(data / name)) is None:

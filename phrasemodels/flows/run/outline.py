@@ -1,6 +1,6 @@
 """The outline of a plan: the names and keys of its steps, which are enough to look the steps up in the store.
 
-It follows from the request, the project's files and the files that users supply. So it is remembered, and a command that
+It follows from the request, the project's files and the files that users supply. So it is cached on disk, and a command that
 only looks steps up imports neither torch nor the code of the steps.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from phrasemodels.data.store.remembered import remembered, states
+from phrasemodels.data.store.disk_cache import cached_on_disk, states
 from phrasemodels.flows.results.records import OutlinedStep, sources_of
 from phrasemodels.infra.settings import Settings
 
@@ -57,7 +57,7 @@ def _line(step: "Step") -> dict[str, Any]:
 def _of_table(
     name: str, asked: Mapping[str, Any], settings: Settings, make: Callable[["Table"], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return what `make` says of the table of a request, remembered unless the table reads pretrained encoders: these may be
+    """Return what `make` says of the table of a request, cached on disk unless the table reads pretrained encoders: these may be
     in any folder below the one in which the command runs."""
     sources = sources_of(settings)
 
@@ -68,5 +68,5 @@ def _of_table(
         settled = not any(map(reads_encoders, table.experiments))
         return {"settled": settled, "answer": make(with_user_files(table, sources))}
 
-    known = remembered(name, [asked, sources, states(sources.mirrors)], made)
+    known = cached_on_disk(name, [asked, sources, states(sources.mirrors)], made)
     return dict((known if known["settled"] else made())["answer"])

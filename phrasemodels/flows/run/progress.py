@@ -131,7 +131,7 @@ class Watch:
                 self.bar.advance(self.all)
                 self.finished += 1
             if self.bar.disable and (outcome.text or took > 1):
-                tell(text)
+                report_line(text)
             else:
                 log(text)
 
@@ -184,14 +184,16 @@ class Watch:
             if not alive or state.get("written", 0.0) < self.began:  # by an earlier run
                 return
             if known is not None:
-                tell(f"{step.label}: worker {known} was lost; worker {pid} continues at step {at}")
+                report_line(f"{step.label}: worker {known} was lost; worker {pid} continues at step {at}")
             self.workers[step.key] = pid
             self.since.pop(step.key, None)
         if alive:
             self.missing.pop(step.key, None)
             self.lost.discard(step.key)
         elif now - self.missing.setdefault(step.key, now) > GRACE and step.key not in self.lost:
-            tell(f"{step.label}: worker {pid} was lost at step {at}; another one will continue from its checkpoint")
+            report_line(
+                f"{step.label}: worker {pid} was lost at step {at}; another one will continue from its checkpoint"
+            )
             self.lost.add(step.key)
 
     def _time_left(self, key: str, done: int, total: int) -> str:
@@ -223,7 +225,7 @@ class Watch:
             if late:
                 log(text)
         elif late:
-            tell(text)
+            report_line(text)
 
     def _update_artifact(self, ended: bool) -> None:
         """Create or update the page of the run's progress in Prefect, every few seconds and at the end."""
@@ -241,11 +243,11 @@ class Watch:
             else:
                 update_progress_artifact(self.artifact, percent, text)
         except Exception as error:  # progress must never end the run
-            tell(f"Prefect did not take the progress of {lines[0]}: {error}")
+            report_line(f"Prefect did not take the progress of {lines[0]}: {error}")
         self.updated = time.monotonic()
 
 
-def tell(line: str) -> None:
+def report_line(line: str) -> None:
     """Print a line to stderr, and log it in Prefect."""
     print(line, file=sys.stderr, flush=True)
     log(line)

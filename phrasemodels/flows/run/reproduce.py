@@ -31,8 +31,8 @@ from pydantic import Field
 import phrasemodels.infra.environment  # noqa: F401  before prefect
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.gc import lease
-from phrasemodels.data.store.remembered import remembered
 from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, with_dependencies
 from phrasemodels.flows.experiments.catalogue import COUNTED, TABLES, Request, Table
 from phrasemodels.flows.report.page import place_page, write_report
@@ -47,13 +47,13 @@ from phrasemodels.flows.run.record import attempt, recorded, write
 from phrasemodels.flows.run.tune import (
     SHARES,
     Search,
-    behind,
     in_order,
+    progress_of_rows,
     seconds_of,
-    standings,
     trials_of,
     tuned,
     unfinished,
+    unfinished_trials,
 )
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
@@ -62,7 +62,9 @@ from phrasemodels.infra.tracking import SQLITE
 from phrasemodels.tasks.train.trainer import DivergedError
 
 
-def found_again(asked: Mapping[str, Any], outline: Outline, store: Store, settings: Settings) -> dict[str, Any] | None:
+def replay_finished_run(
+    asked: Mapping[str, Any], outline: Outline, store: Store, settings: Settings
+) -> dict[str, Any] | None:
     """Return what `reproduce` prints, with a record and a page of this run, if all steps of a plan are in the store and an
     earlier run with these results was completed; else None."""
     started, began = time.monotonic(), _now()
@@ -267,7 +269,7 @@ def _run_rows(plan: Plan, store: Store, settings: Settings, until: float, stages
         left = run_steps(execution, watch)
         entry["stages"] = watch.stages()
         if left:
-            entry["left"] = unfinished(standings(plan, store), left)
+            entry["left"] = unfinished(progress_of_rows(plan, store), left)
             record.stop()
         done = execution.without(left)
         made: dict[str, Any] = {}
@@ -312,13 +314,19 @@ def _search(
     with attempt(search.record, settings, runtime.flow_run.parameters, plan.without_models) as entry:
         run(prepared, plan.without_models)  # what is missing for the table is missed before the trials
         for share in SHARES:
-            steps = with_dependencies([trial.pipeline.trained for trial in behind(store, searches, share)])
+            steps = with_dependencies([trial.pipeline.trained for trial in unfinished_trials(store, searches, share)])
             left = run(replace(search, share=share), steps)
-            late = [trial for trial in behind(store, searches, share) if left.get(trial.pipeline.trained.key) == ""]
+            late = [
+                trial
+                for trial in unfinished_trials(store, searches, share)
+                if left.get(trial.pipeline.trained.key) == ""
+            ]
             if late:
                 search.record.stop()
                 rows = tuple(trial.pipeline.experiment for trial in late)
-                entry["left"] = [row.told() for row in standings(Plan(replace(trials.table, experiments=rows)), store)]
+                entry["left"] = [
+                    row.summary() for row in progress_of_rows(Plan(replace(trials.table, experiments=rows)), store)
+                ]
                 return searches, entry["left"]
             for row in searches:
                 row.measure(store)
@@ -372,7 +380,7 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     """
     order = execution.plan.steps if chosen is None else chosen
     if chosen is None and math.isfinite(execution.until):
-        order = in_order(execution.plan, standings(execution.plan, execution.store))
+        order = in_order(execution.plan, progress_of_rows(execution.plan, execution.store))
     steps = {step.key: step for step in order}
     left: dict[str, str] = {}
 
@@ -560,7 +568,7 @@ def count(settings: Settings, corpora: bool) -> Iterator[tuple[str, list[dict[st
 
     A table whose corpora or parser cannot be had does not stop the others.
     """
-    for paper, table, reads in remembered("counted", None, _counted):
+    for paper, table, reads in cached_on_disk("counted", None, _counted):
         if reads and not corpora:
             continue
         asked = {

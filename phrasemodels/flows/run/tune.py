@@ -44,9 +44,8 @@ def seconds_of(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How far the training of one experiment and seed is: updates done, of how many, and seconds that each took (NaN: not
-    known yet)."""
+class TrainingProgress:
+    """Progress of one training: finished and all updates, and seconds per update (NaN before the first)."""
 
     pipeline: Pipeline
     done: int
@@ -60,98 +59,102 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class RowStanding:
-    """How far a row is, over its seeds. answers: how many printed numbers it answers."""
+class RowProgress:
+    """Progress of a row: its trainings, one a seed. answers: how many printed numbers the row answers."""
 
     experiment: Experiment
-    seeds: tuple[Standing, ...]
+    seeds: tuple[TrainingProgress, ...]
     answers: int
 
     @property
     def left(self) -> float:
         """Estimated seconds of training to the end of its last seed."""
-        return sum(standing.left for standing in self.seeds)
+        return sum(training.left for training in self.seeds)
 
     @property
     def rank(self) -> tuple[bool, float, float]:
         """The order of rows: those that answer printed numbers, then those with least time to each number; of unknown
         speed by the updates that are left."""
         seconds = self.left / max(1, self.answers)
-        updates = sum(standing.updates - standing.done for standing in self.seeds)
+        updates = sum(training.updates - training.done for training in self.seeds)
         return (not self.answers, seconds if math.isfinite(seconds) else math.inf, updates / max(1, self.answers))
 
-    def told(self, fits: bool | None = None) -> dict[str, object]:
-        """Return the row in words, for terminals and pages."""
+    def summary(self, fits: bool | None = None) -> dict[str, object]:
+        """Return the display values of the row, by column."""
         done = ", ".join(f"{s.done} of {s.updates}" for s in self.seeds)
         left = "not known before its first updates" if math.isnan(self.left) else f"{self.left / 60:.0f} min"
         row = {"row": self.experiment.name, "numbers": self.answers, "updates of each seed": done, "left": left}
         return row if fits is None else row | {"fits": "yes" if fits else "no"}
 
 
-def standings(plan: Plan, store: Store) -> list[RowStanding]:
+def progress_of_rows(plan: Plan, store: Store) -> list[RowProgress]:
     """Return how far each row of a plan is that trains, the one that comes first in a time-boxed run first."""
-    found = [_standing(p, store) for p in plan.pipelines if p.trains]
+    found = [_training_progress(p, store) for p in plan.pipelines if p.trains]
     usual = _usual_pace(found)
     rows = []
     for experiment in plan.table.experiments:
         own = [s for s in found if s.pipeline.experiment == experiment]
         pace = _usual_pace(own, usual)
-        seeds = tuple(Standing(s.pipeline, s.done, s.updates, pace if math.isnan(s.pace) else s.pace) for s in own)
+        seeds = tuple(
+            TrainingProgress(s.pipeline, s.done, s.updates, pace if math.isnan(s.pace) else s.pace) for s in own
+        )
         if seeds:
-            rows.append(RowStanding(experiment, seeds, sum(1 for answer in experiment.answers if answer.cell)))
+            rows.append(RowProgress(experiment, seeds, sum(1 for answer in experiment.answers if answer.cell)))
     return sorted(rows, key=lambda row: row.rank)
 
 
-def unfinished(rows: Iterable[RowStanding], left: Mapping[str, str]) -> list[dict[str, object]]:
+def unfinished(rows: Iterable[RowProgress], left: Mapping[str, str]) -> list[dict[str, object]]:
     """Return in words the rows without a result. left: keys of their steps, with the error of a training that diverged, or ""
     if the time was up."""
-    told = []
+    summaries = []
     for row in rows:
-        why = {left[key] for standing in row.seeds if (key := standing.pipeline.scored.key) in left}
+        why = {left[key] for training in row.seeds if (key := training.pipeline.scored.key) in left}
         if why:
-            told.append(row.told() | ({"left": "; ".join(sorted(why - {""}))} if any(why) else {}))
-    return told
+            summaries.append(row.summary() | ({"left": "; ".join(sorted(why - {""}))} if any(why) else {}))
+    return summaries
 
 
-def _usual_pace(found: Iterable[Standing], otherwise: float = math.nan) -> float:
+def _usual_pace(found: Iterable[TrainingProgress], otherwise: float = math.nan) -> float:
     """Return the median of what is known of the seconds an update takes."""
-    known = [standing.pace for standing in found if not math.isnan(standing.pace)]
+    known = [training.pace for training in found if not math.isnan(training.pace)]
     return statistics.median(known) if known else otherwise
 
 
-def _standing(pipeline: Pipeline, store: Store) -> Standing:
+def _training_progress(pipeline: Pipeline, store: Store) -> TrainingProgress:
     """Return how far one training is, by the store: finished, under way or not begun."""
     updates = pipeline.experiment.train.steps
     if trained := store.find(pipeline.trained, verify=False):
-        return Standing(pipeline, updates, updates, trained.meta["train_seconds"] / max(1, trained.meta["steps"]))
+        return TrainingProgress(
+            pipeline, updates, updates, trained.meta["train_seconds"] / max(1, trained.meta["steps"])
+        )
     state = progress_of(store, pipeline.trained.key) or {}
     try:
-        return Standing(pipeline, state["step"], updates, state["seconds"] / state["step"])
+        return TrainingProgress(pipeline, state["step"], updates, state["seconds"] / state["step"])
     except (KeyError, ZeroDivisionError):
-        return Standing(pipeline, 0, updates, math.nan)
+        return TrainingProgress(pipeline, 0, updates, math.nan)
 
 
-def fitting(rows: Sequence[RowStanding], seconds: float, processors: int) -> list[bool]:
+def fitting(rows: Sequence[RowProgress], seconds: float, processors: int) -> list[bool]:
     """Return for each row whether it is expected to end in time, if trainings run in this order, each on as many processors
     as it has threads and workers."""
     free = [0.0] * max(1, processors)  # the time from which on each processor is free
     fits = []
     for row in rows:
         ends = 0.0
-        for standing in row.seeds:
-            train = standing.pipeline.experiment.train
+        for training in row.seeds:
+            train = training.pipeline.experiment.train
             needed = min(len(free), train.threads * (train.workers or 1))
             free.sort()
-            end = free[needed - 1] + (math.inf if math.isnan(standing.left) else standing.left)  # unknown: does not fit
+            end = free[needed - 1] + (math.inf if math.isnan(training.left) else training.left)  # unknown: does not fit
             free[:needed] = [end] * needed
             ends = max(ends, end)
         fits.append(ends <= seconds)
     return fits
 
 
-def in_order(plan: Plan, rows: Iterable[RowStanding]) -> list[Step]:
+def in_order(plan: Plan, rows: Iterable[RowProgress]) -> list[Step]:
     """Return the steps of a plan with all seeds of one row before the next row."""
-    first = [standing.pipeline.scored for row in rows for standing in row.seeds]
+    first = [training.pipeline.scored for row in rows for training in row.seeds]
     return with_dependencies([*first, *plan.steps])
 
 
@@ -242,7 +245,7 @@ class Search:
         return min(self.alive, key=lambda trial: trial.losses[-1])
 
     def measure(self, store: Store) -> None:
-        """Read how far each trial has come; prune those that diverged and, but for the last time, those that are behind."""
+        """Read how far each trial has come; prune those that diverged and, but for the last time, those in the worse half."""
         alive = self.alive
         for trial in alive:
             loss, trial.updates = _dev_loss(store, trial.pipeline, SHARES[len(trial.losses)])
@@ -255,7 +258,7 @@ class Search:
 
 
 def worse_half(losses: Sequence[float]) -> list[bool]:
-    """Return which of some trials are in the worse half, as successive halving prunes them. The middle one and ties are not."""
+    """Mark the trials to prune by successive halving: those with a loss above the median."""
     limit = sorted(losses)[math.ceil(len(losses) / 2) - 1]
     return [loss > limit for loss in losses]
 
@@ -303,8 +306,8 @@ def trials_of(table: Table, searches: Sequence[Search]) -> Plan:
     return Plan(replace(table, experiments=trials, seeds=(SEED,), how=", ".join((*table.changed, "tuning"))))
 
 
-def behind(store: Store, searches: Sequence[Search], share: float) -> list[Trial]:
-    """Return the trials that are not pruned and have not come to a share of their updates."""
+def unfinished_trials(store: Store, searches: Sequence[Search], share: float) -> list[Trial]:
+    """Return the trials that are alive and have trained for less than `share` of their updates."""
     return [trial for search in searches for trial in search.alive if not trial.reached(store, share)]
 
 
@@ -320,7 +323,7 @@ def finished_searches(table: Table, budget: int, store: Store) -> list[Search]:
     """Return the search of each row of a table from the trials in the store. ValueError: it lacks some."""
     searches = [Search.of(row, budget) for row in table.experiments]
     for share in SHARES:
-        if missing := behind(store, searches, share):
+        if missing := unfinished_trials(store, searches, share):
             raise ValueError(
                 f"{missing[0].pipeline.experiment.name}: this trial is not in the store: run `phrasemodels reproduce --tune {budget}` "
                 "first"

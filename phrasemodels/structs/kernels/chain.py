@@ -37,7 +37,7 @@ WIDEST = 200.0
 
 @njit(**INLINE)
 def _exponentials(scores, rows, C, width, to):
-    """Write exp(score − top), with the top of each row, of scores (rows, C) to `to` (rows, width), and 0 behind them; return the sum
+    """Write exp(score − top), with the top of each row, of scores (rows, C) to `to` (rows, width), and 0 after them; return the sum
     of the tops."""
     tops = 0.0
     for row in range(rows):

@@ -523,7 +523,7 @@ def _merge(runs, run, width, batch, b, k, best, origins, begin):
 
 @njit(**COMPILE)
 def _best_lists(table, batch, b, k, width, best, origins):
-    """Fill the lists of all nodes that a sentence needs, and the list of its goal behind them."""
+    """Fill the lists of all nodes that a sentence needs, and the list of its goal after them."""
     nodes, runs, goal = table.nodes, table.runs, table.numbers * k
     best[:k] = -np.inf
     best[0] = 0.0

@@ -124,7 +124,7 @@ def _changes(first, step, labels, lengths, tops, p, change, grad, means, out):
 
 
 def _wide(labels, more=-np.inf):
-    """Return the labels, and `more` behind them if they would not fill a vector."""
+    """Return the labels, and `more` after them if they would not fill a vector."""
     x = numbers(labels)
     width, L = LANES * 8 // x.itemsize, x.shape[-1]
     if width <= L:

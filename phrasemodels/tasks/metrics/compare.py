@@ -147,7 +147,7 @@ def differences(rows: list[TestedRow]) -> list[dict[str, Any] | None]:
             continue
         value = row.statistic.value
         compared = {
-            name: _told(difference(row.statistics(group), base.statistics(group), value))
+            name: _as_row(difference(row.statistics(group), base.statistics(group), value))
             for name, group in row.names().items()
         }
         found.append({"baseline": base.experiment, "differences": compared})
@@ -159,7 +159,7 @@ def differences(rows: list[TestedRow]) -> list[dict[str, Any] | None]:
     return found
 
 
-def _told(found: Difference) -> dict[str, Any]:
+def _as_row(found: Difference) -> dict[str, Any]:
     """Return a difference with a warning about too few seeds; of one seed without any p, which would say nothing about
     other seeds."""
     no_p = dict.fromkeys(("p", "p_randomisation"), None) if found.seeds < 2 else {}

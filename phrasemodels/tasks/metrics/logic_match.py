@@ -220,7 +220,7 @@ def _parsed_form(form: str) -> tuple[Counter[str], Counter[tuple[str, str]]]:
         elif before == "(":
             open_brackets[-1] = token
             predicates[token] += token not in LOGIC
-        # what is neither a variable nor, behind one, its type is an entity
+        # what is neither a variable nor, after one, its type is an entity
         elif token[0] not in "$?" and not (open_brackets[-1] in BINDERS and before[0] in "$?"):
             facts[open_brackets[-1], token] += 1
         before = token

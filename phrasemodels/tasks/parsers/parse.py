@@ -87,13 +87,13 @@ def where_missing(trees: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.equal(trees, "")
 
 
-def everywhere(trees: pa.ChunkedArray) -> pa.ChunkedArray:
+def replace_all(trees: pa.ChunkedArray) -> pa.ChunkedArray:
     """All rows get a tree, in place of the corpus's."""
     return pc.is_valid(trees)
 
 
 @dataclass(frozen=True)
-class PlantTrees:
+class AddTrees:
     """A parser, and the rows that get its trees. divide: the tokeniser of the encoder that reads the trees."""
 
     parser: ParserBackend
@@ -101,14 +101,14 @@ class PlantTrees:
     divide: Tokeniser = spaces
 
 
-def plant(job: Job, settings: PlantTrees) -> dict[str, Any]:
+def add_trees(job: Job, settings: AddTrees) -> dict[str, Any]:
     """Write the PAIRS or SENTENCES job.inputs["rows"] with a parser's trees where they are wanted. All other inputs are models
     of the parser. A row that cannot be parsed stays, with the reason."""
     others = {name: models_of(given) for name, given in job.inputs.items() if name != "rows"}
-    return counted(job, map_shards(job, plant_shard, settings, None, **others))
+    return counted(job, map_shards(job, add_trees_to_shard, settings, None, **others))
 
 
-def plant_shard(job: Job, settings: PlantTrees) -> dict[str, Any]:
+def add_trees_to_shard(job: Job, settings: AddTrees) -> dict[str, Any]:
     """Write one shard with trees. ValueError: it has no column of trees."""
     path = job.inputs["shard"].path
     table = read_shard(path)
@@ -119,11 +119,11 @@ def plant_shard(job: Job, settings: PlantTrees) -> dict[str, Any]:
         raise ValueError(f"{path}: no sentence with a tree among the columns {', '.join(table.column_names)}")
     models = {name: given.path for name, given in job.inputs.items() if name != "shard"}
     for column in columns_:
-        table = planted(table, column, settings, models)
+        table = with_trees(table, column, settings, models)
     return {"dropped": 0, **write_shard(job.out / SHARD, table)}
 
 
-def planted(table: pa.Table, column: str, settings: PlantTrees, models: Folders) -> pa.Table:
+def with_trees(table: pa.Table, column: str, settings: AddTrees, models: Folders) -> pa.Table:
     """Return the table with the parser's trees of a column where they are wanted; the reason why a sentence cannot be parsed
     is appended to the row's."""
     name = TREE_OF[column]

@@ -15,12 +15,12 @@ from phrasemodels.data.store.store import Job, Step
 from phrasemodels.parsing.parser import Parser
 from phrasemodels.parsing.saved import ENGLISH
 from phrasemodels.tasks.parsers.parse import (
+    AddTrees,
     Analysis,
     Folders,
-    PlantTrees,
-    everywhere,
+    add_trees,
     in_batches,
-    plant,
+    replace_all,
     sentences,
     trees,
 )
@@ -101,9 +101,9 @@ class ByShippedParser:
 
     def __call__(self, rows: Step) -> Step:
         """Return the step that gives records the parser's trees."""
-        settings = PlantTrees(ShippedParser(), everywhere, self.divide)
+        settings = AddTrees(ShippedParser(), replace_all, self.divide)
         return Step(
-            plant, f"trees of {rows.label} by the {self.card_name}", settings, {"rows": rows, "models": shipped()}
+            add_trees, f"trees of {rows.label} by the {self.card_name}", settings, {"rows": rows, "models": shipped()}
         )
 
 

@@ -22,12 +22,12 @@ from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.tasks.parsers.parse import (
     NO_WORDS,
+    AddTrees,
     Analysis,
     Folders,
-    PlantTrees,
-    everywhere,
+    add_trees,
     flat,
-    plant,
+    replace_all,
     sentences,
     trees,
 )
@@ -183,6 +183,6 @@ class ByStanford:
 
     def __call__(self, rows: Step) -> Step:
         """Return the step that gives records the parser's trees."""
-        settings = PlantTrees(StanfordParser(), everywhere, self.divide)
+        settings = AddTrees(StanfordParser(), replace_all, self.divide)
         inputs = {"rows": rows, "models": self.files.step()}
-        return Step(plant, f"trees of {rows.label} by the Stanford parser", settings, inputs)
+        return Step(add_trees, f"trees of {rows.label} by the Stanford parser", settings, inputs)

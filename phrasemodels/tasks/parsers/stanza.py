@@ -17,12 +17,12 @@ from phrasemodels.data.formats.conllu import flaw, sentence_to_conllu
 from phrasemodels.data.formats.trees import Span, Tree, brackets, plain
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.tasks.parsers.parse import (
+    AddTrees,
     Analysis,
     Folders,
-    PlantTrees,
-    everywhere,
+    add_trees,
     in_batches,
-    plant,
+    replace_all,
     sentences,
     trees,
 )
@@ -188,8 +188,8 @@ class ByStanza:
 
     def __call__(self, rows: Step) -> Step:
         """Return the step that gives records Stanza's trees."""
-        settings = PlantTrees(Stanza(processors=("pos", "constituency")), everywhere, self.divide)
-        return Step(plant, f"trees of {rows.label} by Stanza", settings, {"rows": rows, "models": fetched("gum")})
+        settings = AddTrees(Stanza(processors=("pos", "constituency")), replace_all, self.divide)
+        return Step(add_trees, f"trees of {rows.label} by Stanza", settings, {"rows": rows, "models": fetched("gum")})
 
 
 by_stanza = ByStanza()

@@ -37,7 +37,7 @@ class LengthsAndHeads:
 
 
 # (sentences, longest) -> the number of phrases of each sentence (S), and the positions of their words (phrases, longest),
-# -1 behind the last one
+# -1 after the last one
 Enumerate = Callable[[LengthsAndHeads, int], tuple[Ints, Members]]
 
 

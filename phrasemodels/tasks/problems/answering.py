@@ -214,7 +214,7 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
     made: list[Artifact] = []
     for artifact in job.executor.map(run_in_time, [(job.store, step, job.executor.until) for step in steps]):
         made.append(artifact)
-        _tell(job, settings, made)
+        _write_progress(job, settings, made)
     ranked = sorted(made, key=lambda artifact: artifact.meta["dev_loss"])
     for place, artifact in enumerate(ranked):
         shutil.copyfile(artifact.file("model.safetensors"), job.out / f"restart-{place}.safetensors")
@@ -229,7 +229,7 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
     }
 
 
-def _tell(job: Job, settings: RestartSettings, made: Sequence[Artifact]) -> None:
+def _write_progress(job: Job, settings: RestartSettings, made: Sequence[Artifact]) -> None:
     """Write progress.json: the share of its starts that have ended, as updates of one start, and what these took."""
     state = {
         "step": settings.config.steps * len(made) // settings.restarts,

@@ -346,7 +346,7 @@ class EntailmentRecipe(Recipe):
         part = getattr(self.corpus, "part", "")
         return f"entailment-{self.corpus.name}{'-' if part else ''}{part}"
 
-    def bare(self) -> Self:
+    def without_optional_libraries(self) -> Self:
         """Return the recipe without the tasks, whose scores need scipy."""
         return dataclasses.replace(self, suite=())
 

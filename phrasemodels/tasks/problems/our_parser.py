@@ -13,12 +13,12 @@ from phrasemodels.data.store.store import Step
 from phrasemodels.models.parser import ParserConfig
 from phrasemodels.parsing.parser import Divide, no_pieces
 from phrasemodels.tasks.parsers.parse import (
+    AddTrees,
     Analysis,
     Folders,
-    PlantTrees,
-    everywhere,
+    add_trees,
     in_batches,
-    plant,
+    replace_all,
     sentences,
     trees,
 )
@@ -85,4 +85,4 @@ class ByOurParser:
         parser = OurParser(self.recipe.problem, self.model, self.recipe.divide)
         models = {"weights": steps["model"], "vocabulary": self.recipe.data()["vocabulary"]}
         label = f"trees of {rows.label} by {self.name}"
-        return Step(plant, label, PlantTrees(parser, everywhere), {"rows": rows, **models})
+        return Step(add_trees, label, AddTrees(parser, replace_all), {"rows": rows, **models})

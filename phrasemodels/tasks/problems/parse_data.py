@@ -237,7 +237,7 @@ class ParseExamples:
 
 
 def _after_root(values: Tensor, words: Tensor) -> Tensor:
-    """Return values (B, n), or narrower ones, as (B, n+1) behind a root; -1 at the root and where there is no value."""
+    """Return values (B, n), or narrower ones, as (B, n+1) after a root; -1 at the root and where there is no value."""
     out = values.new_full((len(words), words.shape[1] - 1), -1)
     out[:, 1 : values.shape[1] + 1] = values
     return out

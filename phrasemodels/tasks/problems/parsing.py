@@ -205,7 +205,9 @@ def view_labels(parser: TreeParser, tokens: list[str], divide: Divide = no_piece
     weights = label_weights(parser.model, sentences)[0].mean(1)
     (parse,) = parser.parse_rows(data, [tokens], 1)
     if parse.tree is None:
-        raise ValueError("this parser finds no phrases: name one that does")
+        raise ValueError(
+            "this parser predicts dependencies only: name a constituency parser (`phrasemodels parsers list`)"
+        )
     if not parser.model.encoder.groups == weights.shape[0] == len(parser.names.labels):
         raise ValueError(
             "this parser mixes labels, or attends with others than it predicts, so none has features: name one with PerLabel"

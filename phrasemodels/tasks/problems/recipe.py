@@ -210,7 +210,7 @@ class Recipe(ABC):
         settings = OwnScoring(scores.make, scores.settings, self.answer_columns, self.metrics)
         return stages | {"scores": dataclasses.replace(scores, make=score_with_own, settings=settings)}
 
-    def bare(self) -> Self:
+    def without_optional_libraries(self) -> Self:
         """Return the recipe for a machine with torch, pyarrow and sacrebleu alone (`train --local --data`): what needs other
         libraries, such as a detokeniser with the metrics on running text, is left out."""
         return self

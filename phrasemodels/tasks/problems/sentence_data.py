@@ -132,7 +132,7 @@ def _digest(path: Path, changed: int) -> str:
 
 
 def _of_phrase(fields: Sequence[str], d: int) -> bool:
-    """Return whether the fields behind a word begin with more words, as in a few lines of glove.840B.300d.txt."""
+    """Return whether the fields after a word begin with more words, as in a few lines of glove.840B.300d.txt."""
     return len(fields) > d and re.fullmatch(r"[-+.\deE]*\d[-+.\deE]*", fields[0]) is None
 
 
@@ -217,7 +217,7 @@ def number_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
 
 
 def _ids(tokens: list[list[str]], words: Mapping[str, int]) -> NDArray[np.int32]:
-    """Return the ids of all tokens (tokens). An unknown word has the id of its bucket, behind the vocabulary."""
+    """Return the ids of all tokens (tokens). An unknown word has the id of its bucket, after the vocabulary."""
     return np.fromiter(
         (
             words[word] if word in words else len(words) + zlib.crc32(word.encode()) % BUCKETS

@@ -48,7 +48,7 @@ class VectorVocabulary:
 
 
 def vector_vocabulary(job: Job, settings: VectorVocabulary) -> dict[str, Any]:
-    """Write the vocabularies of the TOKENS job.inputs["rows"], with the source words of all inputs that the file has behind
+    """Write the vocabularies of the TOKENS job.inputs["rows"], with the source words of all inputs that the file has after
     the ones of "rows", and vectors.safetensors: a unit vector for each source word.
 
     A word that the file lacks has a random one with mean and deviation of the others; padding has zeros.

@@ -361,7 +361,7 @@ class TranslationRecipe(Recipe):
         named = self.corpus.languages.tokeniser
         return TOKENISERS[named][1] if named and self.text.detokenise else self.text.detokenise
 
-    def bare(self) -> Self:
+    def without_optional_libraries(self) -> Self:
         return dataclasses.replace(self, text=dataclasses.replace(self.text, detokenise=None))
 
     def data(self) -> dict[str, Step]:

@@ -26,15 +26,15 @@ FOLDER = Path(importlib.util.cache_from_source(__file__)).parent / "answers"
 MOST = 100  # answers that are kept
 
 
-def remembered(name: str, question: Any, make: Callable[[], Any]) -> Any:
-    """Return the answer to a question as JSON: the kept one, or else the answer of `make`, which is kept.
+def cached_on_disk(name: str, key: Any, compute: Callable[[], Any]) -> Any:
+    """Return the cached JSON value of a key; compute and cache it on a miss.
 
-    question: all that the answer depends on beside the project's files and libraries. Errors of `make` are not kept.
+    key: all that the value depends on beside the project's files and libraries. Errors of `compute` are not cached.
     """
-    path = FOLDER / f"{name}-{digest_of([question, project_digest()])[:32]}.json"
+    path = FOLDER / f"{name}-{digest_of([key, project_digest()])[:32]}.json"
     with contextlib.suppress(OSError, ValueError):
         return json.loads(path.read_bytes())
-    text = json.dumps(make())
+    text = json.dumps(compute())
     with contextlib.suppress(OSError):
         FOLDER.mkdir(parents=True, exist_ok=True)
         write_durably(path, text)
@@ -68,7 +68,7 @@ def states(folders: Iterable[Path]) -> dict[str, list[tuple[str, int, int]]]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder in the order of their names, also behind links, but no compiled modules."""
+    """Yield the files below a folder in the order of their names, also through links, but no compiled modules."""
     for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         yield from (path for name in sorted(names) if (path := Path(place, name)).is_file())
