@@ -42,7 +42,7 @@ from phrasemodels.flows.results.records import collect_garbage, leased_steps, op
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.outline import Outline, outlined, outlined_page
 from phrasemodels.flows.run.plan import Plan, planned
-from phrasemodels.flows.run.progress import Watch, artifact_key, log, tell
+from phrasemodels.flows.run.progress import Watch, artifact_key, log, report_line
 from phrasemodels.flows.run.record import attempt, recorded, write
 from phrasemodels.flows.run.tune import (
     SHARES,
@@ -368,7 +368,7 @@ def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
 def _print_failure(name: str, error: BaseException) -> None:
     """Print, and log in Prefect, that something beside the results failed."""
     text = str(error).strip().partition("\n")[0]
-    tell(f"{name} failed: {type(error).__name__}: {text}; the results do not depend on it")
+    report_line(f"{name} failed: {type(error).__name__}: {text}; the results do not depend on it")
 
 
 def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = None) -> dict[str, str]:
