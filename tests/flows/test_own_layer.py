@@ -15,9 +15,10 @@ TRAIN = next(line for line in (PROJECT / "CONTRIBUTING.md").read_text().splitlin
 SMALL = ("--set", "recipe.corpus.train=100", "--set", "recipe.corpus.test=20")
 
 
-@pytest.fixture
-def own(tmp_path):
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
     """Return a function that runs the command line in a copy of the project with a custom encoder."""
+    tmp_path = tmp_path_factory.mktemp("project")
     copy_project(tmp_path)
     table = tmp_path / "phrasemodels/flows/experiments/paper_000.py"
     source = table.read_text().replace(
