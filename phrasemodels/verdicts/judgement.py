@@ -159,7 +159,7 @@ def _judged(
         return Judged(one, verdict.verdict, verdict.reason, None, (), 0, None)
     values = tuple(factor * value for value in ours.values())
     group, exact = seed_group(values), one.arithmetic == COUNT
-    verdict = qualified(_verdict(one, ours, values, factor, exact), "" if exact else _caveat(one, ours))
+    verdict = qualified(_verdict(one, ours, values, factor, exact), "" if exact else _caveat(one, ours, factor))
     if said:
         verdict = Verdict("impossible", said)
     return Judged(one, verdict.verdict, verdict.reason, group, values, len(ours.items), None)
@@ -180,34 +180,50 @@ def _verdict(one: Printed, ours: Scores, values: Sequence[float], factor: float,
 
 
 def _factors(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> list[float]:
-    """Return what the scores of each number are multiplied by: 100 if it is a percentage, else 1.
+    """Return what the scores of each number are multiplied by: 100 if it is a percentage of which ours are shares, else 1.
 
-    It is one if it has a percent sign and no score exceeds 1, or if a number of its table and metric exceeds 1, which none of the
-    scores there can.
+    It is one if it has a percent sign and no score exceeds 1, or if numbers of its table and metric exceed 1, and all scores there
+    are shares.
     """
-    groups = [(one.paper, one.table, one.metric) for one in printed]
-    large = {group for group, one in zip(groups, printed, strict=True) if one.value and abs(float(one.digits)) > 1}
-    other = {group for group, ours in zip(groups, answers, strict=True) if ours is not None and not ours.is_share}
-    in_percent = [ours is not None and any(value > 1 for value in ours.values()) for ours in answers]
-    return [
-        100.0 if (one.is_percent and not already) or group in large - other else 1.0
-        for group, one, already in zip(groups, printed, in_percent, strict=True)
-    ]
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for place, one in enumerate(printed):
+        groups.setdefault((one.paper, one.table, one.metric), []).append(place)
+    factors = [1.0] * len(printed)
+    for places in groups.values():
+        answered = [(printed[place], ours) for place in places if (ours := answers[place]) is not None]
+        large = any(printed[place].value and abs(float(printed[place].digits)) > 1 for place in places)
+        shares = large and (all(ours.is_share for _, ours in answered) or _are_shares(answered))
+        for place in places:
+            ours = answers[place]
+            signed = printed[place].is_percent and not (ours and any(value > 1 for value in ours.values()))
+            factors[place] = 100.0 if signed or shares else 1.0
+    return factors
 
 
-def _caveat(one: Printed, ours: Scores) -> str:
-    """Return what makes a verdict doubtful: equal seeds, or another number of items than the paper's; empty if nothing does."""
+def _are_shares(answered: Sequence[tuple[Printed, Scores]]) -> bool:
+    """Return whether scores without items are shares of printed percentages: at most 1, and less than a tenth of what is printed."""
+    return all(
+        not one.value
+        or (
+            (one.scale or scale_of(one.metric, one.value)) == "percent"
+            and all(math.isnan(value) or 0 <= value <= min(1, abs(float(one.digits)) / 10) for value in ours.values())
+        )
+        for one, ours in answered
+    )
+
+
+def _caveat(one: Printed, ours: Scores, factor: float) -> str:
+    """Return what makes a verdict doubtful: equal seeds, other units, or another number of items than the paper's; else empty."""
     doubts = []
     if ours.repeats:
         doubts.append(f"all {len(ours.seeds)} runs have the same scores: they may be of one seed")
-    if (
-        not one.is_percent
-        and one.value
-        and float(one.digits) > 1
-        and len(ours.items) == 1
-        and all(0 < value <= 1 for value in ours.values())
-    ):
-        doubts.append("ours lie between 0 and 1, the printed number does not: if ours are shares, give them in percent")
+    if not one.is_percent and one.value and float(one.digits) > 1 and len(ours.items) == 1:
+        if factor > 1:
+            doubts.append("ours are taken as shares, and multiplied by 100")
+        elif all(0 < value <= 1 for value in ours.values()):
+            doubts.append(
+                "ours lie between 0 and 1, the printed number does not: if ours are shares, give them in percent"
+            )
     items, total = len(ours.items), round(float(ours.sums[0, :, 1].sum()))
     if one.n and items > 1 and one.n not in (items, total):
         doubts.append(f"the paper's number is of {one.n} items, ours of {items}")

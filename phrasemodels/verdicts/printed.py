@@ -214,7 +214,8 @@ class Printed:
 
     def __post_init__(self) -> None:
         if self.value and not VALUE.fullmatch(self.value):
-            raise ValueError(f"value {self.value[:40]!r} is no printed number, such as 47.1 or 87.1%")
+            hint = "; what follows ± stands in the column deviation" if "±" in self.value else ""
+            raise ValueError(f"value {self.value[:40]!r} is no printed number, such as 47.1 or 87.1%{hint}")
         if not (self.n >= 0 and self.runs >= 0 and self.n * self.runs <= MOST_ITEMS):
             raise ValueError(f"n={self.n}, runs={self.runs}: must be positive, and n × runs at most {MOST_ITEMS}")
         if self.best_of and self.best_of < max(1, self.runs):

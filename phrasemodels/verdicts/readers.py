@@ -135,7 +135,8 @@ def _named(one: Observation) -> str:
 
 Reader = Callable[[Path], Iterator[Observation]]
 
-NEEDED = ("seed", "score")
+NAMES_OF_ROWS = ("row", "model", "system")  # columns and parameters that name a row; the first one that is there
+NO_MEASURES = frozenset((*NAMES_OF_ROWS, "dataset", "metric", "seed", "item", "total"))
 MOST_FILES = 10_000
 MOST_BYTES = 1 << 30  # of one file
 MOST_TEXT = 300  # characters of a name
@@ -147,26 +148,38 @@ LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # inspect_ai: correct, incor
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]], where: str, row_name: str) -> Iterator[Observation]:
-    """Yield the scores of a table with the columns seed and score, and optionally item, total, row, dataset and metric.
+    """Yield the scores of a table with a column score, and optionally row (or model, system), dataset, metric, seed, item, total.
 
-    row_name: the row of a table that has no such column. Without an item the score is of all items of the seed. ValueError: a
-    column is missing, or a score is no number.
+    Without a column score, each other column is a metric, and an empty cell no score. row_name: the row of a table that has no
+    such column. Without a seed there is one run; without an item the score is of all items of the seed. ValueError: there is no
+    score, a column seed has an empty cell, or a score is no number.
     """
     for number, row in enumerate(rows, 1):
         place = f"{where}, row {number}"
-        if lacking := [name for name in NEEDED if row.get(name) in (None, "")]:
-            raise ValueError(f"{place}: no {lacking[0]}; a table of scores has the columns {' and '.join(NEEDED)}")
+        measures = {row.get("metric", ""): row["score"]} if "score" in row else _measures(row, place)
+        if row.get("seed", "0") in (None, ""):
+            raise ValueError(f"{place}: no seed")
+        named = next((row[name] for name in NAMES_OF_ROWS if name in row), row_name)
         total = row.get("total")
-        yield Observation(
-            _text(row.get("row", row_name)),
-            _text(row.get("dataset", "")),
-            _text(row.get("metric", "")),
-            _text(row["seed"]),
-            "" if (item := row.get("item")) is None else _text(item),
-            _number(row["score"], place),
-            1.0 if total in (None, "") else _number(total, place),
-            place,
-        )
+        for metric, score in measures.items():
+            yield Observation(
+                _text(named),
+                _text(row.get("dataset", "")),
+                _text(metric),
+                _text(row.get("seed", "0")),
+                "" if (item := row.get("item")) is None else _text(item),
+                _number(score, place),
+                1.0 if total in (None, "") else _number(total, place),
+                place,
+            )
+
+
+def _measures(row: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return the scores of a row by metric, each of a column of its own. ValueError: there is none."""
+    measures = {name: value for name, value in row.items() if name not in NO_MEASURES and value not in (None, "")}
+    if not measures or "metric" in row:
+        raise ValueError(f"{place}: no score; a table of scores has a column score, or a column for each metric")
+    return measures
 
 
 def from_csv(path: Path) -> Iterator[Observation]:
@@ -175,10 +188,15 @@ def from_csv(path: Path) -> Iterator[Observation]:
 
 
 def csv_rows(path: Path) -> Iterator[dict[str, str]]:
-    """Yield the rows of a CSV in UTF-8 by the names of its columns. ValueError: the file is not such a CSV."""
+    """Yield the rows of a CSV in UTF-8 by the names of its columns. ValueError: the file is not such a CSV.
+
+    Its cells are divided by what divides its first line: commas, semicolons, as spreadsheets of many countries write, or tabs.
+    """
     with _opened(path).open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
         try:
+            first = file.readline(MOST_BYTES)
+            file.seek(0)
+            reader = csv.reader(file, strict=True, delimiter=max(",;\t", key=first.count))
             columns = [name.strip() for name in next(reader, [])]
             if len(set(columns)) < len(columns):
                 raise ValueError(f"{path}: two columns have one name")
@@ -188,7 +206,9 @@ def csv_rows(path: Path) -> Iterator[dict[str, str]]:
                 if len(cells) != len(columns):
                     raise ValueError(f"{path}, line {reader.line_num}: {len(cells)} cells, but {len(columns)} columns")
                 yield dict(zip(columns, map(str.strip, cells), strict=True))
-        except (csv.Error, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: no CSV in UTF-8 ({error})") from error
+        except csv.Error as error:
             raise ValueError(f"{path}, line {reader.line_num + 1}: no CSV in UTF-8 ({error})") from error
 
 
@@ -340,4 +360,7 @@ def _number(value: Any, where: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{where}: {str(value)[:40]!r} is no number") from None
+        said = str(value)[:40]
+        plain = said.replace(",", ".").strip(" %")
+        hint = f"; write {plain}" if re.fullmatch(r"-?\d+(\.\d+)?", plain) else ""
+        raise ValueError(f"{where}: {said!r} is no number{hint}") from None

@@ -44,7 +44,10 @@ def test_scores_in_percent_are_not_multiplied_and_shares_beside_percentages_are_
         return judge_table([number(printed, scale="percent")], collected(observations))[0]
 
     assert judged("93.1%", [93.0, 93.1, 93.2]).verdict == judged("93.1%", [0.930, 0.931, 0.932]).verdict == "reproduced"
-    assert judged("87.1", [0.870, 0.871, 0.872]).reason.endswith("if ours are shares, give them in percent")
+    shares = judged("87.1", [0.870, 0.871, 0.872])
+    assert shares.verdict == "reproduced" and shares.reason.endswith("ours are taken as shares, and multiplied by 100")
+    errors = judged("1.2", [0.95, 0.97, 0.99])  # percentages that are small
+    assert errors.values == (0.95, 0.97, 0.99) and errors.reason.endswith("if ours are shares, give them in percent")
 
 
 def test_verdicts_need_numpy_and_scipy_alone() -> None:
@@ -278,6 +281,7 @@ BROKEN = {
     "printed.csv": (
         (b"paper,table\np,1\n", "no column row"),
         (b"paper,table,row,dataset,metric,value\np,1,r,d,m,1e400\n", "is no printed number"),
+        ("paper,table,row,dataset,metric,value\np,1,r,d,m,84.9 ± 0.3\n".encode(), "stands in the column deviation"),
         (b"paper,table,row,dataset,metric,value,n\np,1,r,d,m,1,-3\n", "is no whole number"),
         (b"paper,table,row,dataset,metric,value\np,1,r,d,m,1\np,1,r,d,m,2\n", "stands there twice"),
         (b"paper,table,row,dataset,metric,value,n,arithmetic\np,1,r,d,m,1,,sum\n", "arithmetic 'sum': must be"),
@@ -296,6 +300,9 @@ BROKEN = {
         (b"seed,item,score,total\n0,1,1,1e308\n", "score 1.0 of 1e+308 is larger than 1e+15"),
         (b"seed,item,score\n0,1,-1e16\n", "score -1e+16 of 1.0 is larger than 1e+15"),
         (b"seed,item,score\n0,1,x\n", "'x' is no number"),
+        (b"seed;score\n0;84,6 %\n", "'84,6 %' is no number; write 84.6"),
+        (b"seed,metric,acc\n0,acc,1\n", "row 1: no score"),
+        (b"seed,score\n,1\n", "row 1: no seed"),
         (b"seed,item,score\n0,1,1\n0,1,1\n", "has two scores"),
         (b"seed,item,score\n0,1,1\n1,2,1\n", "1 of 2 items have no score"),
         (b"seed,item,score\n", "no scores; files that are read"),
@@ -309,6 +316,16 @@ BROKEN = {
     "x.parquet": ((b"PAR1", "no Parquet"),),
     "x.json": ((b'{"eval": {}, "samples": [], "status": "error"}', "ended with 'error'"),),
 }
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["model,seed,acc,f1\na,0,.5,.4\n", "\ufeffsystem;acc;f1\na;.5;.4\n", "row\tmetric\tscore\na\tacc\t.5\na\tf1\t.4\n"],
+)
+def test_a_table_of_scores_is_read_as_people_write_it(content: str, tmp_path: Path) -> None:
+    (tmp_path / "scores.csv").write_text(content)
+    found = read_scores([str(tmp_path / "scores.csv")])
+    assert [(one.row, one.metric, one.values()) for one in found] == [("a", "acc", [0.5]), ("a", "f1", [0.4])]
 
 
 @pytest.mark.parametrize(("name", "content", "said"), [(n, *pair) for n, pairs in BROKEN.items() for pair in pairs])

@@ -292,8 +292,8 @@ def judge(
     results: Annotated[
         list[str],
         typer.Argument(
-            help="Files or folders of ours: CSV or Parquet of seed, score and optionally item; samples_*.jsonl of "
-            "lm-evaluation-harness; JSON logs of inspect_ai; a folder or URI of MLflow."
+            help="Files or folders of ours: CSV or Parquet of row, dataset, metric, seed, score and optionally item, or with a "
+            "column for each metric; samples_*.jsonl of lm-evaluation-harness; JSON logs of inspect_ai; a folder or URI of MLflow."
         ),
     ],
     page: Annotated[Path, typer.Option(help="Write the page to this file.")] = Path("judged.html"),
@@ -330,9 +330,15 @@ def judge(
         list(map(_judged_line, rows)),
     )
     for reason in dict.fromkeys(row["reason"] for row in rows):
-        of = dict.fromkeys(str(row["row"]) for row in rows if row["reason"] == reason)
-        print(clean(f"  {', '.join(of)}: {reason}"))
+        of = dict.fromkeys(_name_of(row, rows) for row in rows if row["reason"] == reason)
+        print(clean(f"  {'; '.join(of)}: {reason}"))
     print(page)
+
+
+def _name_of(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Return the name of a judged number: its row, and of table, data set and metric what the rows differ in."""
+    differing = [name for name in ("table", "dataset", "metric") if len({one[name] for one in rows}) > 1]
+    return ", ".join(str(row[name]) for name in ("row", *differing))
 
 
 def _judged_line(row: dict[str, Any]) -> dict[str, Any]:
