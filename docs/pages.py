@@ -379,7 +379,7 @@ def filtered(text: str) -> str:
 
 def all_verdicts() -> str:
     """Return every printed number with its verdict."""
-    from phrasemodels.flows.cli.terminal import plain
+    from phrasemodels.flows.experiments.names import plain_reason
 
     rows = asked(
         "select paper, table_, system, variant, dataset, printed_metric, printed, ours, half_width, verdict, reason "
@@ -393,7 +393,7 @@ def all_verdicts() -> str:
             row[6],
             _ours(row[7], row[8]),
             row[9],
-            plain(row[10]),
+            plain_reason(row[10]),
         )
         for row in rows
     ]

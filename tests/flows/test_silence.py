@@ -12,9 +12,9 @@ from phrasemodels.data.download import manifest
 from phrasemodels.data.store.artifacts import MANIFEST
 from phrasemodels.flows.cli import models
 from phrasemodels.flows.cli.results import _completed
-from phrasemodels.flows.cli.terminal import plain, print_table
+from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.experiments.names import divided, file_name
+from phrasemodels.flows.experiments.names import divided, file_name, plain_reason
 from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.report.table import conclusion
 from phrasemodels.flows.report.templates import templates
@@ -214,7 +214,7 @@ def test_one_seed_has_no_p_and_two_have_a_warning_beside_it(seeds, has_p, warned
     ],
 )
 def test_a_reason_is_shown_as_a_sentence(reason, shown):
-    assert plain(reason) == shown
+    assert plain_reason(reason) == shown
 
 
 MINE = """name = "mine"

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Json, plain, print_json
+from phrasemodels.flows.cli.terminal import Json, print_json
 
 app = typer.Typer()
 
@@ -123,6 +123,7 @@ def marks(
     verdict says so; · is our choice, as the paper does not say. Published is what the paper, its code or cited work has.
     """
     from phrasemodels.flows.experiments.catalogue import experiment as named
+    from phrasemodels.flows.experiments.names import plain_reason
 
     known = named(experiment)
     if as_json:
@@ -145,4 +146,4 @@ def marks(
         ):
             print(f"             {sign} {words}")
     but = ", except for what ~ says" * any(mark.stated for mark in known.marks.values())
-    print(f"comparable with the paper{but}" if known.comparable else f"not comparable: {plain(known.unlike)}")
+    print(f"comparable with the paper{but}" if known.comparable else f"not comparable: {plain_reason(known.unlike)}")

@@ -83,6 +83,7 @@ def _add_commands() -> None:
 _add_commands()
 
 # Services by the package of an error. Not Ray: an error that it raises may be a mistake in a layer, and needs its traceback.
+PREFECT_ERRORS = ("Failed to reach API", "Timed out while attempting to connect to ephemeral Prefect")  # RuntimeErrors
 SERVICES = {"mlflow": "MLflow", "httpx": "Prefect", "prefect": "Prefect"}
 
 
@@ -125,7 +126,7 @@ def main() -> None:
         sys.exit(clean(f"phrasemodels: {error}" + (f" ({'; '.join(notes)})" if notes else "")))
     except Exception as error:
         service = SERVICES.get(type(error).__module__.split(".")[0])
-        if str(error).startswith("Failed to reach API"):  # a RuntimeError of Prefect's client
+        if str(error).startswith(PREFECT_ERRORS):
             service = "Prefect"
         if service is None or os.environ.get("PHRASEMODELS_DEBUG"):
             raise

@@ -96,9 +96,9 @@ def parse(
         raise ValueError("this parser has learned no phrases: ask for --decode arcs --format conllu")
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     shown = clean if sys.stdout.isatty() else str  # a file keeps every character of its text
-    with parsing(parser, model, decode, processes) as parse_texts:
+    with parsing(parser, model, decode, processes) as parse_texts, _progress(files) as report:
         for file in files:
-            found = _reported(answers(parser, file, read, batch, parse_texts), file if len(files) > 1 else None)
+            found = report(answers(parser, file, read, batch, parse_texts), file if len(files) > 1 else None)
             lines = _lines(found, form, f"{file.stem}-" if len(files) > 1 else "")
             if file in to:
                 _write(to[file], lines, force)
@@ -327,6 +327,42 @@ def blocks(lines: "Iterable[Line]") -> "Iterator[Line]":
             waiting, size = [], 0
     if waiting:
         yield waiting[0]._replace(text="\n".join(one.text for one in waiting))
+
+
+Report = Callable[[Iterable[Answer], Path | None], Iterator[Answer]]
+
+
+@contextmanager
+def _progress(files: Sequence[Path]) -> Iterator[Report]:
+    """Yield a function that passes answers of a file on, and shows progress: by a bar if stderr is a terminal and stdout, where the
+    parses go, is none; else by lines."""
+    if not sys.stderr.isatty() or sys.stdout.isatty():
+        yield _reported
+        return
+    from phrasemodels.flows.run.bars import bar
+
+    known = all(file.is_file() for file in files)
+    lengths = {file: _lines_in(file) for file in files} if known else {}
+    before = 0  # lines of earlier files
+    with bar("lines", sum(lengths.values()) if known else None) as update:
+
+        def report(answers: Iterable[Answer], file: Path | None) -> Iterator[Answer]:
+            nonlocal before
+            line = 0
+            for answer in answers:
+                line = answer.line
+                update(before + line, None)
+                yield answer
+            before += lengths[file or files[0]] if known else line
+            update(before, None)
+
+        yield report
+
+
+def _lines_in(file: Path) -> int:
+    """Count the lines of a file."""
+    with file.open("rb") as lines:
+        return sum(1 for _ in lines)
 
 
 def _reported(answers: Iterable[Answer], file: Path | None) -> Iterator[Answer]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Force, Json, clean, opened, plain, print_json
+from phrasemodels.flows.cli.terminal import Force, Json, clean, opened, print_json
 
 app = typer.Typer()
 
@@ -133,18 +133,22 @@ def print_verdict_counts(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_counts(counts: dict[str, int]) -> None:
+    from phrasemodels.flows.experiments.names import plain_reason
+
     for what, n in counts.items():
-        print(f"  {n:>4}  {plain(what)}")
+        print(f"  {n:>4}  {plain_reason(what)}")
 
 
 def _line(row: dict[str, Any]) -> str:
+    from phrasemodels.flows.experiments.names import plain_reason
+
     ours = "" if row["ours"] is None else f"{row['ours']:.2f}"
     half = "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
     what = " ".join(part for part in (row["system"], row["variant"], row["dataset"], row["metric"]) if part)
     runs = " ".join(f"seed {run['seed']}: {run['run'] or run['train']}" for run in row["runs"] if run["train"])
     where = f"  [{row['source']}{'; ' + runs if runs else ''}]" if row["source"] else ""
     numbers = f"{row['printed']:>9} {ours + half:>14}"
-    return f"{row['paper']} {row['table']:<14} {numbers}  {row['verdict']:<14} {what}: {plain(row['reason'])}{where}"
+    return f"{row['paper']} {row['table']:<14} {numbers}  {row['verdict']:<14} {what}: {plain_reason(row['reason'])}{where}"
 
 
 @app.command()

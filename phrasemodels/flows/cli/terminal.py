@@ -206,21 +206,14 @@ def print_table(result: dict[str, Any]) -> None:
         print(line)
 
 
-def plain(reason: str) -> str:
-    """Return a reason of a verdict as a sentence has it: another corpus; 5 settings differ, of size and model."""
-    text = reason.replace("a stand-in, not the paper's data", "another corpus than the paper's")
-    text = re.sub(r"not the paper's ([a-z, ]+): (\d+) settings", r"\2 settings differ, of \1", text)
-    text = re.sub(r"not the paper's ([a-z, ]+): 1 setting\b", r"1 setting differs, of \1", text)
-    return re.sub(r"not the paper's ([a-z, ]+)(?=;|$)", r"settings differ, of \1", text)
-
-
 def _verdicts(rows: list[dict[str, Any]]) -> str:
     """Return how many rows have each verdict, with the reasons of all of them."""
+    from phrasemodels.flows.experiments.names import plain_reason
     from phrasemodels.flows.report.table import reasons
 
     counts = Counter(row["verdict"] for row in rows)
     return "; ".join(
-        f"{n} {verdict} ({'; '.join(filter(None, map(plain, reasons([row for row in rows if row['verdict'] == verdict]))))})"
+        f"{n} {verdict} ({'; '.join(filter(None, map(plain_reason, reasons([row for row in rows if row['verdict'] == verdict]))))})"
         for verdict, n in counts.items()
     )
 

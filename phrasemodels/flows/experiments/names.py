@@ -27,3 +27,11 @@ def file_name(name: str) -> str:
     digest."""
     plain = re.sub(r"[^\w.,=+-]", "-", name)
     return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{digest_of(name)[:16]}"
+
+
+def plain_reason(reason: str) -> str:
+    """Return a reason of a verdict as a sentence has it: another corpus; 5 settings differ, of size and model."""
+    text = reason.replace("a stand-in, not the paper's data", "another corpus than the paper's")
+    text = re.sub(r"not the paper's ([a-z, ]+): (\d+) settings", r"\2 settings differ, of \1", text)
+    text = re.sub(r"not the paper's ([a-z, ]+): 1 setting\b", r"1 setting differs, of \1", text)
+    return re.sub(r"not the paper's ([a-z, ]+)(?=;|$)", r"settings differ, of \1", text)

@@ -9,6 +9,7 @@ import jinja2
 
 from phrasemodels.data.store.disk_cache import contents
 from phrasemodels.data.store.store import digest_of
+from phrasemodels.flows.experiments.names import plain_reason
 from phrasemodels.flows.experiments.published import paper_name, papers, with_names
 
 SURE = 0.05  # largest p of a difference, corrected over the table
@@ -32,7 +33,7 @@ def templates() -> jinja2.Environment:
     environment.filters["number"] = lambda value, digits=2: "–" if value is None else f"{value:.{digits}f}"
     environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
     environment.filters |= {"anchor": anchor, "named": row_name, "sure": is_sure, "digits": digits_of}
-    environment.filters |= {"paper": paper_name, "titled": with_names}
+    environment.filters |= {"paper": paper_name, "titled": with_names, "plain": plain_reason}
     environment.globals["papers"] = papers()
     return environment
 

@@ -16,21 +16,11 @@ from uuid import UUID
 from prefect import get_run_logger
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from rich.progress import TaskID
 
 from phrasemodels.data.store.store import Step, digest_of
 from phrasemodels.flows.experiments.catalogue import Table
+from phrasemodels.flows.run.bars import bars
 from phrasemodels.flows.run.execute import PROGRESS_EVERY, Execution, progress_of
 from phrasemodels.tasks.train.trainer import train
 
@@ -44,14 +34,6 @@ class Outcome:
     """How a step ended, before its seconds; empty if it is done."""
 
     text: str = ""
-
-
-class Rate(ProgressColumn):
-    """Updates or steps a second; empty before it is known."""
-
-    def render(self, task: Task) -> Text:
-        """Return the rate of a bar."""
-        return Text(f"{task.speed:.3g}/s" if task.speed else "")
 
 
 class Watch:
@@ -82,16 +64,7 @@ class Watch:
         self.began = time.time()
         self.done = threading.Event()
         self.lock = threading.Lock()
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            Rate(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=self.console,
-            disable=not sys.stderr.isatty(),
-        )
+        self.bar = bars(self.console, disable=not sys.stderr.isatty())
         self.all = self.bar.add_task("steps", total=self.total)
 
     def __enter__(self) -> "Watch":
