@@ -33,6 +33,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.structs import alignment, chain, eisner, joint, kernels, nonprojective, pcfg, spans
 from phrasemodels.structs.semimarkov import segmentations
 from phrasemodels.tasks.prepare.sharded import shards
@@ -102,9 +103,15 @@ def compare(structures: dict[str, tuple[Any, list[tuple[int, ...]]]], device: to
 def trainer(row: str, store: Store, device: torch.device, precision: str, tokens: int | None) -> Trainer:
     """Return the trainer of a row of the paper's profile, on data of the sample profile."""
     small, large = experiment(row.format("sample")), experiment(row.format("paper"))
-    config = dataclasses.replace(large.train, precision=precision)
-    if tokens:
-        config = dataclasses.replace(config, batch_tokens=tokens)
+    large = dataclasses.replace(large, train=dataclasses.replace(large.train, precision=precision))
+    return prepared(large, small, store, tokens, str(device))
+
+
+def prepared(
+    large: Experiment, small: Experiment, store: Store, tokens: int | None = None, device: str = "cpu"
+) -> Trainer:
+    """Return the trainer of a row on the data of another, in batches of so many tokens, or as many as published."""
+    config = dataclasses.replace(large.train, batch_tokens=tokens) if tokens else large.train
     model = large.model
     if hasattr(model, "inputs"):  # the parser's pretrained encoder is not at hand: words in its place
         model = dataclasses.replace(model, inputs=small.model.inputs)
@@ -113,9 +120,8 @@ def trainer(row: str, store: Store, device: torch.device, precision: str, tokens
     inputs = {part: store.run(value, Executor()) for part, value in step.inputs.items() if isinstance(value, Step)}
     model = step.settings.objective.configure(step.settings.model, inputs["vocabulary"])
     train, dev = (tuple(shard.path for shard in shards(inputs[split])) for split in ("train", "dev"))
-    return Trainer(
-        Training(step.settings.objective, model, config, 0, train, dev, store.root / row, "key", device=str(device))
-    )
+    folder = store.root / large.name
+    return Trainer(Training(step.settings.objective, model, config, 0, train, dev, folder, "key", device=device))
 
 
 def measured(each: Trainer, device: torch.device) -> str:

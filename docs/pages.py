@@ -123,8 +123,8 @@ def summary() -> str:
         for p in numbers
     ]
     total = [sum(line[place] for line in lines) for place in range(1, len(MARKS) + 2)]
-    _, judged = asked("select kind, verdict from verdicts")
-    said = "\n".join(f"- {line}" for line in headline({"kind": kind, "verdict": verdict} for kind, verdict in judged))
+    names, judged = asked("select kind, verdict, reason from verdicts")
+    said = "\n".join(f"- {line}" for line in headline(dict(zip(names, one, strict=True)) for one in judged))
     return f"{table(['paper', *MARKS, 'all'], [*lines, ['**all**', *total]])}\n{said}\n"
 
 

@@ -1,6 +1,6 @@
 """Marks: how far an experiment is the paper's, by the lines of phrasemodels/data/published_settings."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 
 import pytest
@@ -23,10 +23,12 @@ from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.report.table import needed
 from phrasemodels.flows.results.impossible import AVERAGE
-from phrasemodels.flows.results.results import _answer, kept_results
-from phrasemodels.flows.results.verdicts import needs, verdicts
+from phrasemodels.flows.results.prerequisites import trainings
+from phrasemodels.flows.results.results import Result, _answer, kept_results
+from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.tasks.problems.entailment import SUITE
 from phrasemodels.tasks.problems.transfer import PUBLISHED
+from phrasemodels.verdicts.significance import seed_group
 
 BINARY = "003/tablebabi/paper/binary-qa02"
 
@@ -142,7 +144,11 @@ def test_sst2_of_whole_sentences_is_said_of_results_kept_before_it_was_phrases()
     signatures = old.row["signatures"] | {"SST2": f"dev_and_test of 67349 rows, {PUBLISHED}"}
     assert "whole sentences" not in replace(old, row=old.row | {"signatures": signatures}).outdated
     (line,) = [line for line in verdicts([old], "001") if line["source"]]
-    assert "whole sentences" in line["reason"] and "snli_official" in line["needs"] and "SST" not in line["needs"]
+    assert (
+        "whole sentences" in line["reason"]
+        and "SNLI 1.0, with both parses" in line["needs"]
+        and "SST-2" not in line["needs"]
+    )
     assert not any("whole sentences" in line["reason"] for line in verdicts([], "001")), "nothing has run"
 
 
@@ -153,19 +159,22 @@ def test_an_inconclusive_average_has_the_further_seeds_of_its_reason() -> None:
 
 
 def test_a_number_without_a_judgement_says_what_it_takes() -> None:
-    lines = {(line["table"], line["system"], line["metric"]): line["needs"] for line in verdicts([], "004")}
-    assert (
-        "files put in by hand (penn_treebank), and xlnet-large-cased from a model hub"
-        in lines["Table 3", "LAL parser + XLNet", "F1"]
-    )
-    assert not needs(experiment(BINARY)).partition("a training at the paper's size")[2]
-    taken = next(
-        line for line in verdicts([], "003") if line["system"] == "Binary CRF" and line["dataset"].endswith("02")
-    )
-    assert taken["needs"] == needs(experiment(BINARY))
-    derived = [line["needs"] for line in verdicts([], "002") if line["metric"].startswith(("gain", "relative"))]
-    both = "trainings of both at the paper's size"
-    assert sorted(derived) == [both, *[f"{both}, and files put in by hand (mspars)"] * 2]
+    lines = verdicts([], "004")
+    (xlnet,) = [
+        x["needs"] for x in lines if (x["table"], x["system"], x["metric"]) == ("Table 3", "LAL parser + XLNet", "F1")
+    ]
+    for words in ("Linguistic Data Consortium", "LDC99T42", "xlnet-large-cased (MIT"):
+        assert words in xlnet
+    glove = trainings([experiment("001/table2/paper/psan")])
+    assert "nlp.stanford.edu/projects/glove" in glove and "Creative Commons Attribution-ShareAlike" in glove
+    lines = verdicts([], "003")
+    taken = next(x for x in lines if x["system"] == "Binary CRF" and x["dataset"].endswith("02"))
+    assert taken["needs"] == trainings([experiment(BINARY)])
+    average = next(x for x in lines if x["system"] == "Unary CRF" and x["dataset"].endswith(AVERAGE))
+    assert average["needs"].startswith("12 trainings at the paper's size")
+    derived = [x["needs"] for x in verdicts([], "002") if x["metric"].startswith(("gain", "relative"))]
+    assert len(derived) == 3 and all(words.startswith("2 trainings at the paper's size") for words in derived)
+    assert sum("MSParS v1.0 (NLPCC 2019" in words for words in derived) == 2
 
 
 def test_both_schedules_of_paper_000_are_rows_and_the_converged_one_answers() -> None:
@@ -174,8 +183,33 @@ def test_both_schedules_of_paper_000_are_rows_and_the_converged_one_answers() ->
         sentences = [e.train.steps * e.train.batch_rows / 29_000 for e in (short, long)]
         assert [round(epochs) for epochs in sentences] == [10, 80]
         assert long.answers[0].cell and not short.answers[0].cell and short.baseline == "transformer-10-epochs"
+        assert short.answers[0].reading == long.answers[0].cell and not long.answers[0].reading
         assert long.comparable and any("converged reading" in words for words in long.marks["training"].open)
         assert (long.model, long.recipe) == (short.model, short.recipe)
+
+
+def test_a_verdict_is_of_the_reading_declared_first_and_lists_the_others() -> None:
+    kept = next(r for r in kept_results() if r.experiment.name == "000/table1/laptop/transformer")
+
+    def run(name: str, bleu: list[float]) -> Result:
+        one = experiment(f"000/table1/paper/{name}")
+        row = kept.row | {
+            "values": {"bleu": bleu},
+            "intervals": {"bleu": asdict(seed_group(bleu))},
+            "reason_not": "",
+            "settings": {},
+        }
+        return replace(kept, experiment=one, answer=one.answers[0], row=row | {"experiment": one.name})
+
+    first, other = run("transformer", [34.8, 35.0, 35.2]), run("transformer-10-epochs", [20.8, 20.9, 21.0])
+    (line,) = [x for x in verdicts([first, other], "000") if x["table"] == "Table 1" and x["source"]]
+    assert (line["printed"], line["verdict"], line["seeds"]) == ("20.90", "higher", 3)
+    assert (
+        "transformer-10-epochs 20.90 by 3 seeds (reproduced); nearest to the printed number: transformer-10-epochs"
+        in line["reason"]
+    )
+    (line,) = [x for x in verdicts([other], "000") if "other readings" in x["reason"] and x["table"] == "Table 1"]
+    assert line["verdict"] == "not run" and "transformer-10-epochs 20.90" in line["reason"]
 
 
 def test_reasons_are_counted_without_their_details() -> None:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import runpy
 from collections import Counter
 
 import pytest
@@ -11,7 +12,7 @@ import yaml
 from conftest import PROJECT
 
 from phrasemodels.flows.experiments.published import JUDGED, papers, published_results
-from phrasemodels.flows.results.impossible import CONTRADICTION
+from phrasemodels.flows.results.impossible import CONTRADICTION, least_wrong
 from phrasemodels.flows.results.results import kept_results, kept_values
 from phrasemodels.flows.results.verdicts import EXACT, verdicts
 from phrasemodels.verdicts.significance import seed_group
@@ -114,7 +115,11 @@ def test_the_counts_of_verdicts_are_those_of_the_results():
     for verdict in ("impossible", "not comparable", "not run"):
         assert f"**{others[verdict]}** are {verdict}" in text, (verdict, others)
     proved = sum(line["kind"].startswith(CONTRADICTION) for line in lines)
-    assert f"{proved} proved and {others['impossible'] - proved} under" in text
+    least, under = least_wrong(lines)[1], others["impossible"] - proved
+    assert f"{proved} proved, of which {least} at least must be wrong, and {under} under" in text
+    again = runpy.run_path(str(PROJECT / "benchmarks/audit_verdicts.py"))["audit"]
+    anew, wrong = again(lines, [line for line in lines if line["verdict"] in JUDGED])
+    assert anew > 90 and not wrong, "by a computation that shares no code with the verdicts"
     assert f"print {len(lines)} numbers" in text and len(lines) == len(published_results())
     assert all(line["needs"] for line in lines if line["verdict"] in ("not comparable", "not run")), (
         "what it would take"

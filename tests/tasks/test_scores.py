@@ -107,6 +107,7 @@ def test_the_rows_that_differ_are_counted_for_each_metric(metrics: tuple[str, ..
                 "against": against, "intervals": means}  # fmt: skip
 
     rows = [row(name, metric, low) for metric in metrics for name, low in (("", 0), ("One", 0.5), ("Two", -0.5))]
+    assert findings(rows)[len(metrics)].startswith("The largest: One gains 1.0")
     said = findings(rows)[: len(metrics)]
     assert [re.sub(" in [^(]*", " ", sentence) for sentence in said] == [
         "1 of 2 differences from baselines is significant (p < 0.05, corrected by Holm): One."

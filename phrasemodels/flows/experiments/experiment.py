@@ -71,7 +71,8 @@ class Answer:
 
     statistic: with it, the row is tested against its baseline. why_not: why nobody can reproduce the printed number, and
     what ours is instead. exact: the value does not vary by seed, like a count of parameters; note: what is said beside the
-    verdict on such a value.
+    verdict on such a value. reading: the printed number that this row is another reading of than the row with the `cell`; the
+    verdict on it is of that row, and this one is listed beside it.
     """
 
     metric: str
@@ -80,6 +81,7 @@ class Answer:
     why_not: str = ""
     exact: bool = False
     note: str = ""
+    reading: Cell | None = None
 
 
 @dataclass(frozen=True)

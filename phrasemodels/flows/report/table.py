@@ -62,7 +62,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
     said = [by_chance] if few < 2 else [*_counted(tested)]
     if few == 2:
         said[-1] += f" These are {few} seeds; a verdict needs {ENOUGH}."
-    said.append(_gain(largest, rows))
+    said.append(f"The largest: {_gain(largest, rows)}" if len(tested) > 1 else _gain(largest, rows))
     if kinds := [_on_kind(largest, kind) for kind in KINDS if f"{largest['metric']}/{kind}" in _differences(largest)]:
         said.append(f"Of this, {' and '.join(kinds)}.")
     return said

@@ -34,6 +34,7 @@ def templates() -> jinja2.Environment:
     environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
     environment.filters |= {"anchor": anchor, "named": row_name, "sure": is_sure, "digits": digits_of}
     environment.filters |= {"paper": paper_name, "titled": with_names, "plain": plain_reason}
+    environment.filters["disagreement"] = disagreement
     environment.globals["papers"] = papers()
     return environment
 
@@ -67,3 +68,14 @@ def digits_of(printed: object) -> int:
 def is_sure(found: dict[str, Any]) -> bool:
     """Return whether a difference is not by chance; of one seed nothing is known."""
     return found["p_holm"] is not None and found["p_holm"] < SURE
+
+
+def disagreement(found: dict[str, Any]) -> str:
+    """Return words to put beside a randomised p that is on the other side of 0.05 than the p of the test; empty if both agree."""
+    randomised = found.get("p_randomisation")
+    if found["p_holm"] is None or randomised is None or (randomised < SURE) == is_sure(found):
+        return ""
+    why = (
+        "it takes these seeds for all there are" if randomised < SURE else "it resamples no seeds, and is not corrected"
+    )
+    return f"disagrees: {why}; p (Holm) decides"

@@ -3,7 +3,7 @@
 What is known of the papers is data here; phrasemodels/verdicts/printed.py has the arithmetic. No published value is changed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,8 @@ def tasks_of(line: Line, lines: Sequence[Line]) -> list[Line]:
 def not_a_mean(line: Line, lines: Sequence[Line]) -> str:
     """Say why an average differs from the mean of its tasks, all of which are printed."""
     tasks = tasks_of(line, lines)
-    return no_mean(line["printed"], [task["printed"] for task in tasks]) if tasks else ""
+    said = no_mean(line["printed"], [task["printed"] for task in tasks]) if tasks else ""
+    return said and f"{said}; one of the {len(tasks) + 1} numbers at least is wrong"
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def in_anothers_place(line: Line, lines: Sequence[Line]) -> str:
         if one and other and line in (one, other):
             said = exchanged((one["printed"], other["printed"]), (one["ours"], other["ours"]))
             counts = [f"{dataset} has {round(same[dataset]['ours'], 2):g}" for dataset in pair.datasets]
-            return said and f"{said}; {', '.join(counts)}"
+            return said and f"{said}; {', '.join(counts)}: both are wrong"
     return ""
 
 
@@ -261,17 +262,22 @@ def not_one_whole(line: Line, lines: Sequence[Line]) -> str:
                 said and (n := least_whole(shares)) > whole.most
             ):  # parts of two kinds, which count twice, would not do it
                 of = f"the least number of which all are shares is {n}, and there are {whole.most} {whole.source}"
-                return f"{said}; {of}: one of the {len(shares)} numbers at least is wrong"
+                odd = [share for share in shares if no_share(share, whole.most)]
+                suspect = (
+                    f"; {odd[0]} is suspect, the only one that is no share of {whole.most}" if len(odd) == 1 else ""
+                )
+                return f"{said}; {of}: one of the {len(shares)} numbers at least is wrong{suspect}"
     return ""
 
 
 CONTRADICTION, SUSPECT = "contradiction", "suspect"  # proved; or it holds if what its reason assumes is so
+EXCHANGED = f"{CONTRADICTION}: exchanged with another number"
 KINDS = {
     f"{SUSPECT}: phrases × words are more words than a sentence has, unless its parser splits more": too_many_words,
     f"{CONTRADICTION}: phrases × words are not the words of a sentence": not_the_words,
     f"{SUSPECT}: no share of its test or dev set, unless it is a mean over runs": not_a_share,
     f"{CONTRADICTION}: not the mean of its rows": not_a_mean,
-    f"{CONTRADICTION}: exchanged with another number": in_anothers_place,
+    EXCHANGED: in_anothers_place,
     f"{CONTRADICTION}: parameters of other layers": not_the_layers,
     f"{CONTRADICTION}: shares that are more than the whole": not_one_whole,
     f"{CONTRADICTION}: a misprint of a count": misprinted,
@@ -285,3 +291,13 @@ def impossible(lines: Sequence[Line]) -> Iterator[tuple[int, str, str]]:
             if said := check(line, lines):
                 yield place, kind, said
                 break
+
+
+def least_wrong(lines: Iterable[Line]) -> tuple[int, int]:
+    """Return how many numbers are contradicted, and how many of these at least must be wrong: one of each group with the same
+    arithmetic, and both of two that were exchanged."""
+    groups: dict[str, list[str]] = {}
+    for line in lines:
+        if line["kind"].startswith(CONTRADICTION):
+            groups.setdefault(line["reason"], []).append(line["kind"])
+    return sum(map(len, groups.values())), sum(len(kinds) if EXCHANGED in kinds else 1 for kinds in groups.values())

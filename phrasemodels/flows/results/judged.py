@@ -1,6 +1,7 @@
 """The verdicts on all printed numbers, cached on disk while neither the store nor results/ change, and their counts."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -8,10 +9,12 @@ from typing import Any
 from phrasemodels.data.store.disk_cache import cached_on_disk, contents
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.published import JUDGED, VERDICTS
+from phrasemodels.flows.results.impossible import SUSPECT, least_wrong
 from phrasemodels.flows.results.records import folders
 from phrasemodels.infra.tracking import Tracker
 
 WRONG_REPRODUCED, WRONG_DIFFERENT = 0.05, 0.06  # rates of the rule
+A_SEED = re.compile(r" \(about [^()]* a seed\)")  # in what a number takes
 
 
 def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, Any]]:
@@ -53,10 +56,12 @@ def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def headline(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """Return in lines of words what was counted and what was trained, on which settings, with the chance of an error.
+    """Return in lines of words what was counted and what was trained, on which settings, with the chance of an error, and how many of
+    the contradicted numbers must be wrong.
 
     The rates are the largest that benchmarks/verdict_rule.py simulates.
     """
+    rows = list(rows)
     counts = Counter((row["kind"], row["verdict"]) for row in rows if row["verdict"] in JUDGED)
     lines = []
     for kind in sorted({kind for kind, _ in counts}):
@@ -72,12 +77,18 @@ def headline(rows: Iterable[dict[str, Any]]) -> list[str]:
             f"that are reproduced may be two margins off, and {math.ceil(WRONG_DIFFERENT * differ)} of the {differ} higher or "
             "lower may be equal"
         )
+    contradicted, least = least_wrong(rows)
+    if contradicted:
+        suspect = sum(row["kind"].startswith(SUSPECT) for row in rows)
+        lines.append(
+            f"impossible: {contradicted} contradicted, at least {least} of which must be wrong, and {suspect} suspect"
+        )
     return lines
 
 
 def needed(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return what numbers without a judgement need, and how many need it; the most frequent first."""
-    return dict(Counter(row["needs"] for row in rows if row["needs"]).most_common())
+    """Return what numbers without a judgement need, without the hours of each, and how many need it; the most frequent first."""
+    return dict(Counter(A_SEED.sub("", row["needs"]) for row in rows if row["needs"]).most_common())
 
 
 def reasons(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:

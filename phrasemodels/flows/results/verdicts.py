@@ -4,24 +4,21 @@ Ratios of speeds and gains are judged by two systems; a number that is printed i
 without a result gets the reason, and the prerequisites of a run at the paper's size.
 """
 
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean
 from typing import Any
 
-from phrasemodels.data.download.manifest import closest, find_corpus
-from phrasemodels.encoders.inputs import PretrainedConfig
+from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments.catalogue import COUNTED, PROFILES, experiments
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
-from phrasemodels.flows.experiments.marks import NOT, STATED_FIRST, kind_of
+from phrasemodels.flows.experiments.marks import STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.published import JUDGED, printed_value, published_results
 from phrasemodels.flows.results.impossible import AVERAGE, LITERATURE, Line, impossible, tasks_of
+from phrasemodels.flows.results.prerequisites import needs
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import reason_not
-from phrasemodels.tasks.prepare.corpora import Corpus
-from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.verdicts.judgement import judge, qualified
 from phrasemodels.verdicts.rule import PrintedValue
 from phrasemodels.verdicts.significance import seed_group
@@ -277,42 +274,6 @@ def _experiments() -> list[Experiment]:
     return experiments()
 
 
-def needs(experiment: Experiment) -> str:
-    """Return what an experiment at the paper's size waits for, in one line: rows that are not the paper's, files that are
-    put in by hand, and the training itself."""
-    parts = list(_parts((experiment.recipe, experiment.model)))
-    by_hand = sorted({part.name for part in parts if _by_hand(part)})
-    encoders = sorted({part.name for part in parts if isinstance(part, PretrainedConfig)})
-    unlike = kind_of(experiment.unlike).removeprefix(NOT)
-    said = [
-        "a training at the paper's size",
-        f"files put in by hand ({', '.join(by_hand)})" if by_hand else "",
-        f"{', '.join(encoders)} from a model hub" if encoders else "",
-        f"a row of ours with the paper's {unlike} (phrasemodels compare-settings shows what differs)" if unlike else "",
-    ]
-    return ", and ".join(filter(None, said))
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    """Yield the configurations that are nested in a value, and itself."""
-    if isinstance(value, tuple):
-        for part in value:
-            yield from _parts(part)
-    elif dataclasses.is_dataclass(value):
-        yield value
-        for field in dataclasses.fields(value):
-            yield from _parts(getattr(value, field.name))
-
-
-def _by_hand(part: Any) -> bool:
-    """Return whether a part has files that no command fetches."""
-    if isinstance(part, Corpus):
-        manifest = find_corpus(part.name)
-        splits = [split for name, split in manifest.splits.items() if name.startswith(part.part)]
-        return not {file for split in splits for file in split.files.values()} <= {file.name for file in manifest.files}
-    return isinstance(part, VectorFile)
-
-
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric")
 EXACT = "counted"  # kinds of judgement: this, and on what settings the trainings rest
 AS_PUBLISHED, AS_RELEASED, RETUNED = "trained as published", "trained as released", "trained after re-tuning"
@@ -336,46 +297,21 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
     for place, kind, said in list(impossible(lines)):
         lines[place] |= {"verdict": "impossible", "kind": kind, "reason": said}
     for row, line in zip((r for r in known if not paper or r["paper"] == paper), lines, strict=True):
-        line["needs"] = "" if line["verdict"] in (*JUDGED, "impossible") else _needs(row, line)
+        line["needs"] = "" if line["verdict"] in (*JUDGED, "impossible") else _needs(row, line, lines)
         del line["values"], line["caveat"], line["basis"]
     return lines
 
 
-NOBODY = "nobody can judge it"
-OTHERS_WORK = f"{NOBODY} here: it is of another work, whose own tables are the place to look"
-STANFORD = "trees by the Stanford parser 3.5.2 (GPL, nlp.stanford.edu, needs Java)"
-TRAININGS = "trainings at the paper's size"
-TASKS_7_8 = "trainings on tasks 7 and 8 of bAbI, some minutes of a core each"
-NEEDS = {  # what a number takes, by words of its reason
-    "not ours to run": OTHERS_WORK,
-    "true by construction": f"{NOBODY}: it was given to the model, or with the corpus",
-    "its 34 relations": f"{NOBODY}: the paper names no number of relations",
-    "activations that": f"{NOBODY}: the paper does not say what it counts as memory",
-    "a speed of one P100": f"{NOBODY} elsewhere: it takes the authors' program on a P100 with 16 GB",
-    "cannot be reproduced: the public test set": f"{NOBODY}: the logical forms of MSParS's test set are not public",
-    f"{OTHER}: it is of": f"{NOBODY}: the logical forms of MSParS's training set are not public",
-    OTHER: TASKS_7_8,
-    "tasks were run": TASKS_7_8,
-    "describes the Penn Treebank": "the Penn Treebank (LDC99T42, a paid licence of the LDC), put in by hand; seconds of a core",
-    "describes SNLI's official": "SNLI's official training set (CC BY-SA 4.0, nlp.stanford.edu), put in by hand; seconds of a core",
-    "trees by Stanza": f"{STANFORD}: some 4 core hours",
-    "trees of the transfer tasks": f"{STANFORD}, and {TRAININGS}",
-}
-
-
-def _needs(row: dict[str, str], line: Line) -> str:
-    """Return what it takes to judge a printed number: trainings, data, programs, or that nobody can."""
-    trained = _trainings(row)
-    return trained or next((what for words, what in NEEDS.items() if words in line["reason"]), "")
-
-
-def _trainings(row: dict[str, str]) -> str:
-    """Return what it takes to judge a printed number that a training can answer; empty if none can."""
+def _needs(row: dict[str, str], line: Line, lines: Sequence[Line]) -> str:
+    """Return what it takes to judge a printed number that is not judged."""
+    if line["dataset"].endswith(AVERAGE):
+        open_ones = [task for task in tasks_of(line, lines) if task["verdict"] not in (*JUDGED, "impossible")]
+        pairs = [asked([task]) for task in open_ones]
+        return needs([pair[0] for pair in pairs if pair], line["reason"])
     if derived := derived_from(row):
-        both = " and ".join(dict.fromkeys(map(needs, compared(derived))))
-        return both.replace("a training", "trainings of both", 1)
+        return needs(compared(derived), line["reason"])
     pair = asked(same_numbers(row))
-    return needs(pair[0]) if pair and pair[0].recipe.trains and not pair[1].why_not else ""
+    return needs([pair[0]] if pair and pair[0].recipe.trains else [], line["reason"])
 
 
 def _line(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
@@ -396,13 +332,27 @@ def _line(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
     line |= dict.fromkeys(("source", "title", "experiment", "measured"), "") | {"further_seeds": None}
     best = max((r for r in results if answers(r.answer.cell, same)), key=lambda r: r.worth, default=None)
     if best is not None:
-        return line | _answered(row, best)
-    if (derived := derived_from(row)) and (made := derive(derived, results)):
-        return (
-            line | made | {"kind": made["kind"] if made["verdict"] in JUDGED else made["reason"].partition("; of ")[0]}
-        )
-    verdict, reason, kind = not_run(row, same)
-    return line | {"verdict": verdict, "reason": reason, "kind": kind}
+        line |= _answered(row, best)
+    elif (derived := derived_from(row)) and (made := derive(derived, results)):
+        line |= made | {"kind": made["kind"] if made["verdict"] in JUDGED else made["reason"].partition("; of ")[0]}
+    else:
+        line |= dict(zip(("verdict", "reason", "kind"), not_run(row, same), strict=True))
+    return line | {"reason": line["reason"] + _other_readings(row, line["ours"], results, same)}
+
+
+def _other_readings(row: Columns, ours: float | None, results: Sequence[Result], same: Iterable[Columns]) -> str:
+    """Return what other readings of a number came to, in words, and which of all is nearest to it; empty without any. The verdict is
+    of the reading that was declared first: to take the nearest would be to choose by the result."""
+    found: dict[str, Result] = {}
+    for result in sorted((r for r in results if answers(r.answer.reading, same)), key=lambda r: r.worth):
+        found[result.experiment.row] = result
+    if not found:
+        return ""
+    lines = {name: _answered(row, result) for name, result in found.items()}
+    means = {name: line["ours"] for name, line in lines.items()} | ({} if ours is None else {"the first": ours})
+    nearest = min(means, key=lambda name: abs(means[name] - float(row["value"])))
+    said = [f"{name} {line['ours']:.2f} by {line['seeds']} seeds ({line['verdict']})" for name, line in lines.items()]
+    return f"; other readings, which decide nothing: {', '.join(said)}; nearest to the printed number: {nearest}"
 
 
 def _answered(row: Columns, best: Result) -> dict[str, Any]:
