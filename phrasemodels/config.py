@@ -314,6 +314,11 @@ def at_least(config: Any, least: int, *names: str) -> None:
     _require(config, names, lambda x: int(x) == x and x >= least, f"a whole number of at least {least}")
 
 
+def at_most(config: Any, most: float, *names: str) -> None:
+    """Require numbers of at most `most`, for what a file from outside may ask for."""
+    _require(config, names, lambda x: x <= most, f"at most {most}")
+
+
 def even(config: Any, *names: str) -> None:
     """Require even numbers of at least 2."""
     _require(config, names, lambda x: x % 2 == 0 and x >= 2, "an even number of at least 2")

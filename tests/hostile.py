@@ -213,6 +213,7 @@ def other_database(text: bytes, chance: Chance) -> bytes:
 
 Change = Callable[[bytes, Chance], bytes]
 JSON = ("exported model", "vocabulary of an exported model", "card of an exported model", "configuration of an exported model",
+        "answers of an exported model",
         "record of a run", "lease", "lease in object storage", "manifest in the store", "manifest in object storage",
         "state of a checkpoint", "merges of an exported model", "kept result", "packed parser", "card of a parser",
         "marker of written files", "log of inspect_ai", "samples of lm-evaluation-harness")  # fmt: skip

@@ -46,6 +46,7 @@ from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.exchange import observations as scores_of
 from phrasemodels.flows.results.models import CARD, load
 from phrasemodels.flows.results.records import read_kept, records
+from phrasemodels.inference.problems import Translation
 from phrasemodels.inference.text import Pieces
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import KEY, Tracker
@@ -322,6 +323,21 @@ def score(folder: Path) -> list[Any]:
     return scores
 
 
+def how() -> bytes:
+    """How an exported model answers."""
+    return json.dumps(Translation("spaces", search={"beam": 2, "growth": 0.0, "extra": 3}).described()).encode()
+
+
+def predicted(folder: Path) -> list[str]:
+    """Ask an exported model that answers as the given file says, with torch alone."""
+    exporting("answers", lambda folder: None)(folder)
+    loaded = phrasemodels.load(folder)
+    try:
+        return loaded.predict(["the red house"])
+    except ValueError as error:  # of an input, beside which there is no folder
+        raise ValueError(f"{folder}: {error}") from error
+
+
 def exporting(part: str, use: Read = answer) -> Read:
     """Return the loading of an exported model, in which this part is the given one, and its use.
 
@@ -332,6 +348,8 @@ def exporting(part: str, use: Read = answer) -> Read:
         given = (folder / GIVEN).read_bytes()
         parts = {"model": trained(), "vocabulary": vocabulary(), "card": CARD_OF_EXPORT, "words": words_of_export()}
         parts |= {"weights": small()[1], "library": library()} | {part: given}
+        if part == "answers":
+            parts["library"] = parts["library"][:-1] + b', "predictor": ' + given + b"}"
         for name, files in (("model", {"model.safetensors": parts["weights"]}),
                             ("vocabulary", dict.fromkeys(("source.txt", "target.txt"), parts["words"]))):  # fmt: skip
             (folder / name).mkdir()
@@ -506,6 +524,7 @@ OUTSIDE = {
     "words of an exported model": Reader([words_of_export()], exporting("words")),
     "card of an exported model": Reader([CARD_OF_EXPORT], exporting("card")),
     "configuration of an exported model": Reader([library()], exporting("library", score)),
+    "answers of an exported model": Reader([how()], predicted),
     "weights of an exported model": Reader([small()[1]], exporting("weights")),
     "settings": Reader([b'store = "s3://bucket/x"\ncache_gib = 2.5\ncpus = 3\noffline = true\n'], settings),
     "manifest in the store": Reader([manifest()], stored),

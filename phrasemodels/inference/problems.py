@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from phrasemodels.config import Decoder, at_least
+from phrasemodels.config import Decoder, at_least, at_most, one_of
 from phrasemodels.data.formats.trees import heads, parse
 from phrasemodels.inference import structures
 from phrasemodels.inference.structures import Dependencies, Levels, words_and_tree
@@ -37,6 +37,9 @@ from phrasemodels.models.translation import BeamSearch, Translator, beam_search,
 from phrasemodels.parsing.parser import Parse, Parser
 
 Tokens = Sequence[str]
+# The most that the file of a model may ask for, so that an answer takes bounded time and memory: words of a phrase, hypotheses of
+# a search, tokens of an answer, for each token of the text and beside these, and padded tokens of a batch.
+PHRASE, BEAM, GROWTH, EXTRA, BATCH = 20, 100, 10, 2000, 1 << 15
 
 
 class Loaded(Protocol):
@@ -82,18 +85,24 @@ def predictor(described: Mapping[str, Any]) -> Predictor:
     kind = PROBLEMS.get(str(described.get("problem")))
     if kind is None:
         raise ValueError(f"no problem {described.get('problem')!r}; known: {', '.join(PROBLEMS)}")
-    described = {name: value for name, value in described.items() if name != "problem"}
-    decoder = Decoder(lambda name: kind if name == "problem" else _no_part(name))
-    made: Predictor = decoder.read({**described, "type": "problem"}, kind, "predictor")
+    made: Predictor = _read({name: value for name, value in described.items() if name != "problem"}, kind, "predictor")
     return made
 
 
-def _no_part(name: str) -> Any:
-    raise ValueError(f"{name} is no problem")
+def _read(described: Mapping[str, Any], kind: Any, where: str) -> Any:
+    """Return the dataclass `kind` of which a file holds the fields; no field of it names a part. ValueError: one is wrong."""
+
+    def only(name: str) -> Any:
+        if name != where:
+            raise ValueError(f"{name} is no {where}")
+        return kind
+
+    return Decoder(only).read({"type": where, **described}, kind, where)
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+def _check_batch(config: Any) -> None:
+    at_least(config, 1, "batch_tokens")
+    at_most(config, BATCH, "batch_tokens")
 
 
 def batches(lengths: Sequence[Sequence[int]], budget: int) -> Iterator[list[int]]:
@@ -144,6 +153,7 @@ class _Phrased(Predictor):
 
     def __post_init__(self) -> None:
         at_least(self, 2, "longest")
+        at_most(self, PHRASE, "longest")
 
     def tokens(self, model: Loaded, text: str | Tokens) -> list[str]:
         """Return the tokens of a text, or tokens as they are given. ValueError: the text is too long."""
@@ -178,6 +188,14 @@ class Translation(_Phrased):
     search: Mapping[str, Any] = field(default_factory=dict)
     batch_tokens: int = 4096
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_batch(self)
+        search = _read(self.search, BeamSearch, "search")
+        at_most(search, BEAM, "beam")
+        at_most(search, GROWTH, "growth")
+        at_most(search, EXTRA, "extra")
+
     def predict(self, model: Loaded, inputs: Sequence[str | Tokens]) -> list[str]:
         """Return the answer to each text, or list of tokens."""
         sources = [self.tokens(model, text) for text in inputs]
@@ -202,6 +220,10 @@ class Tagging(_Phrased):
     """Sentences to a tag for each word."""
 
     batch_tokens: int = 8192
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_batch(self)
 
     @torch.inference_mode()
     def predict(self, model: Loaded, inputs: Sequence[str | Tokens | Mapping[str, Any]]) -> list[list[str]]:
@@ -245,6 +267,10 @@ class Parsing(Predictor):
     decode: str = "Jointly"
     weight: float = 0.5
     tags: str = "tags"
+
+    def __post_init__(self) -> None:
+        one_of(self, "decode", ("Jointly", *DECODERS))
+        Jointly(self.weight)
 
     def predict(self, model: Loaded, inputs: Sequence[str | Tokens]) -> list[Parse]:
         """Return the parse of each text, which is one sentence, or of a list of tokens."""
@@ -291,11 +317,23 @@ class _Structured(Predictor):
     parser: str = ""
     batch_tokens: int = 8192
 
+    def __post_init__(self) -> None:
+        _check_batch(self)
+        one_of(self, "unknown", ("hashed", "left_out"))
+        one_of(self, "parser", ("", "english"))
+        if self.structure.get("kind") not in structures.STRUCTURES:
+            raise ValueError(f"structure: kind must be one of {', '.join(structures.STRUCTURES)}")
+        _ = self.reads
+
     @cached_property
     def reads(self) -> Levels | Dependencies:
         """The structure that is read."""
-        fields = {name: _tuples(value) for name, value in self.structure.items() if name != "kind"}
-        made: Levels | Dependencies = structures.STRUCTURES[self.structure["kind"]](**fields)
+        fields = {
+            name: list(value) if isinstance(value, tuple) else value  # which JSON has not
+            for name, value in self.structure.items()
+            if name != "kind"
+        }
+        made: Levels | Dependencies = _read(fields, structures.STRUCTURES[self.structure["kind"]], "structure")
         return made
 
     def sentences(self, model: Loaded, texts: Sequence[str]) -> tuple[list[list[int]], list[Any]]:
@@ -378,6 +416,10 @@ class Decomposition(Predictor):
     outside: int = 0
     batch_tokens: int = 4096
 
+    def __post_init__(self) -> None:
+        _check_batch(self)
+        at_least(self, 0, "outside")
+
     example: ClassVar = '[("a man sleeps", "a person sleeps")]'
 
     @torch.inference_mode()
@@ -407,6 +449,8 @@ class Decomposition(Predictor):
         return [BEGIN, *ids], [-1, *(heads(parsed) if known and parsed else [-1] * len(words))]
 
     def _unknown(self, word: str, entries: int) -> int:
+        if self.outside > entries:
+            raise ValueError(f"outside={self.outside}: the vocabulary has {entries} words")
         return entries - self.outside + zlib.crc32(word.encode()) % self.outside if self.outside else UNKNOWN
 
 
@@ -420,6 +464,10 @@ class Answering(Predictor):
     slots: int = 25
     most: int = 20
     batch_tokens: int = 8192
+
+    def __post_init__(self) -> None:
+        _check_batch(self)
+        at_least(self, 1, "slots", "most")
 
     example: ClassVar = '["Mary went home. Where is Mary?"]'
 

@@ -28,8 +28,11 @@ MOST_WORDS = 3  # a phrase of so many words or fewer is not divided further (pap
 def phrases(kind: str, n: int, longest: int, heads: Sequence[int] = ()) -> Numbers:
     """Return the phrases of a sentence of n tokens as positions (m, longest), -1 after the last one.
 
-    kind: no_phrases, adjacent or subtrees. heads: for subtrees, the position of each token's head, -1 for none.
+    kind: no_phrases, adjacent or subtrees. heads: for subtrees, the position of each token's head, -1 for none. ValueError:
+    another kind.
     """
+    if kind not in PHRASES:
+        raise ValueError(f"no phrases {kind!r}: {' or '.join(PHRASES)}")
     found: list[Sequence[int]] = []
     if kind == "adjacent":
         found = [range(i, i + size) for size in range(2, longest + 1) for i in range(n - size + 1)]

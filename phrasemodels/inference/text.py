@@ -88,13 +88,11 @@ MARKED = "marked "  # before the name of a tokeniser whose tokens stand between 
 
 def tokeniser(name: str, own: Mapping[str, Any]) -> Tokeniser:
     """Return a tokeniser by name. own: the caller's functions, by "module:name". ValueError: there is none."""
-    if name.startswith(MARKED):
-        inner = tokeniser(name.removeprefix(MARKED), own)
-        return lambda text, language: ["<s>", *inner(text, language), "</s>"]
-    found = TOKENISERS.get(name) or own.get(name)
+    plain = name.removeprefix(MARKED)
+    found = TOKENISERS.get(plain) or own.get(plain)
     if found is None:
         raise ValueError(f"its tokeniser {name} is not of this library; pass the function: load(folder, function)")
-    return found
+    return found if plain == name else lambda text, language: ["<s>", *found(text, language), "</s>"]
 
 
 def detokeniser(name: str, own: Mapping[str, Any]) -> Detokeniser:

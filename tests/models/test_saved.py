@@ -23,6 +23,7 @@ from phrasemodels.config import Decoder, File, from_template, to_json
 from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.inference.problems import Translation, predictor
+from phrasemodels.inference.text import tokeniser
 from phrasemodels.models.parser import ParserConfig
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import TranslationConfig
@@ -349,13 +350,54 @@ def test_the_vocabularies_of_a_packed_parser_are_checked(side: str, tmp_path: Pa
         ({"search": [1]}, r"predictor\.search: .* is not Mapping"),
         ({"code": "x"}, "has no field 'code'"),
         ({"longest": 1}, r"predictor\.longest=1: must be a whole number of at least 2"),
+        ({"longest": 10**9}, r"predictor\.longest=1000000000: must be at most 20"),
+        ({"batch_tokens": 0}, r"predictor\.batch_tokens=0: must be a whole number of at least 1"),
+        ({"batch_tokens": 10**9}, r"predictor\.batch_tokens=1000000000: must be at most 32768"),
+        ({"search": {"width": 4}}, "search: BeamSearch has no field 'width'"),
+        ({"search": {"type": "os:system"}}, "os:system is no search|has no field 'type'"),
+        ({"search": {"beam": 10**9}}, r"beam=1000000000: must be at most 100"),
+        ({"search": {"beam": "5"}}, r"search\.beam: '5' is not int"),
+        ({"search": {"growth": 1e308}}, r"growth=1e\+308: must be at most 10"),
+        ({"search": {"extra": 10**12}}, r"extra=1000000000000: must be at most 2000"),
     ],
 )
 def test_how_a_model_answers_is_read_by_type(changes: dict[str, Any], message: str) -> None:
-    right = Translation("spaces", search={"width": 4}).described()
+    right = Translation("spaces", search={"beam": 4}).described()
     assert predictor(json.loads(json.dumps(right))).described() == right
     with pytest.raises(ValueError, match=message):
         predictor(json.loads(json.dumps(right | changes)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"problem": "Tagging", "tokeniser": "spaces", "batch_tokens": -1},
+        {"problem": "Parsing", "decode": "os:system"},
+        {"problem": "Parsing", "weight": 9.0},
+        {"problem": "Classification", "labels": ["a"], "structure": {"kind": "os:system"}},
+        {"problem": "Classification", "labels": ["a"], "structure": {"kind": "Levels", "levels": [0]}},
+        {"problem": "Classification", "labels": ["a"], "structure": {"kind": "Levels", "levels": "123"}},
+        {"problem": "Entailment", "labels": ["a"], "unknown": "os:system"},
+        {"problem": "Entailment", "labels": ["a"], "parser": "../other"},
+        {"problem": "Decomposition", "labels": ["a"], "outside": -1},
+        {"problem": "Answering", "slots": 0},
+        {"problem": "Answering", "most": 0},
+    ],
+)
+def test_how_a_model_answers_has_bounds(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be|is no|is not"):
+        predictor(wrong)
+
+
+def test_phrases_of_another_kind_are_refused_and_not_left_out() -> None:
+    with pytest.raises(ValueError, match="no phrases 'mine': no_phrases or adjacent or subtrees"):
+        Translation("spaces", phrases="mine").batch([[1, 2]], [()])
+
+
+def test_a_tokeniser_is_marked_once() -> None:
+    with pytest.raises(ValueError, match="is not of this library"):
+        tokeniser("marked " * 9999 + "spaces", {})
+    assert tokeniser("marked spaces", {})("a b", "en") == ["<s>", "a", "b", "</s>"]
 
 
 OWN = {"a": torch.zeros(2, 3), "b": torch.zeros(1)}
