@@ -55,8 +55,16 @@ def kept() -> dict[str, float]:
     return found
 
 
+def words(one: Experiment) -> float:
+    """Return the words of one training."""
+    batch = (
+        one.train.batch_tokens if one.train.batch_rows is None else one.train.batch_rows * WORDS[one.recipe.corpus.name]
+    )
+    return one.train.steps * batch
+
+
 def measured(one: Experiment, small: Experiment, store: Store) -> float:
-    """Return the hours of one training."""
+    """Return the CPU seconds of a word of one training."""
     limit = min(MOST, one.train.batch_tokens)
     trainer = prepared(
         dataclasses.replace(one, train=dataclasses.replace(one.train, precision="float32")), small, store, limit
@@ -74,14 +82,11 @@ def measured(one: Experiment, small: Experiment, store: Store) -> float:
         trainer.update(rows)
         lengths = trainer.data.lengths[rows]
         seconds.append((time.process_time() - begun) / float(lengths.max(0).sum() * len(rows)))
-    words = (
-        one.train.batch_tokens if one.train.batch_rows is None else one.train.batch_rows * WORDS[one.recipe.corpus.name]
-    )
-    return one.train.steps * words * min(seconds[1:]) / 3600
+    return min(seconds[1:])
 
 
 def pretrained(one: Experiment) -> float:
-    """Return the hours of the pretrained encoder of a row; 0 if it has none."""
+    """Return the CPU seconds of a word of the pretrained encoder of a row; 0 if it has none."""
     inputs = getattr(one.model, "inputs", None)
     if not isinstance(inputs, PretrainedConfig):
         return 0.0
@@ -94,8 +99,7 @@ def pretrained(one: Experiment) -> float:
         begun = time.process_time()
         model(ids)[0].sum().backward()
         seconds.append((time.process_time() - begun) / ids.numel())
-    assert one.train.batch_rows
-    return one.train.steps * one.train.batch_rows * WORDS[one.recipe.corpus.name] * SUBWORDS * seconds[-1] / 3600
+    return SUBWORDS * seconds[-1]
 
 
 def main() -> None:
@@ -114,14 +118,17 @@ def main() -> None:
         for one in every:
             if one.profile != "paper" or not any(answer.cell for answer in one.answers):
                 continue
-            alike = repr((one.model, one.train))
+            alike = repr((one.model, one.train.batch_rows))
             if one.name in known:
-                same[alike] = known[one.name]
-            elif alike not in same:
-                rows = samples[one.table.paper, one.table.number]
-                small = next((s for s in rows if s.row == one.row), rows[0])
-                same[alike] = measured(one, small, store) + pretrained(one)
-            found[one.name] = same[alike]
+                found[one.name] = known[one.name]
+            else:
+                if alike not in same:
+                    rows = samples[one.table.paper, one.table.number]
+                    small = next((s for s in rows if s.row == one.row), rows[0])
+                    same[alike] = measured(one, small, store) + pretrained(one)
+                found[one.name] = words(one) * same[alike] / 3600
+            if one.recipe.corpus.name in WORDS or one.train.batch_rows is None:
+                same.setdefault(alike, 3600 * found[one.name] / words(one))
             print(f"{one.name:45} {found[one.name]:10.2f}", flush=True)
             lines = [f"{name},{hours:.3g}\n" for name, hours in found.items()]
             TO.write_text("experiment,hours\n" + "".join(lines), encoding="utf-8")
