@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from phrasemodels import config
@@ -39,3 +40,20 @@ def check_output(states: Any, encoder: nn.Module, names: str, *shape: int) -> Te
         output = tuple(states.shape) if isinstance(states, Tensor) else f"a {type(states).__name__}"
         raise ValueError(f"encoder {type(encoder).__name__} returned {output}, not ({names}) = {shape}")
     return states
+
+
+def check_input(words: Any, lengths: Any, d: int) -> None:
+    """ValueError: words are no floating-point tensor (B, n, d), or lengths no integer tensor (B) of numbers up to n."""
+    for name, given, dims in (("words", words, 3), ("lengths", lengths, 1)):
+        if not isinstance(given, Tensor) or given.dim() != dims or given.is_floating_point() != (dims == 3):
+            shape = (
+                f"{tuple(given.shape)} of {given.dtype}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
+            )
+            wanted = (
+                f"a floating-point tensor (B, n, {d})" if dims == 3 else "an integer tensor (B); of a mask, mask.sum(1)"
+            )
+            raise ValueError(f"{name} must be {wanted}, not {shape}")
+    if words.shape[2] != d or lengths.dtype == torch.bool or len(lengths) != len(words):
+        raise ValueError(f"words {tuple(words.shape)} and lengths {tuple(lengths.shape)}: must be (B, n, {d}) and (B)")
+    if not torch.compiler.is_compiling() and len(lengths) and int(lengths.max()) > max(1, words.shape[1]):
+        raise ValueError(f"lengths: {int(lengths.max())} words, but words has {words.shape[1]} positions")

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels import config
-from phrasemodels.encoders import EncoderConfig
+from phrasemodels.encoders import EncoderConfig, check_input
 from phrasemodels.layers.attention import (
     SHORT,
     Activation,
@@ -158,11 +158,13 @@ class HypernodeEncoder(nn.Module):
 
     def __init__(self, config: HypernodeEncoderConfig) -> None:
         super().__init__()
+        self.width = config.d
         self.initialise = config.initialise(config.d, config.longest)
         self.layers = nn.ModuleList(HypernodeLayer(config) for _ in range(config.layers))
 
     def plain(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """Run Algorithm 1 as printed. Arguments and result as in `forward`."""
+        check_input(words, lengths, self.width)
         words, graph = without_padding(words, lengths), phrase_graph(members, lengths, words.shape[1])
         nodes = torch.cat([words, self.initialise(words, graph)], 1)
         for layer in self.layers:
@@ -177,6 +179,7 @@ class HypernodeEncoder(nn.Module):
         layers = [*self.layers]
         if not all(isinstance(residual, AddNorm | Replace) for layer in layers for residual in layer.residuals):
             return self.plain(words, lengths, members)
+        check_input(words, lengths, self.width)
         nodes = Nodes(phrase_graph(members, lengths, words.shape[1]))
         if isinstance(self.initialise, ZeroInit) and members.shape[1]:
             rows = nodes.shared()

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from phrasemodels import config
+from phrasemodels.encoders import check_input
 from phrasemodels.layers.blocks import Dense, SourceToToken, dropout, token_mask
 from phrasemodels.layers.multidim import Alone, attend_within, boundaries, fill_alone, weights_within
 from phrasemodels.layers.packing import pack_rows
@@ -191,6 +192,7 @@ class Psan(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
         """words (B, n, d), lengths (B), levels (B, L, n) = the number of each token's phrase -> (B, d)."""
+        check_input(words, lengths, self.width)
         return self.run(self._encode, words, lengths, levels)
 
     def _encode(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
@@ -204,6 +206,8 @@ class Psan(nn.Module):
         return packed.new_zeros(words.shape).masked_scatter(valid.unsqueeze(-1), packed)
 
     def _bounds(self, levels: Tensor, valid: Tensor) -> list[Tensor]:
+        if levels.dim() != 3 or levels.shape[::2] != valid.shape:
+            raise ValueError(f"levels must be (B, L, n), the number of each word's phrase, not {tuple(levels.shape)}")
         if levels.shape[1] != len(self.attentions):
             raise ValueError(f"levels={len(self.attentions)}: the data has {levels.shape[1]} levels of phrases")
         return [boundaries(level, valid) for level in self.order(levels).unbind(1)]

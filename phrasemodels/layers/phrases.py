@@ -186,10 +186,12 @@ def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
 
 def check_members(members: Tensor, lengths: Tensor) -> None:
     """ValueError: members are no integers (B, m, k), or a position is neither -1 nor a word of its sentence."""
+    if not isinstance(members, Tensor):
+        raise ValueError(f"members must be an integer tensor (B, m, k), -1 for none, not a {type(members).__name__}")
     if members.dim() != 3 or members.is_floating_point() or members.dtype == torch.bool:
         raise ValueError(f"members must be integers (B, m, k), not {tuple(members.shape)} of {members.dtype}")
     wrong = (members < -1) | (members >= lengths.view(-1, 1, 1))
-    if wrong.any():
+    if not torch.compiler.is_compiling() and wrong.any():
         sentence, phrase, word = wrong.nonzero()[0].tolist()
         words = int(lengths[sentence])
         raise ValueError(

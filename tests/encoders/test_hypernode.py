@@ -114,6 +114,9 @@ def test_phrase_graph_equals_containment_by_brute_force(n, k):
         assert len(phrases) == sum(n - size + 1 for size in range(2, k + 1))
 
 
+PAIR = torch.tensor([[[0, 1]]])
+
+
 def test_hypernodes_are_equal_after_phase_1_and_differ_after_phase_2():
     torch.manual_seed(0)
     encoder = SMALL.build().eval()
@@ -190,3 +193,29 @@ def test_four_sentences_are_memorised(encoder):
         loss.backward()
         optimiser.step()
     assert loss < 0.01
+
+
+@pytest.mark.parametrize(
+    ("words", "lengths", "members", "said"),
+    [
+        (
+            torch.zeros(4, 8),
+            torch.tensor([4]),
+            PAIR,
+            r"words must be a floating-point tensor \(B, n, 8\), not \(4, 8\)",
+        ),
+        (torch.zeros(1, 4, 6), torch.tensor([4]), PAIR, r"words \(1, 4, 6\) and lengths \(1,\): must be \(B, n, 8\)"),
+        (
+            torch.zeros(1, 4, 8),
+            [4],
+            PAIR,
+            r"lengths must be an integer tensor \(B\); of a mask, mask.sum\(1\), not a list",
+        ),
+        (torch.zeros(1, 4, 8), torch.ones(1, 4, dtype=torch.bool), PAIR, r"not \(1, 4\) of torch.bool"),
+        (torch.zeros(1, 4, 8), torch.tensor([5]), PAIR, "lengths: 5 words, but words has 4 positions"),
+        (torch.zeros(1, 4, 8), torch.tensor([4]), None, "members must be an integer tensor .* not a NoneType"),
+    ],
+)
+def test_an_input_of_another_shape_is_one_line_that_names_it(words, lengths, members, said):
+    with pytest.raises(ValueError, match=said):
+        HypernodeEncoderConfig(d=8, heads=2, layers=1, d_ff=8).build()(words, lengths, members)
