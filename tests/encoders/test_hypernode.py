@@ -214,6 +214,7 @@ def test_four_sentences_are_memorised(encoder):
         (torch.zeros(1, 4, 8), torch.ones(1, 4, dtype=torch.bool), PAIR, r"not \(1, 4\) of torch.bool"),
         (torch.zeros(1, 4, 8), torch.tensor([5]), PAIR, "lengths: 5 words, but words has 4 positions"),
         (torch.zeros(1, 4, 8), torch.tensor([4]), None, "members must be an integer tensor .* not a NoneType"),
+        (torch.zeros(1, 4, 8), torch.tensor([4]), PAIR[:0], "members of 0 sentences, but lengths of 1"),
     ],
 )
 def test_an_input_of_another_shape_is_one_line_that_names_it(words, lengths, members, said):
