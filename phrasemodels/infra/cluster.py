@@ -259,6 +259,8 @@ class TorchTrainerLaunch:
                             f"{self.name}: {self._missing()}, for {self.wait / 60:g} min; add nodes and start "
                             "again: finished steps are kept, and the training goes on from its checkpoint"
                         ) from error
+                    if self._room() >= self.workers:
+                        self.on_wait(f"processors ({self.workers} times {self.bundle}), which other runs hold")
 
     @contextlib.contextmanager
     def _saying_what_it_waits_for(self) -> Iterator[threading.Event]:

@@ -454,6 +454,9 @@ class TrainingRun:
             yield
             return
         run_id = self.open()
+        client = self.tracker.client()
+        if not rank and client.get_run(run_id).data.tags.get(WAITS):
+            client.set_tag(run_id, WAITS, "")
         node = f"worker-{rank}" if rank else None
         with self.tracker.monitored(run_id, node=node) if self.system_metrics else contextlib.nullcontext():
             yield

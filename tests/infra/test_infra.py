@@ -25,7 +25,7 @@ from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.run.reproduce import chosen, everything, gc, reproduce
 from phrasemodels.infra import cluster
 from phrasemodels.infra import services as infra_services
-from phrasemodels.infra.cluster import TorchTrainerLaunch, bundles_on
+from phrasemodels.infra.cluster import NoRoomError, TorchTrainerLaunch, bundles_on
 from phrasemodels.infra.services import Server, services, start_ray, stop_ray, wait_for
 from phrasemodels.infra.settings import PASSWORDS, Settings
 
@@ -369,6 +369,19 @@ def test_a_group_says_what_it_waits_for_and_until_when_and_gives_up(monkeypatch:
             time.sleep(0.01)
     assert re.fullmatch(r"nodes \(2 workers need .* room for 1\); gives up at \d\d:\d\d UTC", said[0])
     assert said[1:] == [""], "a node has joined"
+
+
+def test_a_group_says_that_other_runs_hold_its_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, answers = list[str](), [NoRoomError(), None]
+    monkeypatch.setattr(cluster, "_living_nodes", lambda: [{"CPU": 2.0}])
+
+    def fit(*_: object) -> None:
+        if answer := answers.pop(0):
+            raise answer
+
+    monkeypatch.setattr(TorchTrainerLaunch, "_fit", fit)
+    TorchTrainerLaunch("x", workers=2, on_wait=said.append)(print)
+    assert said == ["processors (2 times {'CPU': 1.0}), which other runs hold"] and not answers
 
 
 def test_nothing_that_is_printed_ends_a_run() -> None:

@@ -160,6 +160,7 @@ class Watch:
                 report_line(f"{step.label}: worker {known} was lost; worker {pid} continues at step {at}")
             self.workers[step.key] = pid
             self.since.pop(step.key, None)
+            self.execution.waits.pop(step.key, None)
         if alive:
             self.missing.pop(step.key, None)
             self.lost.discard(step.key)
