@@ -62,7 +62,7 @@ class Place:
 
     def run(self, *command: str, user: str | None = None) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True,
-                              timeout=400, user=user)  # fmt: skip
+                              timeout=580, user=user)  # fmt: skip
         self.say(*command)
         print(done.stdout, end="", flush=True)
         return done

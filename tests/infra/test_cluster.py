@@ -21,12 +21,15 @@ from conftest import CLI, PROJECT
 from running import small_corpus
 
 from phrasemodels.data.store.store import Store
-from phrasemodels.infra.tracking import KEY, Tracker
+from phrasemodels.infra.tracking import ATTEMPT, KEY, WAITS, Tracker
 from phrasemodels.tasks.train.trainer import PROGRESS
 
 TINY = ["train.steps=10", "train.evaluate_every=5", "train.checkpoint_every=5", "train.batch_tokens=600",
         *small_corpus(100, 10, 10)]  # fmt: skip
 LONG = ["train.steps=400", *TINY[1:]]
+
+WAIT_MINUTES = 0.5  # for which a training waits for a lost node
+FINAL = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 pytestmark = [
     pytest.mark.slow,
@@ -61,6 +64,11 @@ def prepare(here: Place) -> None:
     for arguments in (("work-pool", "create", "phrasemodels", "--type", "process"), ("deploy", "--all")):
         done = here.prefect(*arguments)
         assert done.returncode == 0, done.stdout + done.stderr
+    here.environment["PHRASEMODELS_WAIT_MINUTES"] = str(WAIT_MINUTES)
+    start_worker(here)
+
+
+def start_worker(here: Place) -> None:
     here.start(
         "worker", sys.executable, "-m", "prefect", "worker", "start", "--pool", "phrasemodels", "--type", "process"
     )
@@ -91,10 +99,14 @@ def runs(here: Place) -> list[Any]:
     return Tracker(here.environment["PHRASEMODELS_MLFLOW_URI"]).runs()
 
 
-def flow_states(here: Place) -> list[str]:
-    """Return the states of all flow runs, oldest first."""
+def flow_runs(here: Place) -> list[dict[str, Any]]:
+    """Return all flow runs that have begun, oldest first."""
     answer = request(f"{here.environment['PREFECT_API_URL']}/flow_runs/filter", b'{"sort": "START_TIME_ASC"}')
-    return [run["state_type"] for run in json.loads(answer) if run["state_type"] != "SCHEDULED"]
+    return [run for run in json.loads(answer) if run["state_type"] != "SCHEDULED"]
+
+
+def flow_states(here: Place) -> list[str]:
+    return [run["state_type"] for run in flow_runs(here)]
 
 
 def test_a_deployment_that_runs_again_makes_no_artifact_again(place: Place) -> None:
@@ -191,6 +203,81 @@ def test_losing_the_head_node_ends_a_run_in_one_line_and_the_next_run_continues(
         until(lambda log=place.folder / f"{node}.log": "runtime started" in log.read_text())
     assert subprocess.run(command, env=environment, cwd=place.folder).returncode == 0
     assert [record["state"] for record in records(place, "head is lost")] == ["failed", "completed"]
+
+
+def begun_run(here: Place, *settings: str) -> tuple[str, dict[str, Any]]:
+    """Start a run of the deployment; return its id and the progress of its training once that has begun."""
+    before = {run["id"] for run in flow_runs(here)}
+    assert deployment(here, f"set={json.dumps([*TINY[1:], *settings])}", watch=False).returncode == 0
+    return until(lambda: [run["id"] for run in flow_runs(here) if run["id"] not in before])[0], until(
+        lambda: (now := progress(here))["step"] > 5 and alive([now["pid"]]) and now, 200
+    )
+
+
+def states(here: Place, run: str) -> tuple[str, set[str], str, set[str]]:
+    """Return how a run is shown: in Prefect, its tasks there, its record, and its runs of MLflow."""
+    (flow,) = (found for found in flow_runs(here) if found["id"] == run)
+    asked = json.dumps({"flow_runs": {"id": {"any_": [run]}}}).encode()
+    tasks = json.loads(request(f"{here.environment['PREFECT_API_URL']}/task_runs/filter", asked))
+    record = next(record for record in records(here) if record["id"] == run)
+    own = {found.info.status for found in runs(here) if found.data.tags[ATTEMPT] == run}
+    return flow["state_type"], {task["state_type"] for task in tasks}, record["state"], own
+
+
+def logged(here: Place, run: str) -> str:
+    """Return the logs of a run in Prefect."""
+    asked = json.dumps({"logs": {"flow_run_id": {"any_": [run]}}}).encode()
+    return "\n".join(
+        line["message"] for line in json.loads(request(f"{here.environment['PREFECT_API_URL']}/logs/filter", asked))
+    )
+
+
+def ended(here: Place, run: str, seconds: float = 240) -> None:
+    """Wait until the record of a run says that it has ended, and Prefect does."""
+    until(lambda: any(one["id"] == run and one["state"] != "running" for one in records(here)), seconds)
+    until(lambda: any(one["id"] == run and one["state_type"] in FINAL for one in flow_runs(here)), 60)
+
+
+def test_a_cancelled_run_is_cancelled_in_prefect_in_mlflow_and_in_its_record(place: Place) -> None:
+    run, training = begun_run(place, "train.steps=5001")
+    assert place.prefect("flow-run", "cancel", run).returncode == 0
+    ended(place, run)
+    flow, tasks, record, own = states(place, run)
+    assert (flow, record, own) == ("CANCELLED", "cancelled", {"KILLED"}), logged(place, run)
+    assert "CANCELLED" in tasks and tasks <= {"COMPLETED", "CANCELLED", "PENDING"}
+    until(lambda: not alive([training["pid"]]), 60)
+
+
+def test_a_killed_worker_of_prefect_ends_no_run(place: Place) -> None:
+    run, _ = begun_run(place, "train.steps=601")
+    process = place.started["worker"][-1]
+    os.kill(process.pid, signal.SIGKILL)  # the worker alone: the process of the run goes on
+    process.wait()
+    ended(place, run)
+    shown = states(place, run)
+    start_worker(place)
+    assert shown == ("COMPLETED", {"COMPLETED"}, "completed", {"FINISHED"}), logged(place, run)
+
+
+def test_a_training_of_two_workers_that_loses_a_node_says_what_it_waits_for_and_gives_up(place: Place) -> None:
+    run, training = begun_run(place, "train.steps=5002", "train.workers=2")
+    lost = time.monotonic()
+    lose(place, "node-2")
+    until(lambda: "SCHEDULED" in states(place, run)[-1], 60)
+    (waiting,) = (found for found in runs(place) if found.data.tags.get(WAITS) and found.data.tags[ATTEMPT] == run)
+    assert "2 workers need" in waiting.data.tags[WAITS] and "gives up at" in waiting.data.tags[WAITS]
+    until(lambda: "waits for nodes (2 workers need" in logged(place, run), 60)
+    ended(place, run)
+    assert time.monotonic() - lost < 60 * (WAIT_MINUTES + 2) + 30
+    (flow, _, record, own), (written,) = states(place, run), (one for one in records(place) if one["id"] == run)
+    assert (flow, record, own) == ("FAILED", "failed", {"FAILED"}), logged(place, run)
+    assert "2 workers need" in written["error"] and "add nodes and start again" in written["error"]
+    place.kill("node-2")
+    until(lambda: "runtime started" in (place.folder / "node-2.log").read_text())
+    _, again = begun_run(place, "train.steps=5002", "train.workers=2")
+    assert again["step"] >= training["step"] - 5, "a checkpoint is made every five updates"
+    assert place.prefect("flow-run", "cancel", flow_runs(place)[-1]["id"]).returncode == 0
+    ended(place, flow_runs(place)[-1]["id"])
 
 
 def lose(here: Place, node: str) -> None:

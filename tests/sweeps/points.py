@@ -4,6 +4,7 @@ A folder holds PLAN, {"name": ..., "points": {"stage, moment": victim}}; PIDS, {
 answer; and, for each point that was reached, the file NAME/"stage, moment" with the result of the kill.
 """
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import json
@@ -23,6 +24,7 @@ PLAN, PIDS = "plan.json", "pids.json"
 MOMENTS = ("before write", "after write", "after commit")
 # process titles of workers that run our tasks; idle workers have no work to lose
 TITLES = {"Ray worker": r"ray::(step:|ActorWorker)", "Train worker": "ray::RayTrainWorker"}
+NODE = "lost node"  # a node of Ray, which is killed with all its processes
 LOCAL = threading.local()
 
 
@@ -39,9 +41,23 @@ def reached(stage: str, moment: str) -> None:
         while not (pid := alive(victim)) and time.monotonic() < end:
             time.sleep(0.2)
         seen.write_text("killed" if pid else "nobody")
-        if pid:
-            os.kill(pid, signal.SIGKILL)
-            time.sleep(0.2)  # if the victim is this process, it ends here
+        for one in [pid, *below(pid)] if victim == NODE else [pid]:
+            with contextlib.suppress(ProcessLookupError):
+                if one:
+                    os.kill(one, signal.SIGKILL)
+        time.sleep(0.2 if pid else 0)  # if the victim is this process, it ends here
+
+
+def below(pid: int) -> list[int]:
+    """Return the ids of the descendants of a process, this process last."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for parent in found:
+        found += [child for child, of in parents.items() if of == parent]
+    return sorted(found[1:] if pid else [], key=lambda one: one == os.getpid())
 
 
 def alive(victim: str) -> int:
@@ -113,8 +129,8 @@ def tracking(module: Any) -> None:
             yield from super().__iter__()
             reached("log", MOMENTS[1])  # all is logged, but the run has not ended yet
 
-    def watched_finish(self: Any, run_id: str, metrics: Any, files: list[Path], tags: Any) -> None:
-        finish(self, run_id, metrics, Files(files), tags)
+    def watched_finish(self: Any, run_id: str, metrics: Any, files: list[Path], *rest: Any) -> None:
+        finish(self, run_id, metrics, Files(files), *rest)
 
     module.Tracker.finish = around("log", watched_finish)
 

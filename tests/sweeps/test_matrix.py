@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -22,7 +23,7 @@ from typing import NamedTuple
 import pytest
 from cluster import Place, begin, logs, until
 from conftest import CLI, PROJECT, copy_project
-from points import MOMENTS, PIDS, PLAN
+from points import MOMENTS, NODE, PIDS, PLAN
 from running import small_corpus
 
 from phrasemodels.data.store.store import Store
@@ -59,13 +60,19 @@ WORK = {
         ("tree_numbers", "tree_shard", "train", "add_trees", "add_trees_to_shard"),
     ),
 }  # fmt: skip
-WORKERS = ("Ray worker", "Train worker")
+DEPLOYED = "Prefect worker"  # its runs are those of a deployment
+ALONE = ("Ray worker", "Train worker", DEPLOYED, NODE)  # killed at every point of one run
 SERVICES = {"raylet": "node-1", "Prefect server": "prefect", "MLflow server": "mlflow", "Postgres": "postgres"}
 OTHERS = ("driver", *SERVICES)
-# the least number of kills of each run: a worker is killed only at stages that it runs
+# the least number of kills of each run: a worker of Ray is killed only at stages that it runs
 KILLS = {"000: Ray worker": 10, "000: Train worker": 3, "001: Ray worker": 3}
 # together, the runs kill every victim at every point
-RUNS = [*KILLS, *(f"{work}: others from {victim}" for work in WORK for victim in OTHERS)]
+RUNS = [
+    *KILLS,
+    f"000: {DEPLOYED}",
+    f"000: {NODE}",
+    *(f"{work}: others from {victim}" for work in WORK for victim in OTHERS),
+]
 LINES = {"train": 60, "val": 10, "test_2016_flickr": 10}
 NOBODY, MOST_STARTS = "nobody", 60
 
@@ -77,10 +84,10 @@ pytestmark = [
 
 
 def plan(name: str) -> dict[str, str]:
-    """Return the victim at each point of a run: one kind of worker at every point, or the other victims in turn."""
+    """Return the victim at each point of a run: one kind at every point, or the other victims in turn."""
     work, who = name.split(": ")
     points = WORK[work].points
-    if who in WORKERS:
+    if who in ALONE:
         return dict.fromkeys(points, who)
     if who == NOBODY:
         return {}
@@ -122,22 +129,31 @@ class Watchman(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(0.2):
-            for name in SERVICES.values():
+            for name in {*self.services.values()}:
                 if self.place.started[name][-1].poll() is not None:
                     self.tell({})
                     (self.place.folder / f"{name}.log").unlink(missing_ok=True)
-                    self.place.kill(name)
-            pids = {victim: self.pid(name) for victim, name in SERVICES.items() if self.answers(name)}
+                    if name == "worker":  # its run, which is in its process group, goes on
+                        self.place.start(name, *self.place.started[name][0])
+                    else:
+                        self.place.kill(name)
+            pids = {victim: self.pid(victim, name) for victim, name in self.services.items() if self.answers(name)}
             self.tell(pids | {"driver": self.driver})
+
+    @property
+    def services(self) -> dict[str, str]:
+        """The names of the services that can be killed, by victim; the worker of Prefect is not always there."""
+        known = SERVICES | {NODE: "node-2", DEPLOYED: "worker"}
+        return {victim: name for victim, name in known.items() if name in self.place.started}
 
     def tell(self, pids: dict[str, int]) -> None:
         aside = self.place.folder / "points" / "aside"
         aside.write_text(json.dumps(pids))
         os.replace(aside, self.place.folder / "points" / PIDS)
 
-    def pid(self, name: str) -> int:
+    def pid(self, victim: str, name: str) -> int:
         process = self.place.started[name][-1]
-        if not name.startswith("node"):
+        if victim != "raylet":
             return process.pid
         found = subprocess.run(["pgrep", "-P", str(process.pid), "-x", "raylet"], capture_output=True, text=True).stdout
         return int((found.split() or ["0"])[0])
@@ -149,6 +165,8 @@ class Watchman(threading.Thread):
         try:
             if name.startswith("node"):
                 return "runtime started" in (self.place.folder / f"{name}.log").read_text()
+            if name == "worker":
+                return "started" in (self.place.folder / "worker.log").read_text()
             if name == "postgres":
                 return (self.place.folder / "pg" / "postmaster.pid").read_text().split()[-1:] == ["ready"]
             urllib.request.urlopen(at[name], timeout=2).close()
@@ -183,21 +201,43 @@ def write_plan(here: Place, name: str) -> None:
 def completed(here: Place, watchman: Watchman, name: str) -> int:
     """Start a run until it completes; return the number of starts."""
     work = WORK[name.split(": ")[0]]
-    command = ("reproduce", *work.command, "--seeds", "1", *(w for s in work.settings for w in ("--set", s)))
+    command = [*CLI, "reproduce", *work.command, "--seeds", "1", *(w for s in work.settings for w in ("--set", s))]
     folder = store_of(here, name)
     store = f"{os.environ['PM_STORE']}/{folder.name}" if "PM_STORE" in os.environ else str(folder)
     environment = here.environment | {"PHRASEMODELS_STORE": store, "PHRASEMODELS_CACHE": str(folder)}
+    if name.endswith(DEPLOYED):
+        begin_worker(here, environment)
+        command = deployment_of(work)
     for start in range(1, MOST_STARTS):
-        until(lambda: len(json.loads((here.folder / "points" / PIDS).read_text())) == len(SERVICES) + 1)
+        until(lambda: len(json.loads((here.folder / "points" / PIDS).read_text())) == len(watchman.services) + 1)
         with (here.folder / f"driver {name}.log").open("ab") as log:
-            process = subprocess.Popen([*CLI, *command], env=environment,
-                                       cwd=here.folder, stdout=log, stderr=log)  # fmt: skip
+            process = subprocess.Popen(command, env=environment, cwd=here.folder, stdout=log, stderr=log)
             watchman.driver = process.pid
             ended = process.wait(400)
             watchman.driver = 0
         if not ended:
             return start
     raise AssertionError(f"killing {name}: it does not end\n{logs(here)}")
+
+
+def deployment_of(work: Work) -> list[str]:
+    """Return the command that runs a work's table as a run of the deployment `sample`."""
+    asked = dict(zip(work.command[::2], work.command[1::2], strict=True))
+    parameters = {"paper": asked["--paper"], "table": asked["--table"], "profile": asked["--profile"],
+                  "rows": [asked["--row"]], "seeds": 1, "set": work.settings}  # fmt: skip
+    options = (word for name, value in parameters.items() for word in ("--param", f"{name}={json.dumps(value)}"))
+    return [sys.executable, "-m", "prefect", "--no-prompt", "deployment", "run", "reproduce/sample", "--watch",
+            "--watch-interval", "1", *options]  # fmt: skip
+
+
+def begin_worker(here: Place, environment: dict[str, str]) -> None:
+    """Create the deployments and start a worker of Prefect, whose runs have these variables."""
+    shutil.copy(PROJECT / "prefect.yaml", here.folder)
+    for arguments in (("work-pool", "create", "phrasemodels", "--type", "process"), ("deploy", "--all")):
+        done = here.prefect(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+    here.environment |= {name: environment[name] for name in ("PHRASEMODELS_STORE", "PHRASEMODELS_CACHE")}
+    here.start("worker", sys.executable, "-m", "prefect", "worker", "start", "--pool", "phrasemodels")
 
 
 def store_of(here: Place, name: str) -> Path:
@@ -265,7 +305,7 @@ def one_run(place: Place, watchman: Watchman, name: str) -> dict[str, str]:
 def print_matrix(cells: dict[tuple[str, str], str]) -> None:
     """Print the matrix; rows are points, columns victims. x: killed, same result. o: no such process was alive there."""
     marks = {"killed": "x", "nobody": "o", "not reached": "?"}
-    victims = (*WORKERS, *OTHERS)
+    victims = (*ALONE, *OTHERS)
     print(f"{'':<32}" + "".join(f"{victim:>16}" for victim in victims))
     for point in dict.fromkeys(point for point, _ in cells):
         print(f"{point:<32}" + "".join(f"{marks.get(cells.get((point, victim), ''), ''):>16}" for victim in victims))
