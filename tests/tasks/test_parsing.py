@@ -26,7 +26,8 @@ from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.encoders.inputs import CharactersConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.flows.cli.parse import answers, blocks, parse, recognised
-from phrasemodels.flows.run.page_server import Turns, page, server
+from phrasemodels.flows.run import page_server
+from phrasemodels.flows.run.page_server import RefusedError, Turns, page, server
 from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import Jointly, ParserConfig, arcs_alone, phrases_alone
@@ -408,6 +409,17 @@ def test_a_text_whose_client_has_left_takes_no_further_turn(parser: Parser) -> N
             handler.parses("It is.")
         with pytest.raises(ConnectionError, match="the client is gone"):
             handler.page("It is.")
+
+
+def test_texts_beyond_a_number_are_refused(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "REQUESTS", 2)
+    with server(parser, "127.0.0.1", 0) as made:
+        handler = made.RequestHandlerClass.__new__(made.RequestHandlerClass)
+        for _ in range(2):  # the places are free again
+            with handler.place(), handler.place():
+                for ask in (handler.parses, handler.page):
+                    with pytest.raises(RefusedError, match="2 texts are being parsed: ask again later"):
+                        ask("It is.")
 
 
 def test_turns_are_taken_in_the_order_in_which_they_were_asked_for(parser: Parser) -> None:

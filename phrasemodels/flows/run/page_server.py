@@ -26,6 +26,7 @@ from phrasemodels.flows.report.templates import readable, render
 from phrasemodels.parsing.parser import Parse, Parser, Turn
 
 MOST_BYTES = 200_000
+REQUESTS = 128  # texts that are parsed at a time: a turn waits for one turn of each other
 MOST_WORDS = 80  # of a sentence whose figures are drawn
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'"
 PLAIN, JSON_TEXT = "text/plain", "application/json"
@@ -129,9 +130,20 @@ class PageServer(ThreadingHTTPServer):
 
 def server(parser: Parser, host: str, port: int) -> PageServer:
     """Return a server of the page, which has not started. OSError: the port is taken."""
-    turns = Turns()
+    turns, places = Turns(), threading.BoundedSemaphore(REQUESTS)
 
     class Handler(_Handler):
+        @contextmanager
+        def place(self) -> Iterator[None]:
+            """Take one of REQUESTS places. RefusedError: none is free."""
+            if not places.acquire(blocking=False):
+                why = f"{REQUESTS} texts are being parsed: ask again later"
+                raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, why)
+            try:
+                yield
+            finally:
+                places.release()
+
         @contextmanager
         def turn(self) -> Iterator[None]:
             with turns():
@@ -139,10 +151,12 @@ def server(parser: Parser, host: str, port: int) -> PageServer:
                 yield
 
         def page(self, text: str) -> str:
-            return page(parser, text, turn=self.turn)
+            with self.place():
+                return page(parser, text, turn=self.turn)
 
         def parses(self, text: str) -> Sequence[Parse]:
-            return parser.parse_in_turns(text, self.turn)
+            with self.place():
+                return parser.parse_in_turns(text, self.turn)
 
     return PageServer((host, port), Handler)
 
@@ -292,7 +306,7 @@ _PARSES = {
         "description": "The parses of the sentences",
         "content": {JSON_TEXT: {"schema": {"type": "array", "items": _PARSE}}},
     },
-    **{str(code): _LINE for code in (400, 411, 413, 422)},
+    **{str(code): _LINE for code in (400, 411, 413, 422, 503)},
 }
 _QUERY = [{"name": "text", "in": "query", "schema": {"type": "string"}}]
 OPENAPI = {
