@@ -382,7 +382,7 @@ def all_verdicts() -> str:
     from phrasemodels.flows.experiments.names import plain_reason
 
     rows = asked(
-        "select paper, table_, system, variant, dataset, printed_metric, printed, ours, half_width, verdict, reason "
+        "select paper, table_, system, variant, dataset, printed_metric, printed, ours, half_width, verdict, reason, needs "
         "from verdicts order by paper, number"
     )[1]
     lines = [
@@ -393,7 +393,7 @@ def all_verdicts() -> str:
             row[6],
             _ours(row[7], row[8]),
             row[9],
-            plain_reason(row[10]),
+            plain_reason(row[10]) + (f". It takes: {row[11]}" if row[11] else ""),
         )
         for row in rows
     ]

@@ -148,7 +148,8 @@ def _line(row: dict[str, Any]) -> str:
     runs = " ".join(f"seed {run['seed']}: {run['run'] or run['train']}" for run in row["runs"] if run["train"])
     where = f"  [{row['source']}{'; ' + runs if runs else ''}]" if row["source"] else ""
     numbers = f"{row['printed']:>9} {ours + half:>14}"
-    return f"{row['paper']} {row['table']:<14} {numbers}  {row['verdict']:<14} {what}: {plain_reason(row['reason'])}{where}"
+    takes = f". It takes: {row['needs']}" if row["needs"] else ""
+    return f"{row['paper']} {row['table']:<14} {numbers}  {row['verdict']:<14} {what}: {plain_reason(row['reason'])}{takes}{where}"
 
 
 @app.command()

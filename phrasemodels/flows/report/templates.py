@@ -72,10 +72,9 @@ def is_sure(found: dict[str, Any]) -> bool:
 
 def disagreement(found: dict[str, Any]) -> str:
     """Return words to put beside a randomised p that is on the other side of 0.05 than the p of the test; empty if both agree."""
-    randomised = found.get("p_randomisation")
-    if found["p_holm"] is None or randomised is None or (randomised < SURE) == is_sure(found):
+    ours, randomised = found.get("p"), found.get("p_randomisation")
+    if ours is None or randomised is None or (randomised < SURE) == (ours < SURE):
         return ""
-    why = (
-        "it takes these seeds for all there are" if randomised < SURE else "it resamples no seeds, and is not corrected"
+    return (
+        "disagrees: it takes these seeds for all there are" if randomised < SURE else "disagrees: it resamples no seeds"
     )
-    return f"disagrees: {why}; p (Holm) decides"

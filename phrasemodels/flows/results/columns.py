@@ -42,7 +42,7 @@ EXPERIMENT = {"experiment": TEXT, "seed": WHOLE}
 VIEWS = {
     "verdicts": View(
         "a printed number, as `phrasemodels verdicts` judges it; metric: our name of it; origin: a store key, or a kept result",
-        {"number": WHOLE, **PRINTED, **_of(TEXT, "printed verdict kind reason experiment metric origin title")}
+        {"number": WHOLE, **PRINTED, **_of(TEXT, "printed verdict kind reason needs experiment metric origin title")}
         | {**_of(NUMBER, "published ours half_width"), "seeds": WHOLE},
     ),
     "published": View(
