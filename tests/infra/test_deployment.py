@@ -181,9 +181,10 @@ def test_the_automation_marks_a_run_without_heartbeats_as_crashed(prefect, tmp_p
 
 LATE = """
 import phrasemodels.infra.environment
+from prefect import task
 from prefect.client.orchestration import get_client
-from prefect.states import Cancelled, Pending, Running
-from phrasemodels.flows.run.record import mark_crashed
+from prefect.states import Cancelled, Completed, Pending, Running
+from phrasemodels.flows.run.record import STOPPING, mark_crashed, mark_ended
 
 with get_client(sync_client=True) as client:
     deployment = client.read_deployment_by_name("reproduce/sample").id
@@ -198,14 +199,21 @@ with get_client(sync_client=True) as client:
     assert start(begun[1]).is_pending()
     mark_crashed(begun[0])
     print(client.read_global_concurrency_limit_by_name(f"deployment:{deployment}").active_slots, start(begun[2]).type)
+    client.set_flow_run_state(begun[1], Running())
+    tasks = [client.create_task_run(task(lambda: None), begun[1], str(place), state=Running()).id for place in range(2)]
+    client.set_task_run_state(tasks[1], Completed(), force=True)
+    STOPPING.set()  # by a signal
+    mark_ended(str(begun[1]), "terminated")
+    print(client.read_flow_run(begun[1]).state.type, *(client.read_task_run(one).state.type for one in tasks))
     client.set_flow_run_state(begun[1], Cancelled())  # frees its slot for other tests
 """
 
 
-def test_marking_a_dead_run_late_frees_no_slot_of_a_living_run(deployed):
+def test_marking_a_run_late_frees_no_slot_of_a_living_run_and_leaves_no_task_under_way(deployed):
     done = subprocess.run([sys.executable, "-c", LATE], env=deployed.environment | {"PYTHONPATH": str(PROJECT)},
                           cwd=deployed.folder, capture_output=True, text=True)  # fmt: skip
-    assert done.stdout.split() == ["1", "StateType.CANCELLED"], done.stdout + done.stderr
+    shown = [f"StateType.{state}" for state in ("CANCELLED", "RUNNING", "CANCELLED", "COMPLETED")]
+    assert done.stdout.split() == ["1", *shown], done.stdout + done.stderr
 
 
 def test_the_sample_deployment_runs_on_a_worker(deployed):

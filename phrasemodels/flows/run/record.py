@@ -342,6 +342,26 @@ def mark_crashed(flow_run: UUID | None) -> None:
             flow_run = client.read_task_run(parent).flow_run_id if parent else None
 
 
+def mark_ended(run: str, reason: str) -> None:
+    """Mark what has no end yet of a flow run whose process is about to be ended: its tasks under way and, unless a signal ended
+    it, the run, whose state is then set by who sent the signal."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
+    from prefect.states import Cancelled, Failed
+
+    if not run:
+        return
+    own = FlowRunFilter.model_validate({"id": {"any_": [run]}})
+    under_way = TaskRunFilter.model_validate({"state": {"type": {"any_": ["RUNNING"]}}})
+    with get_client(sync_client=True) as client:
+        state = client.read_flow_run(UUID(run)).state
+        if not STOPPING.is_set() and (state is None or not state.is_final()):
+            client.set_flow_run_state(UUID(run), Failed(message=reason), force=True)
+        end = Cancelled if STOPPING.is_set() else Failed
+        for begun in client.read_task_runs(flow_run_filter=own, task_run_filter=under_way):
+            client.set_task_run_state(begun.id, end(message=reason), force=True)
+
+
 def recount_slots(client: "SyncPrefectClient", deployment: UUID) -> None:
     """Set how many slots of a deployment are taken to the number of its active runs.
 

@@ -24,7 +24,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.exceptions import TerminationSignal
-from prefect.states import Cancelled, Completed, Failed
+from prefect.states import Cancelled, Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
@@ -43,7 +43,7 @@ from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.outline import Outline, outlined, outlined_page
 from phrasemodels.flows.run.plan import Plan, planned
 from phrasemodels.flows.run.progress import Watch, artifact_key, log, report_line
-from phrasemodels.flows.run.record import attempt, recorded, write
+from phrasemodels.flows.run.record import attempt, mark_ended, recorded, write
 from phrasemodels.flows.run.tune import (
     SHARES,
     Search,
@@ -423,7 +423,7 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
         named = run_step.with_options(name=step.name, tags=tags_of(execution.plan.table, step))
         submit: Callable[..., Any] = named.submit
         futures[key] = submit(key=key, label=step.label, wait_for=before)
-    with stoppable(partial(_mark_failed, execution.record.attempt)):
+    with stoppable(partial(mark_ended, execution.record.attempt)):
         try:
             failures = {key: future for key, future in futures.items() if _failed(future)}
         except (Stopped, ClusterError):  # without Ray, the threads that wait for it end at once
@@ -442,15 +442,6 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
 def tags_of(table: Table, step: Step) -> set[str]:
     """Return the tags of a step's task in Prefect: its kind, paper, table and profile."""
     return {step.name, f"paper {table.paper}", f"table {table.number}", table.profile}
-
-
-def _mark_failed(run: str, reason: str) -> None:
-    """Mark a flow run as failed for a reason, if it has no end yet: its process is about to be ended."""
-    if not STOPPING.is_set() and run:
-        with get_client(sync_client=True) as client:
-            state = client.read_flow_run(UUID(run)).state
-            if state is None or not state.is_final():
-                client.set_flow_run_state(UUID(run), Failed(message=reason), force=True)
 
 
 def _lost_cluster(state: State[Any]) -> bool:
