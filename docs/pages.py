@@ -406,3 +406,22 @@ def _ours(mean: float | None, half_width: float | None) -> str:
     if mean is None:
         return ""
     return f"{mean:.2f}" + (f" ± {half_width:.2f}" if half_width is not None else "")
+
+
+def squares(**pictures: Any) -> str:
+    """Return matrices of numbers from 0 to 1 as pictures side by side, by their captions: the larger a number, the darker its
+    square."""
+    drawn = []
+    for caption, values in pictures.items():
+        rows = [[max(0.0, float(value)) for value in row] for row in values]
+        cells = "".join(
+            f'<rect x="{12 * x}" y="{12 * y}" width="11" height="11" fill="currentColor" opacity="{0.06 + 0.94 * value:.2f}"/>'
+            for y, row in enumerate(rows)
+            for x, value in enumerate(row)
+        )
+        width, height, name = 12 * len(rows[0]), 12 * len(rows), caption.replace("_", " ")
+        drawn.append(
+            f'<figure><svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{name}">'
+            f"{cells}</svg><figcaption>{name}</figcaption></figure>"
+        )
+    return f'<div class="squares">{"".join(drawn)}</div>\n'

@@ -71,8 +71,7 @@ def _export(target: Path) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from browser.export import export
-
+        from phrasemodels.inference.onnx import export_parser
         from phrasemodels.parsing.parser import Parser
 
-        export(target, Parser.load())
+        export_parser(Parser.load(), target)

@@ -1,4 +1,4 @@
-// The English parser in the browser: words, ids, scores by ONNX Runtime Web, and the best phrases. `export.py` writes what it reads.
+// The English parser in the browser: words, ids, scores by ONNX Runtime Web, and the best phrases. `phrasemodels.inference.onnx` writes what it reads.
 
 import * as ort from "./ort.wasm.bundle.min.mjs";
 

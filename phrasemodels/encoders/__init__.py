@@ -53,7 +53,7 @@ def check_input(words: Any, lengths: Any, d: int) -> None:
                 f"a floating-point tensor (B, n, {d})" if dims == 3 else "an integer tensor (B); of a mask, mask.sum(1)"
             )
             raise ValueError(f"{name} must be {wanted}, not {shape}")
-    if words.shape[2] != d or lengths.dtype == torch.bool or len(lengths) != len(words):
+    if words.shape[2] != d or lengths.dtype == torch.bool or lengths.shape[0] != words.shape[0]:
         raise ValueError(f"words {tuple(words.shape)} and lengths {tuple(lengths.shape)}: must be (B, n, {d}) and (B)")
-    if not torch.compiler.is_compiling() and len(lengths) and int(lengths.max()) > max(1, words.shape[1]):
+    if not torch.compiler.is_compiling() and lengths.shape[0] and int(lengths.max()) > max(1, words.shape[1]):
         raise ValueError(f"lengths: {int(lengths.max())} words, but words has {words.shape[1]} positions")

@@ -190,8 +190,8 @@ def check_members(members: Tensor, lengths: Tensor) -> None:
         raise ValueError(f"members must be an integer tensor (B, m, k), -1 for none, not a {type(members).__name__}")
     if members.dim() != 3 or members.is_floating_point() or members.dtype == torch.bool:
         raise ValueError(f"members must be integers (B, m, k), not {tuple(members.shape)} of {members.dtype}")
-    if len(members) != len(lengths):
-        raise ValueError(f"members of {len(members)} sentences, but lengths of {len(lengths)}")
+    if members.shape[0] != lengths.shape[0]:  # not len, which torch.export takes for a constant
+        raise ValueError(f"members of {members.shape[0]} sentences, but lengths of {lengths.shape[0]}")
     wrong = (members < -1) | (members >= lengths.view(-1, 1, 1))
     if not torch.compiler.is_compiling() and wrong.any():
         sentence, phrase, word = wrong.nonzero()[0].tolist()

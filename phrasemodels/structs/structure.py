@@ -495,7 +495,7 @@ class Structure:
         results = result if isinstance(result, tuple) else (result,)
         axes = [x.dim() - 1 if "rows" in options else int(ranked) for x in results]
         shaped = tuple(
-            x.reshape(*x.shape[:at], *batch, *x.shape[at + 1 :]) for x, at in zip(results, axes, strict=True)
+            x.reshape((*x.shape[:at], *batch, *x.shape[at + 1 :])) for x, at in zip(results, axes, strict=True)
         )
         return shaped if isinstance(result, tuple) else shaped[0]
 

@@ -59,3 +59,11 @@ def test_gradients_reach_the_scores_of_both_distributions_of_a_divergence():
         )
     with pytest.raises(NotImplementedError, match="same structures"):
         kl_divergence(DependencyTree(a), DependencyTree(b, trees=eisner.single_root))
+
+
+@pytest.mark.parametrize("trees", [eisner.single_root, eisner.multi_root, nonprojective.single_root])
+def test_scores_of_one_sentence_need_no_batch(trees):
+    arcs = torch.randn(5, 5, dtype=torch.float64)
+    score, heads = trees.argmax(arcs)
+    assert score.shape == () and torch.equal(heads, trees.argmax(arcs[None])[1][0])
+    assert torch.equal(trees.log_partition(arcs), trees.log_partition(arcs[None])[0])

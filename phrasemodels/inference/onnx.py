@@ -1,0 +1,124 @@
+"""Export to ONNX: a parser's scores with its vocabularies, as the page *Try it* runs them in a browser; and an encoder over phrases.
+
+It needs onnx and onnxscript (the extra `onnx`). Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), c characters of a
+word, L labels, m phrases, k words of a phrase.
+"""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from phrasemodels.encoders.hypernode import HypernodeEncoder
+from phrasemodels.encoders.inputs import ParserInput
+from phrasemodels.layers.scorers import fenceposts
+from phrasemodels.parsing.parser import LETTERS, Parser
+
+LARGE = 1024  # numbers of a tensor; larger ones travel as float16, as they lie in the package
+
+
+class Scores(nn.Module):
+    """One sentence to the weights of label attention and the scores of labelled spans."""
+
+    def __init__(self, parser: Parser) -> None:
+        super().__init__()
+        self.model = parser.trained
+
+    def forward(self, words: Tensor, characters: Tensor) -> tuple[Tensor, Tensor]:
+        """words (N), characters (N, c), 0 for padding -> attention (L, N), scores (n, n, L) of words i..j, both included.
+
+        Scores are 0 where i > j, and do not yet forbid labels (`JointParser.labels` does; so does the page).
+        """
+        model, n = self.model, words.shape[0] - 2
+        row = words[None]
+        lengths = torch.full((1,), n)
+        sentence = ParserInput(row, torch.arange(n + 2)[None], characters, row, lengths, row, lengths, row)
+        top = model.encoder.top
+        assert top is not None
+        states, valid = model.encoder.below(model.embed(sentence), lengths + 2)
+        weights = top.weights(states, valid)[0, :, 0]
+        posts = model.span_scores.project(fenceposts(top(states, valid), model.encoder.groups))[0]
+        labels = model.span_scores._score(posts[None, 1:] - posts[:-1, None])
+        return weights, nn.functional.pad(labels, (1, 0))
+
+
+class Plain(nn.Module):
+    """An encoder of paper 000 by the equations of the paper, which have no step that depends on the data."""
+
+    def __init__(self, encoder: HypernodeEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
+        """words (B, n, d), lengths (B), members (B, m, k) -> states (B, n, d)."""
+        return self.encoder.plain(words, lengths, members)
+
+
+def export_encoder(encoder: HypernodeEncoder, to: Path, longest: int = 2) -> Path:
+    """Write an encoder as an ONNX graph of words, lengths and members -> states; return the file. It is exported for evaluation.
+
+    longest: k, the words of a phrase; B, n and m are free. ValueError: onnx or onnxscript is missing.
+    """
+    batch, n, m = (torch.export.Dim(name) for name in ("batch", "words", "phrases"))
+    members = torch.full((2, 3, longest), -1)
+    members[..., :2] = torch.tensor([[0, 1], [1, 2], [-1, -1]])
+    example = torch.randn(2, 5, encoder.width), torch.tensor([5, 3]), members
+    shapes = ({0: batch, 1: n}, {0: batch}, {0: batch, 1: m})
+    graph = _exported(Plain(encoder), example, shapes, ["words", "lengths", "members"], ["states"])
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_bytes(graph.SerializeToString())
+    return to
+
+
+def export_parser(parser: Parser, folder: Path) -> None:
+    """Write model.onnx, one sentence to attention and scores, and vocabularies.json. ValueError: onnx or onnxscript is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    n = torch.export.Dim("positions", min=3, max=512)
+    example = torch.full((7,), 4), torch.full((7, LETTERS), 4)
+    graph = _exported(Scores(parser), example, ({0: n}, {0: n}), ["words", "characters"], ["attention", "scores"])
+    halve(graph)
+    (folder / "model.onnx").write_bytes(graph.SerializeToString())
+    entries = {side: list(parser.ids.ids[side]) for side in ("words", "characters", "labels")}
+    (folder / "vocabularies.json").write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
+
+
+def _exported(
+    module: nn.Module, example: tuple[Tensor, ...], shapes: Any, inputs: list[str], outputs: list[str]
+) -> Any:
+    """Return the ONNX graph of a module for evaluation; its mode is restored."""
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ValueError("the export needs onnx and onnxscript: pip install onnx onnxscript") from error
+    was_training = module.training
+    names = {"input_names": inputs, "output_names": outputs, "dynamic_shapes": shapes}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of torch, about itself
+            program = torch.onnx.export(module.eval(), example, dynamo=True, verbose=False, **names)
+    finally:
+        module.train(was_training)
+    assert program is not None
+    return program.model_proto
+
+
+def halve(model: Any) -> None:
+    """Store large float32 tensors as float16, and cast them when they are read. The package has them in float16, so nothing
+    is lost; a tensor for which that is not so stays."""
+    import onnx
+
+    casts = []
+    for tensor in model.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        half = values.astype(np.float16)
+        if values.dtype == np.float32 and values.size > LARGE and np.array_equal(half.astype(np.float32), values):
+            name = tensor.name
+            tensor.CopyFrom(onnx.numpy_helper.from_array(half, f"{name}.half"))
+            casts.append(onnx.helper.make_node("Cast", [f"{name}.half"], [name], to=onnx.TensorProto.FLOAT))
+    nodes = [*casts, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
