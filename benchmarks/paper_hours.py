@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +88,12 @@ def measured(one: Experiment, small: Experiment, store: Store) -> float:
     return min(seconds[1:])
 
 
-def pretrained(one: Experiment) -> float:
-    """Return the CPU seconds of a word of the pretrained encoder of a row; 0 if it has none."""
-    inputs = getattr(one.model, "inputs", None)
-    if not isinstance(inputs, PretrainedConfig):
-        return 0.0
+@cache
+def pretrained(name: str) -> float:
+    """Return the CPU seconds of a word of a pretrained encoder."""
     import transformers
 
-    kind, sizes = PUBLISHED[inputs.name]
+    kind, sizes = PUBLISHED[name]
     model = transformers.AutoModel.from_config(getattr(transformers, kind)(**sizes))
     ids, seconds = torch.randint(100, 1000, (8, 32)), []
     for _ in range(2):
@@ -127,7 +126,9 @@ def main() -> None:
                 if alike not in same:
                     rows = samples[one.table.paper, one.table.number]
                     small = next((s for s in rows if s.row == one.row), rows[0])
-                    same[alike] = measured(one, small, store) + pretrained(one)
+                    same[alike] = measured(one, small, store)
+                    if isinstance(inputs := getattr(one.model, "inputs", None), PretrainedConfig):
+                        same[alike] += pretrained(inputs.name)
                 found[one.name] = words(one) * same[alike] / 3600
             same.setdefault(alike, 3600 * found[one.name] / words(one))
             print(f"{one.name:45} {found[one.name]:10.2f}", flush=True)
