@@ -12,6 +12,7 @@ import typer
 from conftest import PROJECT
 from running import run_cli
 
+from phrasemodels import written
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.results.keep import keep
 from phrasemodels.written import MARKER, check_replaceable, writing, writing_folder
@@ -166,6 +167,25 @@ def test_a_list_of_written_files_that_is_no_file_is_not_read(make: Callable[[Pat
     for place in (tmp_path, tmp_path / "mine"):
         with pytest.raises(ValueError, match="was not written by this command"):
             check_replaceable(place)
+
+
+def test_no_file_of_a_user_is_replaced_unless_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(ValueError, match="was not written by this command"), writing(tmp_path / "mine"):
+        pass
+    with writing(tmp_path / "mine", force=True):
+        pass
+
+
+def test_a_list_of_written_files_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with writing(tmp_path / "a"):
+        (tmp_path / "a").write_text("a")
+    size = (tmp_path / MARKER).stat().st_size
+    monkeypatch.setattr(written, "MOST_BYTES", size)
+    check_replaceable(tmp_path / "a")
+    monkeypatch.setattr(written, "MOST_BYTES", size - 1)
+    with pytest.raises(ValueError, match="was not written by this command"):
+        check_replaceable(tmp_path / "a")
 
 
 def test_files_beside_each_other_are_listed_in_one_marker(tmp_path: Path) -> None:
