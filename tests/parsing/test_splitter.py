@@ -138,3 +138,12 @@ def test_a_saved_splitter_is_whole_or_refused(splitter: Splitter, tmp_path: Path
 def test_sentences_whose_text_is_not_that_of_their_tokens_are_left_out() -> None:
     (found,) = raw_sentences([Line(1, "# text = other"), Line(2, "\t".join(["1", "a", *["_"] * 8]))])
     assert found is None
+
+
+def test_abbreviations_before_numbers_seldom_end_sentences() -> None:
+    split = Parser.load(ENGLISH).split
+    short = "Op. No. no. Sec. Ch. Eq. p. pp. vol. Vol. v. Tab. Thm. Prop. App. Par. cf. Nov. Reg. Dir.".split()
+    around = (("Under", "of the treaty, states may act."), ("See", "for more."))
+    texts = [f"{begin} {word} 5 {end}" for word in short for begin, end in around]
+    cut = [text for text in texts if len(split(text)) > 1]
+    assert len(cut) <= len(texts) // 10, cut

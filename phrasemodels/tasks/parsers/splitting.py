@@ -158,18 +158,18 @@ def _unmarked(one: RawSentence) -> RawSentence:
 
 
 def _abbreviated(one: RawSentence, draw: random.Random) -> RawSentence:
-    """Return a sentence in which some words before numbers and capitals are cut to abbreviations, which no treebank lists all of
-    (Art. 5, v. Smith)."""
+    """Return a sentence in which some numbers follow an abbreviation, as no treebank lists all of them (Art. 5)."""
     text, tokens, end = "", [], 0
-    for token, after in zip(one.tokens, (*one.tokens[1:], None), strict=True):
+    words = [word for token in one.tokens for word in token.words if word.isalpha() and len(word) > 4]
+    for token in one.tokens:
         text += one.text[end : token.start]
         word, end = one.text[token.start : token.end], token.end
-        follows = one.text[after.start] if after and after.start > token.end else ""
-        words = token.words
-        if word.isalpha() and len(word) > 4 and (follows.isdigit() or follows.isupper()) and draw.random() < 0.4:
-            word = f"{word[: draw.randint(1, 4)]}."
-            words = (word,)
-        tokens.append(Token(len(text), len(text) + len(word), words))
+        if words and word[0].isdigit() and (not text or text[-1].isspace()) and draw.random() < 0.5:
+            cut = draw.choice(words)[: draw.randint(1, 4)]
+            cut = f"{cut.capitalize() if draw.random() < 0.6 else cut}."
+            tokens.append(Token(len(text), len(text) + len(cut), (cut,)))
+            text += f"{cut} "
+        tokens.append(Token(len(text), len(text) + len(word), token.words))
         text += word
     return replace(one, text=text, tokens=tuple(tokens))
 
@@ -187,7 +187,7 @@ def changed(groups: Sequence[list[RawSentence]], draw: random.Random) -> Iterato
             group = [one for near in groups[number : number + draw.randint(2, 6)] for one in near]
         if draw.random() < 0.05:
             group = [_unmarked(one) if draw.random() < 0.7 else one for one in group]
-        if draw.random() < 0.15:
+        if draw.random() < 0.05:
             group = [_abbreviated(one, draw) for one in group]
         text, labels, ends = example(group, between="\n" if draw.random() < 0.04 else " ")
         if draw.random() < 0.05:  # lines of a file
