@@ -43,7 +43,8 @@ def check_output(states: Any, encoder: nn.Module, names: str, *shape: int) -> Te
 
 
 def check_input(words: Any, lengths: Any, d: int) -> None:
-    """ValueError: words are no floating-point tensor (B, n, d), or lengths no integer tensor (B) of numbers up to n."""
+    """ValueError: words are no floating-point tensor (B, n, d), or lengths no integer tensor (B) of numbers up to n;
+    numbers are looked at on the CPU alone."""
     for name, given, dims in (("words", words, 3), ("lengths", lengths, 1)):
         if not isinstance(given, Tensor) or given.dim() != dims or given.is_floating_point() != (dims == 3):
             shape = (
@@ -55,5 +56,7 @@ def check_input(words: Any, lengths: Any, d: int) -> None:
             raise ValueError(f"{name} must be {wanted}, not {shape}")
     if words.shape[2] != d or lengths.dtype == torch.bool or lengths.shape[0] != words.shape[0]:
         raise ValueError(f"words {tuple(words.shape)} and lengths {tuple(lengths.shape)}: must be (B, n, {d}) and (B)")
-    if not torch.compiler.is_compiling() and lengths.shape[0] and int(lengths.max()) > max(1, words.shape[1]):
+    if lengths.device.type != "cpu" or torch.compiler.is_compiling():
+        return  # to look at numbers would wait for the device, or break the graph
+    if lengths.shape[0] and int(lengths.max()) > max(1, words.shape[1]):
         raise ValueError(f"lengths: {int(lengths.max())} words, but words has {words.shape[1]} positions")

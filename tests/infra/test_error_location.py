@@ -48,7 +48,7 @@ def make(job, settings):
 
 def test_a_failed_step_is_reported_as_failed(capsys, tmp_path):
     step = Step(make, "train mine seed 0")
-    watch = Watch(SimpleNamespace(plan=SimpleNamespace(steps=[step]), store=Store(tmp_path)))
+    watch = Watch(SimpleNamespace(plan=SimpleNamespace(steps=[step]), store=Store(tmp_path), waits={}))
     with pytest.raises(ValueError, match="no"), watch.step(step):
         raise ValueError("no")
     assert re.fullmatch(r"train mine seed 0: failed after \d+\.\d s\n", capsys.readouterr().err)
@@ -57,7 +57,9 @@ def test_a_failed_step_is_reported_as_failed(capsys, tmp_path):
 def test_only_a_worker_of_this_run_can_be_lost(monkeypatch, capsys):
     monkeypatch.setattr(progress, "GRACE", 0.0)
     step = Step(make, "train mine seed 0")
-    watch = Watch(SimpleNamespace(plan=SimpleNamespace(steps=[step]), settings=SimpleNamespace(ray_address="")))
+    watch = Watch(
+        SimpleNamespace(plan=SimpleNamespace(steps=[step]), settings=SimpleNamespace(ray_address=""), waits={})
+    )
     for written, lines in ((watch.began - 1, 0), (watch.began + 1, 1)):
         with subprocess.Popen(["sleep", "60"]) as worker:
             state = {"pid": worker.pid, "step": 5, "written": written}
