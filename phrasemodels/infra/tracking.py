@@ -544,7 +544,7 @@ SETTING, DEV_LOSS = "phrasemodels.setting", "phrasemodels.dev_loss"  # tags of a
 
 
 def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: str, tags: Mapping[str, str]) -> str:
-    """Register an exported model as a version of model `name`, whose files are those of the run's logged model; return the
+    """Register an exported model as a version of model `name`, with the files of the run's logged model; return the
     version.
 
     It becomes the champion, unless the champion has the same setting and a lower loss on dev. tags: among them KEY, the

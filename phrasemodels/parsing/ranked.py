@@ -13,7 +13,7 @@ MOST_RANKED, SAME = 128, 8  # trees that are found, and for each parse, as sever
 class Ranked:
     """A decoder that finds the best trees of one sentence, and returns the one at a place.
 
-    decode: that of the parser, which says what a tree is. k: trees that are found; of joint trees several are equal but for spans
+    decode: the decoder of the parser, which says what a tree is. k: trees that are found; of joint trees several are equal but for spans
     without labels. temperature: scores of arcs are divided by it, so that probabilities are as often right as they say.
     ValueError: the parser finds phrases alone, or phrases and arcs apart.
     """

@@ -1,4 +1,4 @@
-"""What the shell completes: papers, tables, rows, experiments, corpora and settings. `phrasemodels --install-completion` sets it up."""
+"""Completion in the shell: papers, tables, rows, experiments, corpora and settings. `phrasemodels --install-completion` sets it up."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -31,7 +31,7 @@ def experiments(incomplete: str) -> list[str]:
 
 
 def corpora(incomplete: str) -> list[str]:
-    """Return the corpora that begin with a text, also those of the project folder."""
+    """Return the corpora that begin with a text, also from the project folder."""
     from phrasemodels.data.download.manifest import names
     from phrasemodels.project import manifests
 
@@ -97,7 +97,7 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _chosen(ctx: typer.Context, *names: str) -> list[dict[str, Any]]:
-    """Return the rows of experiments that have the values of these options, by default those of the command."""
+    """Return the rows of experiments that have the values of these options, by default the values of the command."""
     columns = {"paper": "of", "table": "number", "profile": "profile"}
     asked = {columns[name]: value for name in names if (value := _given(ctx, name))}
     return [row for row in listed() if all(row[name] == value for name, value in asked.items())]

@@ -1,4 +1,4 @@
-"""What it takes to judge a printed number that no result judges: trainings with their core hours, data with its licence and place,
+"""Prerequisites of judging a printed number that no result judges: trainings with their core hours, data with its licence and place,
 programs, or that nobody can."""
 
 import csv

@@ -1,4 +1,4 @@
-"""What a training will need, measured before it begins: memory, and hours on this machine.
+"""The cost of a training, measured before it begins: memory, and hours on this machine.
 
 The heaviest update of the first epoch is run for the memory, and updates of all sizes for the time, each training in a process of
 its own, so that one that lacks memory ends nothing else. Nothing of them is kept but the data that they read.
@@ -26,7 +26,7 @@ UPDATES = 9  # of different sizes, beside the heaviest
 
 @dataclass(frozen=True)
 class Cost:
-    """What one training needs: memory (MiB) at its heaviest update, and seconds of a mean update; or why this is not known."""
+    """The cost of one training: memory (MiB) at its heaviest update, and seconds of a mean update; or why this is not known."""
 
     experiment: Experiment
     memory: float = math.nan

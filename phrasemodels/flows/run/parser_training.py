@@ -29,7 +29,7 @@ EXPERIMENT = "004/alone/laptop/arcs"
 
 
 def read_raw(files: list[Path]) -> list[list[RawSentence]]:
-    """Return the sentences of CoNLL-U files; on stderr how many are left out, as their text is not that of their tokens."""
+    """Return the sentences of CoNLL-U files; on stderr how many are left out, as their text is not the text of their tokens."""
     found = []
     for file in files:
         own = list(raw_sentences(lines(file)))

@@ -72,7 +72,7 @@ def chain_backward(
     unary, pairwise, lengths, alpha, log_z, p, pair_p, T, C, by_sequence, by_position,
     PAIRS: tl.constexpr, SUMMED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Fill the marginals p (B, T, C), and if PAIRS those of transitions, (B, T-1, C, C), or their sums (B, C, C) if SUMMED; all are 0
+    """Fill the marginals p (B, T, C), and if PAIRS those for transitions, (B, T-1, C, C), or their sums (B, C, C) if SUMMED; all are 0
     before."""
     b = tl.program_id(0).to(tl.int64)
     n = tl.load(lengths + b)
@@ -145,7 +145,7 @@ def chain_backward_tangent(
     unary, pairwise, lengths, alpha, log_z, u, v, alpha_u, p_u, pair_u, T, C, by_sequence, by_position, v_by_sequence,
     v_by_position, SUMMED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Fill the derivatives p_u (B, T, C) and pair_u of the marginals, which are as those of `chain_backward`."""
+    """Fill the derivatives p_u (B, T, C) and pair_u of the marginals, which are as in `chain_backward`."""
     b = tl.program_id(0).to(tl.int64)
     n = tl.load(lengths + b)
     c = tl.arange(0, BLOCK)
