@@ -191,11 +191,11 @@ def _print_costs(made: "Plan", store: "Store", settings: "Settings", as_json: bo
     from phrasemodels.flows.results.records import sources_of
     from phrasemodels.flows.run.cost import costs, memory_limit
 
-    limit, found = memory_limit(), []
+    limit, measured = memory_limit(), []
     for cost in costs(made, store, Executor(sources=sources_of(settings))):
         print(f"measured {cost.experiment.name}", file=sys.stderr, flush=True)
-        found.append(cost)
-    rows = [cost.described(limit) for cost in found]
+        measured.append(cost)
+    rows = [cost.described(limit) for cost in measured]
     if as_json:
         print_json(rows)
     else:

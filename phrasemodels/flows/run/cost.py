@@ -22,6 +22,7 @@ from phrasemodels.tasks.train.batches import token_batches
 from phrasemodels.tasks.train.trainer import Trainer, Training, TrainSettings, peak_memory_mib, train, training_of
 
 UPDATES = 9  # of different sizes, beside the heaviest
+OUT_OF_MEMORY = ("not enough memory", "t allocate memory", "out of memory")  # in errors of torch
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Cost:
         """Return the cost in words, on a machine that has `limit` MiB."""
         row: dict[str, object] = {"row": self.experiment.name, "updates": self.experiment.train.steps}
         if math.isnan(self.seconds):
-            memory = "more than is free" if self.memory > limit else ""
+            memory = "more than it could get" if self.memory > limit else ""
             return row | {
                 "memory": memory,
                 "seconds an update": "",
@@ -71,10 +72,10 @@ def _cost(pipeline: Pipeline, store: Store, executor: Executor) -> Cost:
         job = Job(Path(folder), Path(folder), inputs, store, executor, step.key)
         try:
             memory, seconds = pool.submit(measure, replace(training_of(job, step.settings), report=None)).result()
-        except BrokenProcessPool:  # as the kernel ends a process for which there is no memory
+        except (BrokenProcessPool, MemoryError):  # the kernel ends a process for which there is no memory
             memory, seconds = math.inf, math.nan
-        except RuntimeError as error:  # of torch: "not enough memory: you tried to allocate …"
-            if "memory" not in str(error):
+        except RuntimeError as error:
+            if not any(words in str(error) for words in OUT_OF_MEMORY):
                 raise
             memory, seconds = math.inf, math.nan
     return Cost(experiment, memory, seconds)
