@@ -159,6 +159,8 @@ def load_folder(folder: str | Path, *parts: Any) -> LoadedModel:
         }
         card = json.loads((place / CARD).read_text(encoding="utf-8"))
         how = predictor(about["predictor"]) if "predictor" in about else None
+        if how is not None:
+            how.check(config, words)
         return LoadedModel(module.eval(), config, words, card, place, how, {name_of(part): part for part in parts})
     except DAMAGED as error:
         raise ValueError(f"{place}: this model cannot be read ({error}); export it again") from error

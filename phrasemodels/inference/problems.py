@@ -70,10 +70,19 @@ class Predictor(ABC):
     code."""
 
     example: ClassVar[str] = '["the red house sleeps"]'
+    sizes: ClassVar[Mapping[str, str]] = {}  # fields of the configuration, and what each counts: a vocabulary, or labels
 
     @abstractmethod
     def predict(self, model: Loaded, inputs: Sequence[Any]) -> list[Any]:
         """Return the answer to each input."""
+
+    def check(self, config: Any, words: Mapping[str, Sequence[str]]) -> None:
+        """Raise a ValueError unless vocabularies and labels have as many entries as the model of a configuration."""
+        for field_name, counted in self.sizes.items():
+            entries: Sequence[str] = getattr(self, "labels", ()) if counted == "labels" else words.get(counted, ())
+            given, wanted = len(entries), getattr(config, field_name)
+            if given != wanted:
+                raise ValueError(f"{counted} has {given} entries, {field_name} of the model is {wanted}")
 
     def described(self) -> dict[str, Any]:
         """Return the predictor as JSON."""
@@ -182,6 +191,8 @@ class Translation(_Phrased):
     """Sentences to sentences: translation, logical forms, formulas. target: its language. detokenise: "" joins tokens by
     spaces. pieces: words are divided by byte-pair encoding. search: of the answer. outputs: pieces are put together."""
 
+    sizes: ClassVar = {"source_vocabulary": "source", "target_vocabulary": "target"}
+
     target: str = "en"
     detokenise: str = ""
     pieces: bool = False
@@ -218,6 +229,8 @@ class Translation(_Phrased):
 @dataclass(frozen=True)
 class Tagging(_Phrased):
     """Sentences to a tag for each word."""
+
+    sizes: ClassVar = {"vocabulary": "source", "tags": "target"}
 
     batch_tokens: int = 8192
 
@@ -309,6 +322,8 @@ def pair_of(given: Pair) -> tuple[str, str]:
 class _Structured(Predictor):
     """Sentences whose structure is read. structure: Levels or Dependencies with its fields. unknown: hashed or left_out.
     parser: whose trees sentences get if their structure needs trees, english (of this package), or none."""
+
+    sizes: ClassVar = {"words": "words", "classes": "labels"}
 
     labels: tuple[str, ...]
     tokeniser: str = "lower_spaces"
@@ -411,6 +426,8 @@ class Classification(_Structured):
 class Decomposition(Predictor):
     """Pairs of sentences to labels, by attention between their words. outside: vectors that words without one share."""
 
+    sizes: ClassVar = {"vocabulary": "words", "labels": "labels"}
+
     labels: tuple[str, ...]
     tokeniser: str = "lower_case"
     outside: int = 0
@@ -460,6 +477,8 @@ Story = str | tuple[Sequence[str], str]
 @dataclass(frozen=True)
 class Answering(Predictor):
     """Stories and a question to a word. slots: last facts that are kept. most: words of a fact or question."""
+
+    sizes: ClassVar = {"vocabulary": "words"}
 
     slots: int = 25
     most: int = 20

@@ -162,6 +162,17 @@ def test_what_a_folder_says_of_its_answers_is_checked(tmp_path: Path) -> None:
             phrasemodels.load(folder)
 
 
+def test_a_vocabulary_that_is_missing_or_too_short_is_refused(tmp_path: Path) -> None:
+    folder = tiny().save_pretrained(tmp_path / "a")
+    file = folder / "vocabulary" / "target.txt"
+    file.write_text(file.read_text().removesuffix("\n").rpartition("\n")[0] + "\n")
+    with pytest.raises(ValueError, match=r"target has 6 entries, target_vocabulary of the model is 7"):
+        phrasemodels.load(folder)
+    file.unlink()
+    with pytest.raises(ValueError, match="target has 0 entries"):
+        phrasemodels.load(folder)
+
+
 def test_a_tokeniser_of_ones_own_is_passed(tmp_path: Path) -> None:
     model = tiny()
     name = f"{reversed_words.__module__}:{reversed_words.__qualname__}"
