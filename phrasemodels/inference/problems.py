@@ -70,7 +70,9 @@ class Predictor(ABC):
     code."""
 
     example: ClassVar[str] = '["the red house sleeps"]'
-    sizes: ClassVar[Mapping[str, str]] = {}  # fields of the configuration, and what each counts: a vocabulary, or labels
+    sizes: ClassVar[
+        Mapping[str, str]
+    ] = {}  # fields of the configuration, and what each counts: a vocabulary, or labels
 
     @abstractmethod
     def predict(self, model: Loaded, inputs: Sequence[Any]) -> list[Any]:

@@ -136,7 +136,7 @@ def test_without_user_files_word_vectors_are_learned_and_not_comparable(supplied
     chosen = named("001/table4/paper/full")
     without = resolved(chosen, Sources((supplied,)))
     assert without.recipe.vectors is None and not without.comparable
-    assert "recipe.vectors.name is none, not" in without.unlike
+    assert "recipe.vectors.name is none, not" in without.differences
     (supplied / "glove").mkdir()
     (supplied / "glove" / "glove.42B.300d.txt").write_text("dog" + " 0.5" * 300 + "\n", encoding="utf-8")
     found = resolved(chosen, Sources((supplied,)))
@@ -146,7 +146,7 @@ def test_without_user_files_word_vectors_are_learned_and_not_comparable(supplied
 
 def test_without_glove_a_tagger_is_not_the_papers(supplied: Path) -> None:
     without = resolved(named("000/table2/paper/phrase-k2"), Sources((supplied,)))
-    assert "recipe.vectors.name is none, not glove/glove.840B.300d.txt" in without.unlike
+    assert "recipe.vectors.name is none, not glove/glove.840B.300d.txt" in without.differences
     assert named("000/table2/paper/semantic-k3").comparable and not without.comparable
 
 

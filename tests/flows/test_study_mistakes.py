@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from phrasemodels.flows.experiments import marks, overrides, published
+from phrasemodels.flows.experiments import comparability, overrides, published
 from phrasemodels.flows.experiments.catalogue import PAPERS, TABLES, Request, made_by
 from phrasemodels.flows.experiments.names import TAKEN
 from phrasemodels.flows.experiments.paper_000 import table_1
@@ -89,7 +89,7 @@ def test_wrong_lines_of_settings_are_named(
     (tmp_path / "settings.csv").write_text(text)
     monkeypatch.setattr("phrasemodels.project.parts", lambda group: {"mine": "study"})
     monkeypatch.setattr("phrasemodels.project.beside", lambda paper, file: tmp_path / file)
-    read = marks.published_settings.__wrapped__
+    read = comparability.published_settings.__wrapped__
     if says:
         with pytest.raises(ValueError, match=re.escape(says)):
             read("mine")

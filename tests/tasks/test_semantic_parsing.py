@@ -293,13 +293,13 @@ def test_numbers_that_cannot_be_compared_have_a_reason():
     )
     same, unlike = (
         ("train.gpus=1.0", "recipe.corpus.name=atis"),
-        experiment("002/table2/laptop/atis-transformer").unlike,
+        experiment("002/table2/laptop/atis-transformer").differences,
     )
     assert unlike.startswith("not the paper's size, model, training and tuning: ")
     for profile in ("paper", "laptop"):
         sets = ("train.steps=9", "train.clip=1")
         (cut,) = Request("002", "2", profile, 1, sets, ("atis-transformer",)).resolve().experiments
-        assert cut.unlike and cut.reason_not(cut.answers[0]).startswith(f"{cut.unlike}; changed: ")
+        assert cut.differences and cut.reason_not(cut.answers[0]).startswith(f"{cut.differences}; changed: ")
     for profile, sets, reason in (
         ("paper", same, ""),
         ("laptop", same, unlike),

@@ -113,7 +113,7 @@ def _tables(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @app.command("compare-settings")
-def marks(
+def compare_settings(
     experiment: Annotated[str, typer.Argument(help="Its name, like 003/tablebabi/paper/binary-qa02.")],
     as_json: Json = False,
 ) -> None:
@@ -127,23 +127,25 @@ def marks(
 
     known = named(experiment)
     if as_json:
-        print_json({aspect: asdict(mark) for aspect, mark in known.marks.items()})
+        print_json({name: asdict(aspect) for name, aspect in known.aspects.items()})
         return
-    if not known.marks:
+    if not known.aspects:
         print("counted, and not trained: its verdicts are by the digits that are printed")
         return
-    for aspect, mark in known.marks.items():
+    for aspect, one in known.aspects.items():
         counts = {
-            "as published": mark.agreeing,
-            "differ (≠)": len(mark.differing),
-            "differ, as each verdict says (~)": len(mark.stated),
-            "our choice (·)": len(mark.open),
+            "as published": one.agreeing,
+            "differ (≠)": len(one.differing),
+            "differ, as each verdict says (~)": len(one.stated),
+            "our choice (·)": len(one.open),
         }
         said = ", ".join(f"{count} {words}" for words, count in counts.items() if count) or "nothing is said of it"
-        print(f"{aspect:9} {'✓' if mark.given else '✗'}  {said}")
+        print(f"{aspect:9} {'✓' if one.as_published else '✗'}  {said}")
         for sign, words in (
-            [("≠", w) for w in mark.differing] + [("~", w) for w in mark.stated] + [("·", w) for w in mark.open]
+            [("≠", w) for w in one.differing] + [("~", w) for w in one.stated] + [("·", w) for w in one.open]
         ):
             print(f"             {sign} {words}")
-    but = ", except for what ~ says" * any(mark.stated for mark in known.marks.values())
-    print(f"comparable with the paper{but}" if known.comparable else f"not comparable: {plain_reason(known.unlike)}")
+    but = ", except for what ~ says" * any(one.stated for one in known.aspects.values())
+    print(
+        f"comparable with the paper{but}" if known.comparable else f"not comparable: {plain_reason(known.differences)}"
+    )

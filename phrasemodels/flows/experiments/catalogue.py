@@ -192,7 +192,7 @@ def with_user_files(table: Table, sources: Sources) -> Table:
 def resolved(experiment: Experiment, sources: Sources) -> Experiment:
     """Return the experiment with its corpora, word vectors and encoders resolved to files in folders of the sources.
 
-    Word vectors that are not there are learned, which the marks of the experiment tell.
+    Word vectors that are not there are learned, which `compare-settings` says.
     """
     recipe = replaced(experiment.recipe, FINDERS, sources)
     return dataclasses.replace(experiment, recipe=recipe, model=replaced(experiment.model, FINDERS, sources))

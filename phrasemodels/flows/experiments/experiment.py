@@ -12,7 +12,7 @@ from typing import Any
 
 from phrasemodels import project
 from phrasemodels.data.store.store import Step
-from phrasemodels.flows.experiments.marks import Mark, caveat, marks_of, reason
+from phrasemodels.flows.experiments.comparability import Aspect, caveat, compare_settings, reason
 from phrasemodels.flows.experiments.names import CHANGE
 from phrasemodels.flows.experiments.published import PRINTED, printed_value, published_results
 from phrasemodels.tasks.prepare.corpora import leaks
@@ -133,30 +133,30 @@ class Experiment:
         return self.origin or self.table.paper
 
     @cached_property
-    def marks(self) -> dict[str, Mark]:
-        """How far data, size, model, training and tuning are the paper's; empty if nothing is trained."""
+    def aspects(self) -> dict[str, Aspect]:
+        """Data, size, model, training and tuning beside what is published; empty if nothing is trained."""
         if not self.recipe.trains:
             return {}
-        return marks_of(self.table.paper, self.table.folder, self.row, self)
+        return compare_settings(self.table.paper, self.table.folder, self.row, self)
 
     @property
     def comparable(self) -> bool:
-        """Whether a verdict may be given: nothing is trained, or every mark is given."""
-        return not self.unlike
+        """Whether a verdict may be given: nothing is trained, or every aspect is as published."""
+        return not self.differences
 
     @cached_property
-    def unlike(self) -> str:
-        """The settings that are not the paper's, in one line; empty if the experiment is comparable."""
-        return reason(self.marks, self.name)
+    def differences(self) -> str:
+        """The settings that differ from the published ones, in one line; empty if the experiment is comparable."""
+        return reason(self.aspects, self.name)
 
     @cached_property
     def caveat(self) -> str:
         """The settings that the paper leaves open and were chosen here, in one line."""
-        return caveat(self.marks, self.name)
+        return caveat(self.aspects, self.name)
 
     def reason_not(self, answer: Answer) -> str:
         """Return why the printed number cannot be compared with ours; empty if it can."""
-        reasons = [answer.why_not, self.unlike] if answer.cell else []
+        reasons = [answer.why_not, self.differences] if answer.cell else []
         if named := getattr(getattr(self.recipe, "parsed", None), "card_name", ""):
             reasons.append(f"trees by the {named}")
         changed = ["changed: " + ", ".join(self.changed)] if self.changed else []

@@ -21,8 +21,8 @@ from phrasemodels import project
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.store import Step
 from phrasemodels.encoders import EncoderConfig
+from phrasemodels.flows.experiments.comparability import leaves_open
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
-from phrasemodels.flows.experiments.marks import leaves_open
 from phrasemodels.saved import TORCH
 from phrasemodels.tasks.metrics.scores import check_metrics
 from phrasemodels.tasks.parsers.parse import AddTrees, ParserBackend, add_trees, replace_all

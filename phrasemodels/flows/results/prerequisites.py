@@ -11,8 +11,8 @@ from typing import Any
 
 from phrasemodels.data.download.manifest import find_corpus
 from phrasemodels.encoders.inputs import PretrainedConfig
+from phrasemodels.flows.experiments.comparability import NOT, kind_of
 from phrasemodels.flows.experiments.experiment import Experiment
-from phrasemodels.flows.experiments.marks import NOT, kind_of
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 
@@ -65,7 +65,7 @@ def trainings(experiments: Iterable[Experiment]) -> str:
     encoders = sorted({part.family for part in parts if isinstance(part, PretrainedConfig)})
     said += [f"{name} ({HUB[name]}, huggingface.co) from a model hub" for name in encoders]
     for one in every:
-        if unlike := kind_of(one.unlike).removeprefix(NOT):
+        if unlike := kind_of(one.differences).removeprefix(NOT):
             said.append(f"a row of ours with the paper's {unlike} (phrasemodels compare-settings {one.name})")
     return ", and ".join(said)
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments.catalogue import COUNTED, PROFILES, experiments
+from phrasemodels.flows.experiments.comparability import STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
-from phrasemodels.flows.experiments.marks import STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.published import JUDGED, printed_value, published_results
 from phrasemodels.flows.results.impossible import AVERAGE, LITERATURE, Line, impossible, tasks_of
 from phrasemodels.flows.results.prerequisites import needs
@@ -420,4 +420,4 @@ def _basis(experiment: Experiment) -> str:
     """Return on what settings a training rests: published, released with the paper's code, or chosen anew and said so."""
     if experiment.caveat.startswith(STATED_FIRST):
         return RETUNED
-    return AS_RELEASED if any(mark.released for mark in experiment.marks.values()) else AS_PUBLISHED
+    return AS_RELEASED if any(aspect.released for aspect in experiment.aspects.values()) else AS_PUBLISHED

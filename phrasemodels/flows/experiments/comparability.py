@@ -1,4 +1,4 @@
-"""Marks: how far an experiment is the paper's, setting by setting, in five aspects.
+"""Comparison of an experiment's settings with the published ones, in five aspects.
 
 data/published_settings/PAPER.csv says what the paper, its released code or the work that it follows say of the settings of
 a table. An experiment is compared with these lines; it is comparable with the paper if no line differs.
@@ -34,11 +34,13 @@ STATED_FIRST = "other than published: "
 
 
 @dataclass(frozen=True)
-class Mark:
-    """One aspect of an experiment. agreeing: how many settings are as said; released: how many of these are said by the released
-    code alone. differing: each setting that is not, in words.
-    open: what the paper leaves open, and what is done here. stated: what is known to be other than published, and is said
-    beside each verdict."""
+class Aspect:
+    """One aspect of an experiment beside what is published.
+
+    agreeing: number of settings that are as published; released: number of these that the released code alone gives.
+    differing: each setting that differs, in words. open: what the paper leaves open, and what is done here. stated: what is
+    known to differ, and is said beside each verdict.
+    """
 
     agreeing: int
     differing: tuple[str, ...]
@@ -47,8 +49,8 @@ class Mark:
     released: int = 0
 
     @property
-    def given(self) -> bool:
-        """Whether this aspect is the paper's: something is said of it, and nothing differs."""
+    def as_published(self) -> bool:
+        """Whether something is published of this aspect, and nothing differs."""
         return not self.differing and bool(self.agreeing or self.open or self.stated)
 
 
@@ -89,11 +91,11 @@ def _checked(row: dict[str, Any], where: str) -> dict[str, str]:
     return row
 
 
-def marks_of(paper: str, folder: str, row: str, experiment: Any) -> dict[str, Mark]:
-    """Return the mark of each aspect of an experiment, by the lines on its table and row."""
+def compare_settings(paper: str, folder: str, row: str, experiment: Any) -> dict[str, Aspect]:
+    """Compare each aspect of an experiment with the lines on its table and row."""
     about = (line for line in _lines(paper, folder) if fnmatchcase(row, line["row"]))
     lines = [{**line, "setting": setting_of(line)} for line in about if _has_effect(line, experiment)]
-    return {aspect: _mark([line for line in lines if line["aspect"] == aspect], experiment) for aspect in ASPECTS}
+    return {aspect: _compare([line for line in lines if line["aspect"] == aspect], experiment) for aspect in ASPECTS}
 
 
 @cache
@@ -118,8 +120,9 @@ def _has_effect(line: Mapping[str, str], experiment: Any) -> bool:
     return not other or value_at(experiment, other) not in WITHOUT
 
 
-def _mark(lines: Sequence[dict[str, str]], experiment: Any) -> Mark:
-    """Return the mark of one aspect. A setting that has not the value that is stated is compared with what is published."""
+def _compare(lines: Sequence[dict[str, str]], experiment: Any) -> Aspect:
+    """Compare one aspect with the published settings. A `stated` line applies only if our value equals its value; else the
+    published line does."""
     last = {line["setting"] or line["value"]: line for line in lines}
     theirs = {line["setting"]: line for line in lines if line["by"] in THEIRS}
     elsewhere = "" if experiment.profile == PUBLISHED else "at the paper's size: "  # of which words are said
@@ -141,7 +144,7 @@ def _mark(lines: Sequence[dict[str, str]], experiment: Any) -> Mark:
         else:
             agreeing += 1
             released += line["by"] == "code"
-    return Mark(agreeing, tuple(differing), tuple(chosen[OURS]), tuple(chosen[STATED]), released)
+    return Aspect(agreeing, tuple(differing), tuple(chosen[OURS]), tuple(chosen[STATED]), released)
 
 
 def value_at(experiment: Any, place: str) -> str:
@@ -167,13 +170,13 @@ def _written(value: Any) -> str:
     return str(getattr(value, "card_name", None) or getattr(value, "__name__", type(value).__name__))
 
 
-def reason(marks: Mapping[str, Mark], name: str) -> str:
-    """Return why an experiment is not comparable by its marks, in one line; empty if all are given."""
-    missing = {aspect: mark for aspect, mark in marks.items() if not mark.given}
+def reason(aspects: Mapping[str, Aspect], name: str) -> str:
+    """Return why an experiment is not comparable, in one line; empty if all aspects are as published."""
+    missing = {aspect: one for aspect, one in aspects.items() if not one.as_published}
     if not missing:
         return ""
-    differing = [words for mark in missing.values() for words in mark.differing]
-    unsaid = [aspect for aspect, mark in missing.items() if not mark.differing]
+    differing = [words for one in missing.values() for words in one.differing]
+    unsaid = [aspect for aspect, one in missing.items() if not one.differing]
     return f"{NOT}{_listed(list(missing))}: {_few([*differing, *(f'nothing said of {aspect}' for aspect in unsaid)], name)}"
 
 
@@ -183,11 +186,11 @@ def kind_of(reason: str) -> str:
     return "; ".join(dict.fromkeys(parts))
 
 
-def caveat(marks: Mapping[str, Mark], name: str) -> str:
+def caveat(aspects: Mapping[str, Aspect], name: str) -> str:
     """Return what is other than published, and what was chosen where the paper leaves it open, in one line; empty if nothing
     is."""
-    stated = [words for mark in marks.values() for words in mark.stated]
-    left = [words for mark in marks.values() for words in mark.open]
+    stated = [words for one in aspects.values() for words in one.stated]
+    left = [words for one in aspects.values() for words in one.open]
     said = [
         f"{STATED_FIRST}{_few(stated, name)}" if stated else "",
         f"the paper leaves open, and ours is: {_few(left, name)}" if left else "",

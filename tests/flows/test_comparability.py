@@ -1,4 +1,4 @@
-"""Marks: how far an experiment is the paper's, by the lines of phrasemodels/data/published_settings."""
+"""Settings of experiments beside the published ones, by the lines of phrasemodels/data/published_settings."""
 
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
@@ -6,8 +6,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
-from phrasemodels.flows.experiments.experiment import Experiment
-from phrasemodels.flows.experiments.marks import (
+from phrasemodels.flows.experiments.comparability import (
     ASPECTS,
     NOT_SET,
     OURS,
@@ -19,6 +18,7 @@ from phrasemodels.flows.experiments.marks import (
     setting_of,
     value_at,
 )
+from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.report.table import needed
@@ -56,7 +56,7 @@ def test_every_line_is_about_a_setting_of_an_experiment_at_the_papers_size() -> 
 def test_of_every_row_that_answers_a_printed_number_all_aspects_are_spoken_of() -> None:
     for e in experiments():
         if e.profile == "paper" and e.recipe.trains and any(answer.cell for answer in e.answers):
-            silent = [aspect for aspect, mark in e.marks.items() if not any(vars(mark).values())]
+            silent = [aspect for aspect, one in e.aspects.items() if not any(vars(one).values())]
             assert not silent, (e.name, silent)
 
 
@@ -70,7 +70,7 @@ def test_of_every_row_that_answers_a_printed_number_all_aspects_are_spoken_of() 
 )
 def test_a_row_is_comparable_as_long_as_no_setting_differs(assignment: str, reason: str) -> None:
     chosen = overridden(experiment(BINARY), assignment)
-    assert chosen.unlike == reason and chosen.comparable == (not reason)
+    assert chosen.differences == reason and chosen.comparable == (not reason)
 
 
 def test_what_is_other_than_published_or_left_open_is_said_beside_the_verdict() -> None:
@@ -78,32 +78,32 @@ def test_what_is_other_than_published_or_left_open_is_said_beside_the_verdict() 
     assert chosen.comparable and chosen.caveat.startswith(
         "other than published: 8 settings (phrasemodels compare-settings"
     )
-    assert any("words of the task alone" in words for words in chosen.marks["data"].stated)
-    assert experiment("003/tablebabi/laptop/binary-qa02").unlike.startswith(
+    assert any("words of the task alone" in words for words in chosen.aspects["data"].stated)
+    assert experiment("003/tablebabi/laptop/binary-qa02").differences.startswith(
         "not the paper's model, training and tuning: "
     )
 
 
 def test_a_setting_without_its_stated_value_is_compared_with_what_is_published() -> None:
     for system, updates in (("binary", ()), ("memn2n", ("model.linear_updates is 232, not 18000",))):
-        marks = experiment(f"003/tablebabi/laptop/{system}-qa02").marks
-        differing = [words.partition(" (")[0] for mark in marks.values() for words in mark.differing]
+        aspects = experiment(f"003/tablebabi/laptop/{system}-qa02").aspects
+        differing = [words.partition(" (")[0] for one in aspects.values() for words in one.differing]
         assert {"train.clip is 1.25, not 40", *updates} <= {*differing}
         assert not any("learning_rate" in words for words in differing), "0.01 is the released one"
 
 
 def test_fewer_starts_than_are_averaged_are_said_and_either_of_two_published_values_will_do() -> None:
     few, whole = (
-        experiment(f"003/tablebabi/{profile}/memn2n-qa03").marks["training"] for profile in ("laptop", "paper")
+        experiment(f"003/tablebabi/{profile}/memn2n-qa03").aspects["training"] for profile in ("laptop", "paper")
     )
     said = "recipe.averaged is 4, not 10 (full version: facts are averaged over the best 10 starts)"
     assert said in few.differing and not whole.differing
     atis = experiment("002/table2/laptop/atis-model-6")
     for setting, shown in (("0.9 0.998", ""), ("0.9 0.98", ""), ("0.9 0.9", "0.9 0.9, not 0.9 0.98 or 0.9 0.998 (")):
         chosen = overridden(atis, f"train.betas={setting.replace(' ', ',')}")
-        differing = [words for words in chosen.marks["training"].differing if "betas" in words]
+        differing = [words for words in chosen.aspects["training"].differing if "betas" in words]
         assert [words.startswith(f"train.betas is {shown}") for words in differing] == [True] * bool(shown)
-    assert not any("residual" in words or "NgramSum" in words for words in atis.marks["model"].differing)
+    assert not any("residual" in words or "NgramSum" in words for words in atis.aspects["model"].differing)
 
 
 def test_trees_of_another_parser_are_said_of_the_rows_that_read_them() -> None:
@@ -113,13 +113,13 @@ def test_trees_of_another_parser_are_said_of_the_rows_that_read_them() -> None:
         ("table4/laptop/no-syntax", True),
         ("table4/laptop/no-psa", False),
     ):
-        assert (said in experiment(f"001/{row}").marks["data"].differing) == reads
+        assert (said in experiment(f"001/{row}").aspects["data"].differing) == reads
     tasks = (
         "recipe.suite.0.parsed is ByStanza, not the Stanford parser 3.5.2 (PCFG) (section 3.1, of all transfer tasks)"
     )
     for row, reads in (("table3/laptop/psan", True), ("table2/laptop/tbcnn", True), ("table3/laptop/disan", False)):
-        assert (tasks in experiment(f"001/{row}").marks["data"].differing) == reads
-    assert any("transfer tasks" in words for words in experiment("001/table2/laptop/psan").marks["data"].stated)
+        assert (tasks in experiment(f"001/{row}").aspects["data"].differing) == reads
+    assert any("transfer tasks" in words for words in experiment("001/table2/laptop/psan").aspects["data"].stated)
 
 
 def test_an_average_that_was_kept_with_another_task_in_it_says_so() -> None:
@@ -184,7 +184,7 @@ def test_both_schedules_of_paper_000_are_rows_and_the_converged_one_answers() ->
         assert [round(epochs) for epochs in sentences] == [10, 80]
         assert long.answers[0].cell and not short.answers[0].cell and short.baseline == "transformer-10-epochs"
         assert short.answers[0].reading == long.answers[0].cell and not long.answers[0].reading
-        assert long.comparable and any("converged reading" in words for words in long.marks["training"].open)
+        assert long.comparable and any("converged reading" in words for words in long.aspects["training"].open)
         assert (long.model, long.recipe) == (short.model, short.recipe)
 
 
@@ -235,9 +235,9 @@ def test_a_kept_training_whose_settings_were_changed_since_says_so() -> None:
         assert said or result.worth > replace(made, row=made.row | {"settings": earlier}, made="9999").worth
 
 
-def test_what_is_counted_has_no_marks() -> None:
+def test_a_counted_row_has_no_settings_to_compare() -> None:
     counted = experiment("002/table4-parameters/paper/layers-1")
-    assert counted.marks == {} and counted.comparable and not counted.caveat
+    assert counted.aspects == {} and counted.comparable and not counted.caveat
 
 
 def test_rows_share_a_reason_that_names_each_of_them() -> None:
@@ -262,12 +262,12 @@ def test_rows_share_a_reason_that_names_each_of_them() -> None:
 def test_word_vectors_that_are_learned_are_not_called_fixed() -> None:
     for row in ("table2/{}/psan", "table3/{}/tbcnn", "table5/{}/multi-head", "table2/{}/bilstm-max"):
         learned, fixed = (experiment(f"001/{row.format(profile)}") for profile in ("laptop", "paper"))
-        said = [words for mark in learned.marks.values() for words in (*mark.open, *mark.differing)]
+        said = [words for one in learned.aspects.values() for words in (*one.open, *one.differing)]
         assert not any("model.tuned" in words for words in said) and any(
             "vectors are learned" in words for words in said
         )
-        one, other = (e.marks["model"] for e in (learned, fixed))
-        spoken = [mark.agreeing + len(mark.open) + len(mark.differing) for mark in (one, other)]
+        one, other = (e.aspects["model"] for e in (learned, fixed))
+        spoken = [one.agreeing + len(one.open) + len(one.differing) for one in (one, other)]
         assert spoken[1] == spoken[0] + 1, "of a file they are fixed, which is said"
 
 
@@ -277,7 +277,7 @@ def test_a_precision_that_the_paper_leaves_open_changes_key_and_caveat_but_no_na
     assert short.train.precision == "bfloat16" and exact.train.precision == "float32"
     assert exact.name == name and not exact.reason_not(exact.answers[0])
     assert short.steps(0).trained.key != exact.steps(0).trained.key
-    assert any("train.precision float32" in said for said in exact.marks["training"].open)
+    assert any("train.precision float32" in said for said in exact.aspects["training"].open)
     other = experiment("002/table2/paper/atis-model-4", ["train.precision=bfloat16"])
     assert other.name.endswith("+train.precision=bfloat16") and "changed" in other.reason_not(other.answers[0])
 
