@@ -137,6 +137,7 @@ PATIENCE = 180.0  # seconds to wait for a service that has been started here to 
 RESTART = 25.0  # seconds to wait for one that others run: it may be starting again
 REACH = 10.0  # seconds to wait for a connection
 HEAD_LOST = 15.0  # seconds without an answer after which the head node of Ray is lost
+JOINING = 30.0  # seconds to wait for a second node of a cluster that is required
 
 
 @contextlib.contextmanager
@@ -292,8 +293,8 @@ def _answers(url: str) -> bool:
 def start_ray(settings: Settings) -> bool:
     """Join the Ray cluster of the settings, or start one on loopback with its own temporary directory.
 
-    Return False if this process has joined a cluster before. OSError: the settings require a cluster, and Ray has one
-    node.
+    Return False if this process has joined a cluster before. OSError: the settings require a cluster, and no second node has
+    joined within JOINING seconds.
     """
     import ray
 
@@ -311,13 +312,23 @@ def start_ray(settings: Settings) -> bool:
         with exported(variables), on_loopback():
             read_token()
             start_embedded(settings.cpus, quiet)
-    alive = [node for node in ray.nodes() if node["Alive"]]
-    if settings.cluster and len(alive) < 2 and not settings.autoscaling:
-        raise OSError(
-            "PHRASEMODELS_CLUSTER requires a cluster, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, and have "
-            "the other nodes joined?"
-        )
+    if settings.cluster and not settings.autoscaling:
+        _await_nodes(JOINING if settings.ray_address else 0)
     return True
+
+
+def _await_nodes(seconds: float) -> None:
+    """Wait until a second node of Ray has joined. OSError: none has, within these seconds."""
+    import ray
+
+    until = time.monotonic() + seconds
+    while len([node for node in ray.nodes() if node["Alive"]]) < 2:
+        if time.monotonic() >= until:
+            raise OSError(
+                "PHRASEMODELS_CLUSTER requires a cluster, but Ray has one node: is PHRASEMODELS_RAY_ADDRESS right, and have "
+                "the other nodes joined?"
+            )
+        time.sleep(0.5)
 
 
 @contextlib.contextmanager

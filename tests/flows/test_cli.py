@@ -295,7 +295,9 @@ def test_reproduce_finds_what_a_local_training_made(cli):
     small = (*SMALL, "--set", "train.checkpoint_every=1")
     done = cli("train", "000/table1/sample/transformer", "--local", *small)
     assert done.returncode == 0
-    printed = re.findall(r"^step (\d+): loss .*, dev .*, \d+ items/s$", done.stderr, re.MULTILINE)
+    printed = re.findall(
+        r"^step (\d+): training loss .*, dev loss \(nats a token\) .*, \d+ items/s$", done.stderr, re.MULTILINE
+    )
     assert printed and len(set(printed)) == len(printed)
     rows = json.loads(cli("plan", "--seeds", "1", "--row", "transformer", *small, "--json").stdout)
     title = f"Paper 000, Table 1, profile sample, {', '.join(sorted(SMALL[1::2]))}"

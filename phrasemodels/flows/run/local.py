@@ -38,8 +38,9 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
         raise ValueError(f"{experiment.name} trains nothing: `phrasemodels count` runs it")
     settings = Settings()
     store, sources = open_store(settings), sources_of(settings)
-    executor = Executor(sources=sources, report=_printer() if local else None)
     pipeline = resolved(experiment, sources).steps(seed)
+    report = _printer(pipeline.trained.settings.objective.curve) if local else None
+    executor = Executor(sources=sources, report=report)
     checkpoints = store.workspace(pipeline.trained.key) / "checkpoints"
     with contextlib.ExitStack() as stack:
         stack.enter_context(leased_steps(store, with_dependencies([pipeline.scored]), settings))
@@ -148,7 +149,8 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
     code = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     settings = {name: stage.settings for name, stage in stages.items()}
     key = digest_of([settings, seed, {name: artifact.key for name, artifact in known.items()}, code])[:32]
-    checkpoints, executor = store.root / "checkpoints" / key, Executor(report=_printer())
+    checkpoints = store.root / "checkpoints" / key
+    executor = Executor(report=_printer(stages["model"].settings.objective.curve))
     with progress_lines(checkpoints):
         for name, stage in stages.items():
             folder, inputs = store.root / name / key, {ours: known[theirs] for ours, theirs in stage.inputs.items()}
@@ -174,8 +176,9 @@ def _is_result(file: Path, experiment: str, seed: int) -> bool:
     return isinstance(result, dict) and (result.get("experiment"), result.get("seed")) == (experiment, seed)
 
 
-def _printer() -> Callable[[list[dict[str, float]]], None]:
-    """Return a function that prints the last evaluation of a history, unless it has just done so: checkpoints report, too."""
+def _printer(curve: str) -> Callable[[list[dict[str, float]]], None]:
+    """Return a function that prints the last evaluation of a history, unless it has just done so: checkpoints report, too.
+    curve: name of the dev criterion, with its unit."""
     printed = 0.0
 
     def print_last(history: list[dict[str, float]]) -> None:
@@ -183,7 +186,7 @@ def _printer() -> Callable[[list[dict[str, float]]], None]:
         if history and history[-1]["step"] != printed:
             row = history[-1]
             printed = row["step"]
-            line = f"step {row['step']}: loss {row['loss']:.3f}, dev {row['dev_loss']:.3f}"
+            line = f"step {row['step']}: training loss {row['loss']:.3f}, {curve} {row['dev_loss']:.3f}"
             print(f"{line}, {row['items_per_second']:.0f} items/s", file=sys.stderr, flush=True)
 
     return print_last
