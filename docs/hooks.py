@@ -42,6 +42,9 @@ def on_config(config: Any) -> Any:
         print(reason, file=sys.stderr)
     else:
         config.extra_css.append("katex/katex.min.css")
+        config.extra["polyfills"] = [
+            "browser/iframe-worker.js"
+        ]  # with it, the search works in files that no server has
     return config
 
 
@@ -76,7 +79,7 @@ def cited(text: str, number: str) -> str:
     paper = papers()[number]
     about = f"*{paper.by}: [{paper.title}]({paper.url}).* {paper.venue}."
     about += f" {paper.text}." if paper.text and paper.authors else ""
-    about += f" Since then: {paper.later}." if paper.later else ""
+    about += re.sub(r"https?://\S+", r"<\g<0>>", f" Since then: {paper.later}") + "." if paper.later else ""
     about += f" [The authors' code]({paper.code})." if paper.code else ""
     body = text.partition("\n")[2]
     return f"# {paper.name}\n\n{about}\n{body}\n## Cite\n\n```bibtex\n{paper.bibtex}\n```\n"
@@ -108,8 +111,7 @@ def notebook(text: str, source: str, repository: str = "") -> str:
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Return a page that loads nothing from other places, with its equations typeset and the names of columns in the cells of
-    its wide tables. Without the script, which the theme takes from a server, the search works only where the site is served,
-    as by `python -m http.server`."""
+    its wide tables."""
     from browser.build import typeset
 
     output = TABLE.sub(named_cells, SCRIPT.sub("", output))

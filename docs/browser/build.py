@@ -1,5 +1,5 @@
-"""What the site has from npm: equations by KaTeX, which are typeset when the site is built, and the page that parses in the
-browser, with the exported parser and ONNX Runtime Web. Neither asks another server."""
+"""What the site has from npm: equations by KaTeX, which are typeset when the site is built; the page that parses in the
+browser, with the exported parser and ONNX Runtime Web; and what the search needs in files. None asks another server."""
 
 import html
 import json
@@ -61,6 +61,9 @@ def add(site: Path, work: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for name in RUNTIME:
         shutil.copy(work / "node_modules" / "onnxruntime-web" / "dist" / name, target / name)
+    worker = work / "node_modules" / "iframe-worker"
+    shutil.copy(worker / "shim" / "index.js", target / "iframe-worker.js")
+    shutil.copy(worker / "LICENSE", target / "IFRAME-WORKER-LICENSE.txt")
     _export(target)
 
 
