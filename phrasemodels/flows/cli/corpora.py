@@ -91,11 +91,13 @@ def add(
         bool, typer.Option("--replace", help="Replace the corpus of this name and its manifest.")
     ] = False,
 ) -> None:
-    """Add a file or a treebank to the corpora of the project folder: copy it to corpora/NAME/, and write corpora/NAME.toml with
-    its digest. A treebank is named like its folder: UD_German-GSD is ud_german_gsd. Rows of each split, how many of them are also
-    in train, and how many the split repeats are printed on stderr; equal rows come to train and test unless --by keeps them
-    together. Lines that --bad-lines skip leaves out are listed in corpora/NAME/FILE.bad.tsv. A treebank may have a test set alone;
-    sentences with two roots or cycles are counted, and keep no heads.
+    """Add a file, or the folder of a treebank, to the corpora of the project folder: copy it to corpora/NAME/, and write
+    corpora/NAME.toml with its digest.
+
+    stderr shows the rows of each split, how many of them are also in train, and how many occur twice. Equal rows can be in train
+    and in test, unless --by keeps them together. With --bad-lines skip, lines that cannot be read are listed in
+    corpora/NAME/FILE.bad.tsv. A treebank is named like its folder: UD_German-GSD is ud_german_gsd. It may have a test set alone. Its
+    sentences with two roots or with cycles are counted, and lose their heads.
 
     Example: phrasemodels corpora add reviews.tsv --reader labelled
     """

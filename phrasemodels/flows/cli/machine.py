@@ -192,7 +192,7 @@ def bench(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure this machine: commands, layers and inference, as ratios to something known in the same run.
+    """Measure the speed of commands, layers and inference on this machine, as ratios to known work in the same run.
 
     CPU time, so other work hardly matters. The last column is the change since the newest kept ratios.
 
@@ -261,7 +261,7 @@ def init(
         str, typer.Option(help="translation (a layer, a metric and printed numbers of one's own), or classification.")
     ] = "translation",
 ) -> None:
-    """Make a project folder: a corpus and a table of one's own, with a test.
+    """Make the folder of a study of your own: a corpus, a table and a test, as examples to change.
 
     Example: phrasemodels init my-study --problem classification && cd my-study && phrasemodels reproduce --paper my-study
     """
@@ -290,7 +290,9 @@ def init(
         print(path)
 
 
-selftest_app = typer.Typer(no_args_is_help=True, help="Tests on this machine that promises hold.")
+selftest_app = typer.Typer(
+    no_args_is_help=True, help="Check on this machine that a killed training resumes with the same weights."
+)
 
 EXPERIMENT = "000/table1/sample/phrase-k2"
 STEPS = 60
@@ -304,7 +306,7 @@ SETTINGS = (f"train.steps={STEPS}", "train.evaluate_every=20", "train.checkpoint
 
 @selftest_app.callback()
 def callback() -> None:
-    """Tests on this machine that promises hold."""
+    """Check on this machine that a killed training resumes with the same weights."""
 
 
 @selftest_app.command()

@@ -1,4 +1,4 @@
-"""The commands that use trained models: predict, attend, draw, export."""
+"""The commands that use trained models: predict, show-attention, draw, export."""
 
 import sys
 from pathlib import Path
@@ -89,7 +89,7 @@ def attend(
 @app.command()
 def draw(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="As for `attend`; translators may be several.")
+        list[str], typer.Argument(metavar="MODEL...", help="A model, as for `predict`; of translators, several.")
     ],
     text: Annotated[
         str,
@@ -130,7 +130,7 @@ def export(
     ] = False,
     force: Force = False,
 ) -> None:
-    """Write a model to a folder that `predict` and `attend` read: safetensors, configuration, vocabulary, card.
+    """Write a model to a folder that `predict`, `show-attention` and `phrasemodels.load` read: weights, configuration, vocabulary, card.
 
     Example: phrasemodels export 000/table1/sample/transformer exported --ctranslate2
     """

@@ -47,7 +47,10 @@ def parse(
         str, typer.Option("--format", help="brackets, conllu, or json (one object per line).")
     ] = "brackets",
     decode: Annotated[
-        str, typer.Option(help="jointly; phrases or arcs alone; apart: the best phrases and the best arcs.")
+        str,
+        typer.Option(
+            help="jointly: phrases and arcs that agree; phrases or arcs: one of them alone; apart: the best of each, which may disagree."
+        ),
     ] = "jointly",
     read: Annotated[
         str,
@@ -67,8 +70,8 @@ def parse(
     processes: Annotated[int, typer.Option(min=1, help="Processes that parse, each with a parser of its own.")] = 1,
     force: Force = False,
 ) -> None:
-    """Parse text into phrase structure and dependencies. With lines, sentences or tokens, a line without words gets an empty
-    line, but in CoNLL-U, which has none.
+    """Parse text into phrase structure and dependencies. With --input lines, sentences or tokens, an empty line gets an empty line
+    (none in CoNLL-U).
 
     Example: echo "The red house doesn't sleep." | phrasemodels parse - --format conllu
     """

@@ -112,7 +112,7 @@ def score(
     name: Name,
     treebank: Annotated[str, typer.Argument(help="A corpus of trees with gold tokens.")] = "gum",
     split: Annotated[str, typer.Option(help="The split to parse.")] = "test",
-    head: Annotated[int, typer.Option(min=0, help="Parse the first sentences, so many; 0: all.")] = 0,
+    head: Annotated[int, typer.Option(min=0, help="Parse only this many sentences, the first ones; 0: all.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Parse a treebank in this process; print the agreement with its trees, and the sentences per second."""

@@ -17,7 +17,11 @@ def verdicts(
     paper: Annotated[str, typer.Option(help="Only this paper, like 000.")] = "",
     verdict: Annotated[str, typer.Option(help="Only numbers with this verdict, like lower.")] = "",
     keep_tests: Annotated[
-        bool, typer.Option("--keep-tests", help="First write the tests of kept results beside them, in results/.")
+        bool,
+        typer.Option(
+            "--keep-tests",
+            help="First compute the significance tests of kept results anew, and write them to results/.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -297,7 +301,7 @@ def judge(
     results: Annotated[
         list[str],
         typer.Argument(
-            help="Files or folders of ours: CSV or Parquet of row, dataset, metric, seed, score and optionally item, or with a "
+            help="Files or folders of your results: CSV or Parquet of row, dataset, metric, seed, score and optionally item, or with a "
             "column for each metric; samples_*.jsonl of lm-evaluation-harness; JSON logs of inspect_ai; a folder or URI of MLflow."
         ),
     ],

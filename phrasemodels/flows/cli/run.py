@@ -136,8 +136,9 @@ def plan(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what `reproduce` would do: each step, hit or miss, and which part of its key changed; with --for, how far each row
-    is, in the order in which rows are trained, and which are expected to fit; with --measure, what each row needs.
+    """Show what `reproduce` would do, and run nothing: of each step, whether its result is in the store (hit) or not (miss), and
+    what changed since. With --for: which rows fit into a time, in the order in which they are trained. With --measure: the memory
+    and time that each row needs.
 
     Example: phrasemodels plan --paper 000 --profile paper --row transformer --measure
     """
@@ -225,9 +226,9 @@ def keep(
         typer.Option(help="Add the seeds and rows of this kept result, made elsewhere, to NAME.", metavar="FOLDER"),
     ] = None,
 ) -> None:
-    """Keep the results of a table's trainings in the store with the project: verdicts and report read results/.
+    """Copy the results of a table's trainings from the store to results/NAME, where verdicts and the report read them.
 
-    With --join nothing is taken from the store: further seeds, kept on another machine, join NAME.
+    With --join nothing is taken from the store: seeds and rows that were kept on another machine are added to NAME.
     Example: phrasemodels keep 000-table1-laptop --table 1 --profile laptop --seeds 3
     """
     import phrasemodels.infra.environment  # noqa: F401

@@ -37,13 +37,13 @@ Profile = Annotated[
         help="sample (generated corpus, minutes), laptop (real data, two cores), paper (the paper's setting, GPUs)."
     ),
 ]
-Seeds = Annotated[int, typer.Option(help="Seeds of each row; a verdict on a training takes 2 or more.")]
+Seeds = Annotated[int, typer.Option(help="Seeds of each row; a verdict on a training needs 2 or more.")]
 FirstSeed = Annotated[int, typer.Option(min=0, help="The first of these seeds, to add further ones.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Override a field of train, model or recipe (of every row), like train.steps=200; repeatable.",
+        help="Change a setting of train, model or recipe in every row, like train.steps=200; repeatable.",
         autocompletion=completion.settings,
     ),
 ]
@@ -55,7 +55,7 @@ Tune = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Trials of each row, with settings drawn at random; the table is run with those that are best on dev. 0: none.",
+        help="Try this many random settings of each row, and run the table with those that are best on dev. 0: no tuning.",
     ),
 ]
 Duration = Annotated[
@@ -63,8 +63,8 @@ Duration = Annotated[
     typer.Option(
         "--for",
         callback=check_duration,
-        help="Stop the trainings after this time, like 3h, 90m or 1h30m; what they have done is kept, and the same command goes "
-        "on. Rows that are nearest to a verdict come first. By default there is no limit.",
+        help="Stop training after this time, like 3h, 90m or 1h30m. Checkpoints are kept, and the same command resumes. Rows "
+        "that are nearest to a verdict are trained first. By default there is no limit.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema; NaN and infinity are null.")]
