@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, is_dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,16 +72,16 @@ def verdicts(paper: str) -> str:
         "select table_, system, variant, dataset, printed_metric as metric, printed, ours, half_width, seeds, verdict "
         f"from verdicts where paper = '{paper}' and ours is not null order by number"
     )
-    rows = [(*row[:6], _ours(row[6], row[7]), row[8], row[9]) for row in told[1]]
+    rows = [(*row[:4], row[4].replace("_", " "), row[5], _ours(row[6], row[7]), row[8], row[9]) for row in told[1]]
     names = ["where", "system", "variant", "data", "metric", "printed", "ours", "seeds", "verdict"]
     return f"{table(*counted)}\n{filtered(table(names, rows))}\n[All printed numbers](../results/verdicts.md)\n"
 
 
 def wrong(paper: str) -> str:
     """Return the printed numbers that the paper's own numbers contradict, with the arithmetic."""
+    columns = 'table_ as "where", system, variant, printed, reason'
     names, rows = asked(
-        f"select table_, system, variant, printed, reason from verdicts where paper = '{paper}' and verdict = 'impossible' "
-        "order by number"
+        f"select {columns} from verdicts where paper = '{paper}' and verdict = 'impossible' order by number"
     )
     return table(names, rows) if rows else "No printed number is contradicted by the others.\n"
 
@@ -89,7 +89,9 @@ def wrong(paper: str) -> str:
 def printed(paper: str, question: str) -> str:
     """Return printed numbers of a paper. question: which, as a condition of SQL over the view verdicts."""
     names = 'table_ as "where", system, variant, dataset as data, printed_metric as metric, printed'
-    return table(*asked(f"select {names} from verdicts where paper = '{paper}' and {question} order by number"))
+    found = asked(f"select {names} from verdicts where paper = '{paper}' and {question} order by number")
+    assert found[1], f"paper {paper} prints no number with {question}"
+    return table(*found)
 
 
 ROW = "split_part(split_part(experiment, '/', 4), '+', 1)"  # the row's name in a table
@@ -102,7 +104,7 @@ def runs(metric: str, name: str, like: str, limit: int = 40) -> str:
     where = f"experiment like '{like}' and metric = '{metric}'"
     many = asked(f"select count(distinct {TUNED}) from seeds where {where}")[1][0][0] > 1
     settings = f", {TUNED} as settings" if many else ""
-    question = f"select {ROW} as row{settings}, {found}, {width}, n as seeds from seeds where {where}"
+    question = f"select distinct {ROW} as row{settings}, {found}, {width}, n as seeds from seeds where {where}"
     return table(*asked(f"{question} order by mean desc limit {limit}"))
 
 
@@ -228,6 +230,35 @@ def commands() -> str:
 
     walk(get_command(app), "phrasemodels")
     return "\n".join(parts)
+
+
+def tasks() -> str:
+    """Return every table of every paper as a task: what it is about, problem, corpora, metrics, rows, and printed numbers."""
+    from phrasemodels.flows.cli.completion import listed
+    from phrasemodels.flows.cli.experiments import tables
+    from phrasemodels.flows.experiments.published import paper_name
+
+    names = ["about", "problem", "corpora", "metrics", "rows", "printed numbers"]
+    parts: list[str] = []
+    for paper, own in groupby(tables(listed()), lambda row: row["paper"]):
+        title = f"[{paper_name(paper)}](../papers/{paper}.md)" if paper != paper_name(paper) else "Across papers"
+        rows = [[f"`{row['table']}`", *(row[name] for name in names)] for row in own]
+        parts.append(f"## {title}\n\n{table(['table', *names], rows)}")
+    return "\n".join(parts)
+
+
+def corpora() -> str:
+    """Return every corpus: its title, kind of records, and the rows of train, dev and test as its manifest has them."""
+    from phrasemodels.data.download.manifest import find_corpus, names
+
+    rows = []
+    for manifest in map(find_corpus, names()):
+        sizes = {name: split.rows for name, split in manifest.splits.items()}
+        usual = [f"{sizes[split]:,}" if sizes.get(split) else "" for split in ("train", "dev", "test")]
+        if not any(usual):
+            usual[0] = f"{len(sizes)} splits"
+        rows.append([f"`{manifest.name}`", manifest.title, manifest.schema_, *usual, manifest.licence])
+    return table(["corpus", "title", "records", "train", "dev", "test", "licence"], rows)
 
 
 def _option(parameter: Any) -> str:
@@ -405,7 +436,9 @@ def all_verdicts() -> str:
 def _ours(mean: float | None, half_width: float | None) -> str:
     if mean is None:
         return ""
-    return f"{mean:.2f}" + (f" ± {half_width:.2f}" if half_width is not None else "")
+    if half_width is None:
+        return f"{mean:.0f}" if mean == int(mean) else f"{mean:.2f}"
+    return f"{mean:.2f} ± {half_width:.2f}"
 
 
 def squares(**pictures: Any) -> str:

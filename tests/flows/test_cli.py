@@ -17,7 +17,7 @@ from running import run_cli
 from phrasemodels.data.formats.lines import lines_or_stdin, lines_with_replacements
 from phrasemodels.flows.cli import models
 from phrasemodels.flows.cli.terminal import CONTROL, print_rows
-from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.catalogue import TABLES, about, experiment
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.run.local import prepare_folder, train_prepared
 
@@ -137,6 +137,8 @@ def test_experiments_are_listed_with_the_numbers_they_answer(cli):
         "table",
         "system",
         "variant",
+        "problem",
+        "corpus",
         "dataset",
         "metric",
         "published",
@@ -145,6 +147,15 @@ def test_experiments_are_listed_with_the_numbers_they_answer(cli):
     assert (
         len([row for row in rows if row["experiment"].startswith("000/table1/")]) == 22
     )  # the paper's size twice, 10 epochs and converged, and twice by the code that the paper was probably built on
+
+
+def test_tables_are_listed_with_what_each_is_about(cli):
+    said = cli("experiments").stdout
+    assert (
+        "--table 1  Table 1: BLEU of five systems, English to German\n      translation · multi30k · bleu · rows: 12"
+        in said
+    )
+    assert all(about(*table) for table in TABLES)
 
 
 SMALL = (

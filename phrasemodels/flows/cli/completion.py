@@ -74,6 +74,7 @@ def listed() -> list[dict[str, Any]]:
 
 def _rows() -> list[dict[str, Any]]:
     """Return a row for each answer of each experiment."""
+    from phrasemodels.flows.experiments.catalogue import about
     from phrasemodels.flows.experiments.catalogue import experiments as all_experiments
 
     return [
@@ -83,6 +84,8 @@ def _rows() -> list[dict[str, Any]]:
             "table": answer.cell.table if answer.cell else None,
             "system": e.system,
             "variant": e.variant,
+            "problem": e.recipe.problem_name,
+            "corpus": getattr(e.recipe.corpus, "name", None),
             "dataset": answer.cell.dataset if answer.cell else None,
             "metric": answer.metric,
             "published": answer.cell.published if answer.cell else None,
@@ -90,6 +93,7 @@ def _rows() -> list[dict[str, Any]]:
             "of": e.table.paper,
             "number": e.table.number,
             "profile": e.profile,
+            "about": about(e.table.paper, e.table.number),
         }
         for e in all_experiments()
         for answer in e.answers

@@ -1,11 +1,12 @@
 """The commands about papers and experiments: cite them, list them, and compare their settings with the papers'."""
 
 from dataclasses import asdict
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Json, print_json
+from phrasemodels.flows.cli.terminal import Json, clean, print_json
 
 app = typer.Typer()
 
@@ -55,7 +56,8 @@ def experiments(
     profile: Annotated[str, typer.Option(help="Only this size: sample, laptop or paper.")] = "",
     as_json: Json = False,
 ) -> None:
-    """List the tables; with a word or an option their experiments, with the published number that each answers.
+    """List the tables: what each is about, its problem, corpora and metrics. With a word or an option: their experiments, with the
+    published number that each answers.
 
     Examples: phrasemodels experiments; phrasemodels experiments --paper 002 --profile laptop; phrasemodels experiments ATIS
     """
@@ -68,12 +70,18 @@ def experiments(
     elif words or paper or table or profile:
         print_rows("Experiments", ["experiment", "system", "variant", "metric", "published"], rows)
     else:
-        print_rows(
-            "Tables; --paper, --table, --profile or a word list their rows", list(_tables(rows)[0]), _tables(rows)
-        )
+        from phrasemodels.flows.experiments.published import papers
+
+        for paper, own in groupby(tables(rows), lambda row: row["paper"]):
+            print(clean(f"--paper {paper}" + (f": {papers()[paper].title}" if paper in papers() else "")))
+            for row in own:
+                numbers = f"rows: {row['rows']} · printed numbers: {row['printed numbers']}"
+                facts = filter(None, (row["problem"], row["corpora"], row["metrics"], numbers))
+                print(clean(f"  --table {row['table']}  {row['about']}\n      {' · '.join(facts)}"))
+        print("`reproduce` runs a table, `experiments` lists its rows: both take --paper, --table and --profile")
 
 
-HIDDEN = ("number", "profile", "of")  # columns that are only for choosing
+HIDDEN = ("number", "profile", "of", "about")  # columns that are only for choosing
 
 
 def chosen(rows: list[dict[str, Any]], words: list[str], wanted: dict[str, str]) -> list[dict[str, Any]]:
@@ -94,22 +102,35 @@ def chosen(rows: list[dict[str, Any]], words: list[str], wanted: dict[str, str])
     return found
 
 
-def _tables(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each table: its sizes, its rows and the printed numbers that they answer."""
-    tables: dict[tuple[str, str], list[dict[str, Any]]] = {}
+SHOWN = 4  # metrics of a table that are named
+
+
+def tables(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each table: what it is about, its problem, corpora and metrics, its rows, and the printed numbers that
+    they answer."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
-        tables.setdefault((row["of"], row["number"]), []).append(row)
+        found.setdefault((row["of"], row["number"]), []).append(row)
     return [
         {
             "paper": paper,
             "table": number,
+            "about": own[0]["about"],
+            "problem": own[0]["problem"],
+            "corpora": ", ".join(_names(own, "corpus")),
+            "metrics": ", ".join(_names(own, "metric")),
             "rows": len({row["experiment"].rpartition("/")[2] for row in own}),
             "printed numbers": len({(r["system"], r["variant"], r["dataset"], r["metric"]) for r in own if r["published"] is not None}),
-            "profiles": " ".join(dict.fromkeys(row["profile"] for row in own)),
-            "like": next((f"{r['table']}: {r['system']}" for r in own if r["table"]), own[0]["system"]),
         }
-        for (paper, number), own in tables.items()
+        for (paper, number), own in found.items()
     ]  # fmt: skip
+
+
+def _names(rows: list[dict[str, Any]], column: str) -> list[str]:
+    """Return the values of a column, each once: of real corpora, if there are some, and not of generated ones."""
+    real = [row for row in rows if row["profile"] != "sample"]
+    names = list(dict.fromkeys(row[column] for row in real or rows if row[column]))
+    return names if len(names) <= SHOWN else [*names[:SHOWN], f"and {len(names) - SHOWN} more"]
 
 
 @app.command("compare-settings")
@@ -117,10 +138,10 @@ def compare_settings(
     experiment: Annotated[str, typer.Argument(help="Its name, like 003/tablebabi/paper/binary-qa02.")],
     as_json: Json = False,
 ) -> None:
-    """Say how far an experiment is the paper's: its data, size, model, training and tuning, setting by setting.
+    """Compare an experiment with its paper, setting by setting: data, size, model, training and tuning.
 
-    ✓ all of it is the paper's. Of its settings, ≠ differs from what is published, so no verdict is given; ~ differs, and each
-    verdict says so; · is our choice, as the paper does not say. Published is what the paper, its code or cited work has.
+    ✓: all as published, ✗: not. Settings marked ≠ differ, so there is no verdict; those marked ~ differ, and each verdict says so;
+    those marked · are not published, so they are our choice. Published means in the paper, its code or work that it cites.
     """
     from phrasemodels.flows.experiments.catalogue import experiment as named
     from phrasemodels.flows.experiments.names import plain_reason

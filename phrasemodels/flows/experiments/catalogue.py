@@ -1,6 +1,7 @@
 """The catalogue: every table that can be run, by paper and number, with users' files resolved to their digests."""
 
 import dataclasses
+import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -169,6 +170,11 @@ def made_by(paper: str, table: str, profile: str) -> list[Experiment]:
     if not isinstance(found, list) or not all(isinstance(one, Experiment) for one in found):
         raise ValueError(f"{where}: the function has to return a list of Experiment")
     return found
+
+
+def about(paper: str, table: str) -> str:
+    """Return what a table is about: the first sentence of the docstring of its function."""
+    return " ".join((inspect.getdoc(TABLES[paper, table]) or "").split()).partition(". ")[0].rstrip(".")
 
 
 def experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:

@@ -334,7 +334,7 @@ def accuracy(row: Row) -> tuple[Answer, ...]:
 
 
 def table_2(profile: str) -> list[Experiment]:
-    """Accuracy on SNLI, and micro and macro accuracy over the other tasks, of all systems."""
+    """Table 2: accuracy of all systems on SNLI, and micro and macro accuracy over the transfer tasks."""
 
     def answers(row: Row) -> tuple[Answer, ...]:
         if not (name := _printed_as(row)):
@@ -366,7 +366,7 @@ def _unlike(row: Row) -> str:
 
 
 def table_3(profile: str) -> list[Experiment]:
-    """Every task by itself, of all systems."""
+    """Table 3: accuracy of all systems on each transfer task."""
     tasks = [task.name for task in PROFILES[profile].recipe.suite]
     rows = (*SYSTEMS, *READINGS)
     return table(TableName(PAPER, "3", "table3"), profile, rows, lambda row: _each(tasks, row, profile), True)
@@ -412,7 +412,7 @@ def switches(profile: str) -> list[Experiment]:
 
 
 def table_5(profile: str) -> list[Experiment]:
-    """Accuracy on TREC; memory is in Table 5-memory, and time in benchmarks/phrase_attention.py."""
+    """Table 5: accuracy on TREC. Memory is in Table 5-memory, and time in benchmarks/phrase_attention.py."""
     has = "TREC" in [task.name for task in PROFILES[profile].recipe.suite]
 
     def answers(row: Row) -> tuple[Answer, ...]:
@@ -517,6 +517,13 @@ PHRASES_BY = {
 }
 
 
+def phrases_by(parser: CountedParser) -> Callable[[str], list[Experiment]]:
+    """Return the table of one parser."""
+    make = partial(phrases, parser)
+    make.__doc__ = f"Table 1: phrases and words on each level; {parser.why_not or parser.note}."
+    return make
+
+
 def phrases(parser: CountedParser, profile: str) -> list[Experiment]:
     """Table 1: phrases and words on each level, of trees by a parser."""
     rows = []
@@ -610,7 +617,7 @@ def memory(profile: str) -> list[Experiment]:
 
 COUNTED_TABLES: dict[str, Callable[[str], list[Experiment]]] = {
     "1-sizes": sizes,
-    **{number: partial(phrases, parser) for number, parser in PHRASES_BY.items()},
+    **{number: phrases_by(parser) for number, parser in PHRASES_BY.items()},
     "2-parameters": parameters,
     "5-memory": memory,
 }

@@ -333,6 +333,7 @@ class EntailmentRecipe(Recipe):
     unknown: Unknown = hashed
     penalised: Penalised = every_map
 
+    slug: ClassVar = "entailment"
     answer_columns: ClassVar = ("gold", "label")
     answers_inputs: ClassVar = True
 
@@ -344,7 +345,7 @@ class EntailmentRecipe(Recipe):
     @property
     def name(self) -> str:
         part = getattr(self.corpus, "part", "")
-        return f"entailment-{self.corpus.name}{'-' if part else ''}{part}"
+        return f"{self.slug}-{self.corpus.name}{'-' if part else ''}{part}"
 
     def without_optional_libraries(self) -> Self:
         """Return the recipe without the tasks, whose scores need scipy."""

@@ -189,6 +189,12 @@ class Recipe(ABC):
         """Problem and corpus. Trainings with equal names can be compared."""
         return f"{self.slug}-{self.corpus.name}"
 
+    @property
+    def problem_name(self) -> str:
+        """The problem in words; of what is counted and not trained: what is counted."""
+        words = self.slug.replace("-", " ")
+        return words if self.trains else f"count: {words}"
+
     @abstractmethod
     def data(self) -> dict[str, Step]:
         """Return the steps that are the same for all models and seeds, by name."""

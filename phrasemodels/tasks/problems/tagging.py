@@ -194,6 +194,7 @@ class TaggingRecipe(Recipe):
     min_count: int = 2
     vectors: VectorFile | None = None
 
+    slug: ClassVar = "tagging"
     answer_columns: ClassVar = ("reference", "hypothesis")
 
     def __post_init__(self) -> None:
@@ -201,7 +202,7 @@ class TaggingRecipe(Recipe):
 
     @property
     def name(self) -> str:
-        return f"tagging-{self.corpus.name}-{self.tags.column}"
+        return f"{self.slug}-{self.corpus.name}-{self.tags.column}"
 
     def data(self) -> dict[str, Step]:
         name = f"{self.corpus.name} {self.tags.column}"
