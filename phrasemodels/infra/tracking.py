@@ -336,8 +336,8 @@ class Tracker:
         client.log_outputs(run_id, [LoggedModelOutput(made.model_id, step)])
         return str(client.finalize_logged_model(made.model_id, "READY").model_id)
 
-    def mark_killed(self, attempt: str) -> None:
-        """Mark the runs that were under way in a flow run that died or was stopped as killed; a run that another flow run is at
+    def end_runs(self, attempt: str, status: str = "KILLED") -> None:
+        """End the runs that were under way in a flow run that died, was stopped or failed; a run that another flow run is at
         work on goes on."""
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
@@ -345,7 +345,7 @@ class Tracker:
         for tag, value in ((_at_work(attempt), attempt), (ATTEMPT, attempt)):
             query = f"tags.`{tag}` = {quoted(value)} and attributes.status = 'RUNNING'"
             for run in client.search_runs(where, query, max_results=50000) if where else []:
-                self._leave(run, attempt, "KILLED")
+                self._leave(run, attempt, status)
 
     def fail(self, run_id: str, attempt: str = "", status: str = "FAILED") -> None:
         """Mark a run as failed, unless another flow run is at work on it; a later attempt opens the same run again."""

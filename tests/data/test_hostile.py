@@ -121,7 +121,7 @@ def test_hostile_text_stays_text_in_pages_sql_and_mlflow(ran: tuple[Execution, R
     tracker = session.record.tracker
     first = tracker.open_run(text, text, f"key {text}", {ATTEMPT: text})
     assert tracker.open_run(text, text, f"key {text}", {ATTEMPT: text}) == first
-    tracker.mark_killed(text)
+    tracker.end_runs(text)
     assert tracker.client().get_run(first).info.status == "KILLED"
     assert tracker.client().search_model_versions(f"name = {quoted(text)}") == []
     with pytest.raises(ValueError, match="both kinds of quotes"):

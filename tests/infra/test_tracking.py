@@ -183,16 +183,16 @@ def test_a_training_is_a_run_once_it_is_at_work_and_its_duration_is_of_its_work(
     assert tracker.logged_model(run_id, "a", "key", 10, {}) == model
 
 
-@pytest.mark.parametrize("end", ["fail", "mark_killed"])
+@pytest.mark.parametrize("end", ["fail", "end_runs"])
 def test_a_run_that_is_cancelled_leaves_the_run_of_a_training_to_another(tracker: Tracker, end: str) -> None:
     rows = [{"step": step, "seconds": float(step), "dev_loss": 1 / step} for step in (1, 2)]
     run, _ = (tracker.open_run("x", "run", "key", {ATTEMPT: name}) for name in ("one", "other"))
-    other = partial(tracker.fail, run, "other", "KILLED") if end == "fail" else partial(tracker.mark_killed, "other")
+    other = partial(tracker.fail, run, "other", "KILLED") if end == "fail" else partial(tracker.end_runs, "other")
     other()
     assert tracker.run_of("key").info.status == "RUNNING"
     StepMetrics(tracker, run, "one")(rows)
     assert [m.step for m in tracker.client().get_metric_history(run, "dev_loss")] == [1, 2]
-    tracker.mark_killed("one")
+    tracker.end_runs("one")
     assert tracker.run_of("key").info.status == "KILLED"
 
 

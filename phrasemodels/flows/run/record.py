@@ -104,9 +104,8 @@ class Record:
         try:
             yield run
         except BaseException as error:
-            stopped = STOPPING.is_set() or isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
             with contextlib.suppress(Exception):  # the error of the training is the one to show
-                run.fail("KILLED" if stopped else "FAILED")
+                run.fail(_status_after(error))
             raise
 
     def finish(self, pipeline: Pipeline, scored: Artifact) -> None:
@@ -273,10 +272,16 @@ def attempt(
         try:
             with recorded(store, record.attempt, plan.table.title, asked, about) as entry:
                 yield entry
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(Exception):  # the error of the run is the one to show
-                record.tracker.mark_killed(record.attempt)
+                record.tracker.end_runs(record.attempt, _status_after(error))
             raise
+
+
+def _status_after(error: BaseException) -> str:
+    """Return the status in MLflow of what an error has ended: stopped by somebody or by its time limit, or failed."""
+    stopped = STOPPING.is_set() or isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
+    return "KILLED" if stopped else "FAILED"
 
 
 @contextlib.contextmanager
@@ -317,7 +322,7 @@ def mark_dead_runs(record: Record) -> list[str]:
     dead = [entry for entry in records.records(store) if entry["state"] == DEAD and "marked" not in entry]
     for entry in dead:
         mark_crashed(UUID(entry["id"]))
-        record.tracker.mark_killed(entry["id"])
+        record.tracker.end_runs(entry["id"])
         write(store, entry | {"marked": _now()})
     return [entry["id"] for entry in dead]
 
