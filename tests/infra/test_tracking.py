@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,6 @@ def test_system_metrics_without_psutil_are_explained(tracker: Tracker, monkeypat
         pass
 
 
-@pytest.mark.skipif(find_spec("psutil") is None, reason="needs psutil")
 def test_system_metrics_of_a_run_are_logged(tracker: Tracker) -> None:
     run = tracker.open_run("x", "run", "key", {})
     with tracker.monitored(run, 0.1):
