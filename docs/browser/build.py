@@ -3,12 +3,9 @@ browser, with the exported parser and ONNX Runtime Web; and what the search need
 
 import html
 import json
-import logging
-import os
 import re
 import shutil
 import subprocess
-import warnings
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -64,17 +61,7 @@ def add(site: Path, work: Path) -> None:
     worker = work / "node_modules" / "iframe-worker"
     shutil.copy(worker / "shim" / "index.js", target / "iframe-worker.js")
     shutil.copy(worker / "LICENSE", target / "IFRAME-WORKER-LICENSE.txt")
-    _export(target)
+    from phrasemodels.inference.onnx import export_parser
+    from phrasemodels.parsing.parser import Parser
 
-
-def _export(target: Path) -> None:
-    """Export the English parser without the exporter's remarks."""
-    os.environ["TORCH_LOGS"] = "-all"
-    for name in ("torch.onnx", "onnxscript"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from phrasemodels.inference.onnx import export_parser
-        from phrasemodels.parsing.parser import Parser
-
-        export_parser(Parser.load(), target)
+    export_parser(Parser.load(), target)

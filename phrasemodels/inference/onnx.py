@@ -5,7 +5,10 @@ word, L labels, m phrases, k words of a phrase.
 """
 
 import json
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -94,16 +97,31 @@ def _exported(
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise ValueError("the export needs onnx and onnxscript: pip install onnx onnxscript") from error
-    was_training = module.training
+    modes = {part: part.training for part in module.modules()}
     names = {"input_names": inputs, "output_names": outputs, "dynamic_shapes": shapes}
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of torch, about itself
+        with warnings.catch_warnings(), _quiet("torch.onnx", "onnxscript"):
+            warnings.simplefilter("ignore")  # of torch, about itself
             program = torch.onnx.export(module.eval(), example, dynamo=True, verbose=False, **names)
     finally:
-        module.train(was_training)
+        for part, training in modes.items():
+            part.training = training
     assert program is not None
     return program.model_proto
+
+
+@contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """Let loggers of other libraries tell errors alone: what the exporter remarks is not for users."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def halve(model: Any) -> None:
@@ -114,7 +132,8 @@ def halve(model: Any) -> None:
     casts = []
     for tensor in model.graph.initializer:
         values = onnx.numpy_helper.to_array(tensor)
-        half = values.astype(np.float16)
+        with np.errstate(over="ignore"):
+            half = values.astype(np.float16)
         if values.dtype == np.float32 and values.size > LARGE and np.array_equal(half.astype(np.float32), values):
             name = tensor.name
             tensor.CopyFrom(onnx.numpy_helper.from_array(half, f"{name}.half"))
