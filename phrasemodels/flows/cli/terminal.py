@@ -37,7 +37,9 @@ Profile = Annotated[
         help="sample (generated corpus, minutes), laptop (real data, two cores), paper (the paper's setting, GPUs)."
     ),
 ]
-Seeds = Annotated[int, typer.Option(help="Seeds of each row; a verdict on a training needs 2 or more.")]
+Seeds = Annotated[
+    int, typer.Option(help="Seeds of each row. A verdict on a training needs 2, and one of fewer than 3 has a warning.")
+]
 FirstSeed = Annotated[int, typer.Option(min=0, help="The first of these seeds, to add further ones.")]
 Overrides = Annotated[
     list[str] | None,
@@ -196,7 +198,7 @@ def print_table(result: dict[str, Any]) -> None:
         if seconds >= 0.5
     )
     print(
-        f"time: {result['seconds']:.0f} s after the services were up; by stage, side by side: {stages or 'everything was in the store'}"
+        f"time: {result['seconds']:.0f} s, without starting the services; stages, which overlap: {stages or 'everything was in the store'}"
     )
     root = Settings().root
     print(f"report:  {result['report'] or 'not drawn'}")

@@ -96,8 +96,8 @@ def lines(
     if lowest := [
         y for line in points.values() for _, y in line if math.isfinite(y)
     ]:  # wide intervals of two seeds do not flatten the curves
-        spread = max(lowest) - min(lowest)
-        axes.set_ylim(min(lowest) - 0.3 * spread - 1e-9, max(lowest) + 0.3 * spread + 1e-9)
+        edge = 0.3 * (max(lowest) - min(lowest)) or 0.1  # one value, or equal ones
+        axes.set_ylim(min(lowest) - edge, max(lowest) + edge)
     if all(float(x).is_integer() for line in points.values() for x, _ in line):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel=xlabel, ylabel=ylabel)

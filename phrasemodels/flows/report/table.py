@@ -51,7 +51,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
     tested = [row for row in rows if row["against"]]
     if not tested:
         if len(rows) == 1:
-            return [f"{row_name(rows[0])}: {_mean(rows[0])}. Nothing is tested against it."]
+            return [f"{row_name(rows[0])}: {_mean(rows[0])}. No other row was run, so nothing is compared with it."]
         means = sorted(row["intervals"][row["metric"]]["mean"] for row in rows)
         alike = len({row["metric"] for row in rows}) == 1
         found = f", {_metric(rows[0])} {means[0]:.2f} to {means[-1]:.2f}" if alike else ""
