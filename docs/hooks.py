@@ -63,7 +63,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         path = normpath(f"{Path(source).parent.as_posix()}/{target}")
         place = PAGES.get(path, path.removeprefix("docs/"))
         if place not in known:
-            return words if words.startswith("`") else f"{words} (`{path}`)"
+            return words if words.startswith("`") else f"`{path}`" if words == path else f"{words} (`{path}`)"
         anchor = "" if path in ("README.md",) else anchor  # the README has other headings than the first page
         return f"[{words}]({relpath(place, Path(where).parent.as_posix())}{anchor})"
 
@@ -92,21 +92,29 @@ def notebook(text: str, source: str, repository: str = "") -> str:
     for cell in json.loads(text)["cells"]:
         own = "".join(cell["source"])
         if cell["cell_type"] == "code":
-            parts.append(f'```python exec="on" source="above" result="text" session="{source}"\n{own}\n```')
+            printed = ' result="text"' * ("print(" in own)
+            parts.append(f'```python exec="on" source="above"{printed} session="{source}"\n{own}\n```')
             if "plt." in own:
                 show = "from pages import open_figures\n\nprint(open_figures())"
                 parts.append(f'```python exec="on" session="{source}"\n{show}\n```')
         else:
             parts.append(own)
-    name = Path(source).name
-    links = [f'<a href="{name}" download>Download this notebook</a>']
+    parts.insert(1, opened_elsewhere(source, repository))
+    parts.append(f"*This page is the notebook `{source}`, as it ran when the page was built.*")
+    return "\n\n".join(parts) + "\n"
+
+
+def opened_elsewhere(source: str, repository: str) -> str:
+    """Return links to a notebook, and how it is opened on this machine and elsewhere. repository: as in `notebook`."""
+    links = [f'<a href="{Path(source).name}" download>Download this notebook</a>']
+    colab = "Colab takes it as an upload, with the wheel that `pip wheel --no-deps .` makes in the clone."
     if repository.startswith("https://github.com/"):
         path = repository.removeprefix("https://github.com/").strip("/")
         links.append(f"[Open in Colab](https://colab.research.google.com/github/{path}/blob/main/{source})")
         links.append(f"[Open in Binder](https://mybinder.org/v2/gh/{path}/main?labpath={source})")
-    parts.insert(1, " · ".join(links))
-    parts.append(f"*This page is the notebook `{source}`, as it ran when the page was built.*")
-    return "\n\n".join(parts) + "\n"
+        colab = f"Its first cell on Colab or Binder is `!pip install git+{repository.rstrip('/')}`."
+    here = "In the clone, `pip install '.[pipeline]' jupyterlab && jupyter lab examples` opens it."
+    return f"{' · '.join(links)}. {here} {colab}"
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:

@@ -28,6 +28,16 @@ def test_a_notebook_runs_from_top_to_bottom_and_holds_no_outputs(notebook: Path,
     assert printed.getvalue().strip(), "the last cell shows something"
 
 
+def test_the_page_of_a_notebook_opens_it_elsewhere_if_the_address_is_known(monkeypatch):
+    monkeypatch.setenv("PHRASEMODELS_STORE", "unused")
+    monkeypatch.syspath_prepend(PROJECT / "docs")
+    from hooks import opened_elsewhere
+
+    known = opened_elsewhere("examples/a.ipynb", "https://github.com/us/phrases/")
+    assert "colab.research.google.com/github/us/phrases/blob/main/examples/a.ipynb" in known
+    assert "http" not in opened_elsewhere("examples/a.ipynb", "") and "jupyter lab" in known
+
+
 def test_the_unsupervised_hmm_comes_near_the_true_model():
     losses = run("unsupervised_hmm")
     assert losses["last"] < losses["truth"] + 0.05 < losses["first"]
