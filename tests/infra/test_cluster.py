@@ -244,6 +244,9 @@ def test_a_cancelled_run_is_cancelled_in_prefect_in_mlflow_and_in_its_record(pla
     run, training = begun_run(place, "train.steps=5001")
     assert place.prefect("flow-run", "cancel", run).returncode == 0
     ended(place, run)
+    until(
+        lambda: states(place, run)[0] == "CANCELLED", 60
+    )  # Crashed for some seconds, until the worker says that it was ended
     flow, tasks, record, own = states(place, run)
     assert (flow, record, own) == ("CANCELLED", "cancelled", {"KILLED"}), logged(place, run)
     assert "CANCELLED" in tasks and tasks <= {"COMPLETED", "CANCELLED", "PENDING"}
