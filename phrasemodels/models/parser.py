@@ -1,13 +1,7 @@
 """The Label Attention Layer parser (paper 004), which predicts phrase structure and dependencies jointly.
 
 Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), D width of a fencepost, L labels, m cells. A cell is
-(i, j, label): words i..j, both included, with a label.
-
-The weights that the released parser of paper 004 starts with, where they differ from our layers'.
-
-The release keeps the matrices of all heads or labels in one tensor (heads, inputs, outputs) and draws it by Xavier's rule. The
-rule takes the first size for the number of outputs and the last one for the size of a filter, so that weights start smaller than in
-matrices by themselves: the label layer's with a standard deviation of 0.0071 in place of 0.059.
+(i, j, label): words i..j, both included, with a label. A labelled span, a bracket of a tree, is such a cell.
 """
 
 from collections.abc import Callable
@@ -68,7 +62,7 @@ class ParserConfig:
     PLAIN_SUM (Eq 12). tag_weight: weight of the loss of tags, which are predicted so that the parser can read untagged text;
     0: no tagger. labels, relations, tags: numbers of ids, 0 until they are set from the treebank. shared_dropout: words'
     vectors are dropped with one mask for a sentence. start: draws the weights of a new parser again, such as
-    parser_start.as_released; None: they start as their layers do.
+    `as_released`; None: they start as their layers do.
     """
 
     encoder: PartitionedEncoderConfig = field(default_factory=PartitionedEncoderConfig)
@@ -301,7 +295,12 @@ def _nats(scores: Tensor, gold: Tensor) -> Tensor:
 
 @torch.no_grad()
 def as_released(parser: nn.Module) -> None:
-    """Draw the weights of attention, label layer, feed-forward layers and scorers again, as in the released code."""
+    """Draw the weights of attention, label layer, feed-forward layers and scorers again, as in the released code.
+
+    The release keeps the matrices of all heads or labels in one tensor (heads, inputs, outputs) and draws it by Xavier's rule. The
+    rule takes the first size for the number of outputs and the last one for the size of a filter, so that weights start smaller than
+    in matrices by themselves: the label layer's with a standard deviation of 0.0071 in place of 0.059.
+    """
     for module in parser.modules():
         if isinstance(module, PartitionedAttention):
             for part in (module.query, module.key, module.value):

@@ -306,8 +306,11 @@ def test_reproduce_finds_what_a_local_training_made(cli):
     small = (*SMALL, "--set", "train.checkpoint_every=1")
     done = cli("train", "000/table1/sample/transformer", "--local", *small)
     assert done.returncode == 0
+    assert "train.warmup=120 is more than train.steps=" in done.stderr
     printed = re.findall(
-        r"^step (\d+): training loss .*, dev loss \(nats a token\) .*, \d+ items/s$", done.stderr, re.MULTILINE
+        r"^step (\d+): training loss .*, dev loss \(nats a token\) .*, learning rate \S+, \d+ items/s$",
+        done.stderr,
+        re.MULTILINE,
     )
     assert printed and len(set(printed)) == len(printed)
     rows = json.loads(cli("plan", "--seeds", "1", "--row", "transformer", *small, "--json").stdout)

@@ -39,7 +39,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     settings = Settings()
     store, sources = open_store(settings), sources_of(settings)
     pipeline = resolved(experiment, sources).steps(seed)
-    report = _printer(pipeline.trained.settings.objective.curve) if local else None
+    report = _printer(pipeline.trained.settings) if local else None
     executor = Executor(sources=sources, report=report)
     checkpoints = store.workspace(pipeline.trained.key) / "checkpoints"
     with contextlib.ExitStack() as stack:
@@ -150,7 +150,7 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
     settings = {name: stage.settings for name, stage in stages.items()}
     key = digest_of([settings, seed, {name: artifact.key for name, artifact in known.items()}, code])[:32]
     checkpoints = store.root / "checkpoints" / key
-    executor = Executor(report=_printer(stages["model"].settings.objective.curve))
+    executor = Executor(report=_printer(stages["model"].settings))
     with progress_lines(checkpoints):
         for name, stage in stages.items():
             folder, inputs = store.root / name / key, {ours: known[theirs] for ours, theirs in stage.inputs.items()}
@@ -176,10 +176,16 @@ def _is_result(file: Path, experiment: str, seed: int) -> bool:
     return isinstance(result, dict) and (result.get("experiment"), result.get("seed")) == (experiment, seed)
 
 
-def _printer(curve: str) -> Callable[[list[dict[str, float]]], None]:
+def _printer(settings: Any) -> Callable[[list[dict[str, float]]], None]:
     """Return a function that prints the last evaluation of a history, unless it has just done so: checkpoints report, too.
-    curve: name of the dev criterion, with its unit."""
+    If the learning rate never gets to its peak, it is said at once. settings: of the training, with objective and config."""
+    config, curve = settings.config, settings.objective.curve
     printed = 0.0
+    if config.warmup > config.steps:
+        peak = max(config.schedule(step, config.warmup, config.steps) for step in range(config.steps))
+        if peak < 1:
+            reason = f"train.warmup={config.warmup} is more than train.steps={config.steps}"
+            print(f"{reason}: the learning rate gets to {peak:.0%} of its peak", file=sys.stderr, flush=True)
 
     def print_last(history: list[dict[str, float]]) -> None:
         nonlocal printed
@@ -187,6 +193,7 @@ def _printer(curve: str) -> Callable[[list[dict[str, float]]], None]:
             row = history[-1]
             printed = row["step"]
             line = f"step {row['step']}: training loss {row['loss']:.3f}, {curve} {row['dev_loss']:.3f}"
+            line = f"{line}, learning rate {row['learning_rate']:.3g}"
             print(f"{line}, {row['items_per_second']:.0f} items/s", file=sys.stderr, flush=True)
 
     return print_last

@@ -402,7 +402,10 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
             try:
                 try:
                     execution.run(steps[key])
-                except (OSError, SystemExit):  # the latter is raised by Ray in threads that wait for it when it is shut down
+                except (
+                    OSError,
+                    SystemExit,
+                ):  # the latter is raised by Ray in threads that wait for it when it is shut down
                     if not STOPPING.is_set():
                         raise
                     outcome.text = "stopped after "
