@@ -167,6 +167,5 @@ def compare_settings(
         ):
             print(f"             {sign} {words}")
     but = ", except for what ~ says" * any(one.stated for one in known.aspects.values())
-    print(
-        f"comparable with the paper{but}" if known.comparable else f"not comparable: {plain_reason(known.differences)}"
-    )
+    why = plain_reason(known.differences).replace(f" (phrasemodels compare-settings {known.name})", "")
+    print(f"comparable with the paper{but}" if known.comparable else f"not comparable: {why}")

@@ -168,7 +168,9 @@ def plan(
         return
     for item in rows:
         print(f"{'hit ' if item['hit'] else 'MISS'}  {item['label']}" + (f"  ({item['why']})" if item["why"] else ""))
-    print(f"{sum(item['hit'] for item in rows)} of {len(rows)} steps are in the store", file=sys.stderr)
+    hits = sum(item["hit"] for item in rows)
+    missing = "; `reproduce` with the same options runs the others" * (hits < len(rows))
+    print(f"{hits} of {len(rows)} steps are in the store{missing}", file=sys.stderr)
 
 
 def _print_fitting(made: "Plan", store: "Store", duration: str, processors: int, as_json: bool) -> None:
