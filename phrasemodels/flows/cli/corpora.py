@@ -143,6 +143,8 @@ def add(
         print(counts_of(manifest.name, name, table, written.splits.get("train")), file=sys.stderr)
     if manifest.note:
         print(clean(manifest.note), file=sys.stderr)
+    kind = "BitextCorpus" if manifest.schema_ == "bitext" else "Corpus"
+    print(f'its name in study.py: {kind}("{manifest.name}")', file=sys.stderr)
 
 
 @app.command()

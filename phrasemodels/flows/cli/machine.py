@@ -288,6 +288,7 @@ def init(
     add(template / f"{corpus['name']}.txt", Added(**corpus, licence="Apache-2.0"), folder / CORPORA)
     for path in sorted(folder.rglob("*.*")):
         print(path)
+    print(f"next: cd {folder} && phrasemodels reproduce --paper {name} --seeds 3; README.md says more", file=sys.stderr)
 
 
 selftest_app = typer.Typer(

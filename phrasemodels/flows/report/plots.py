@@ -126,15 +126,9 @@ def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
             markersize=11,
             label="single seeds" if not y else None,
         )
-        axes.plot(
-            [] if row["published"] is None else [row["published"]],
-            [] if row["published"] is None else [y],
-            marker="D",
-            color="white",
-            markeredgecolor="black",
-            linestyle="none",
-            label="published" if not y else None,
-        )
+    if printed := [(row["published"], y) for y, row in enumerate(rows) if row["published"] is not None]:
+        xs, ys = zip(*printed, strict=True)
+        axes.plot(xs, ys, "D", color="white", markeredgecolor="black", label="published")
     axes.set_yticks(range(len(rows)), [_wrapped(row["name"]) for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel(unit)

@@ -408,7 +408,10 @@ def _examples(finished: FinishedTable) -> dict[str, Any]:
     """Return {examples, shown}: test sentences of each group with the answers of all rows, or why there are none."""
     first = finished.first_seeds
     if not all(outcome.predicted.meta["redistributable"] for outcome in first):
-        return {"examples": [], "shown": "Left out: the licence of the corpus does not let its sentences be passed on."}
+        return {
+            "examples": [],
+            "shown": "Left out: by its manifest the corpus may not be passed on (`redistributable = false`).",
+        }
     tables = [read_shard(outcome.predicted.file("predictions.arrow")) for outcome in first]
     columns = first[0].recipe.answer_columns
     other = {"examples": [], "shown": "The answers of this problem are not sentences that can be laid side by side."}

@@ -284,7 +284,9 @@ class ClassificationRecipe(Recipe):
                     for gold in names
                 ]
                 title = " ".join(filter(None, ("Classes and answers:", own[0].system, own[0].variant)))
-                made.append(Section(title, f"Sentences of the test set, over {len(own)} seeds.", lines))
+                made.append(
+                    Section(title, f"Sentences of the test set, over {len(own)} seed{'s' * (len(own) > 1)}.", lines)
+                )
         return made
 
 
