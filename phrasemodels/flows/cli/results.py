@@ -335,7 +335,7 @@ def judge(
         return
     print_rows(
         "",
-        ["row", "dataset", "metric", "printed", "ours", "seeds", "− baseline", "verdict"],
+        ["row", "dataset", "metric", "printed", "ours", "seeds", "gain over baseline", "verdict"],
         list(map(_judged_line, rows)),
     )
     for reason in dict.fromkeys(row["reason"] for row in rows):
@@ -363,7 +363,7 @@ def _judged_line(row: dict[str, Any]) -> dict[str, Any]:
         "printed": row["value"] or "–",
         "ours": mean,
         "seeds": ours["n"] if ours else 0,
-        "− baseline": f"{test['difference']:+.3g}{p}" if test and "difference" in test else "",
+        "gain over baseline": f"{test['difference']:+.3g}{p}" if test and "difference" in test else "",
     }
 
 

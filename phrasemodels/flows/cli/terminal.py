@@ -174,7 +174,7 @@ def print_table(result: dict[str, Any]) -> None:
                 "metric": row["metric"],
                 "published": "–" if row["published"] is None else f"{row['published']:.2f}",
                 "ours": f"{ours['mean']:.2f}{half}{_few(ours['n'])}",
-                "− baseline": _against(row),
+                "gain over baseline": _against(row),
                 **groups,
                 "seeds": len(row["seeds"]),
                 "verdict": row["verdict"],
