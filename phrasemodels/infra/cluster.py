@@ -254,8 +254,8 @@ class TorchTrainerLaunch:
                         self._fit(str(storage), function, *arguments)
                     return
                 except NoRoomError as error:
-                    if lost.is_set():
-                        raise ClusterError(
+                    if lost.is_set():  # no ClusterError, after which the step would be tried again
+                        raise OSError(
                             f"{self.name}: {self._missing()}, for {self.wait / 60:g} min; add nodes and start "
                             "again: finished steps are kept, and the training goes on from its checkpoint"
                         ) from error
