@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import torch
 from conftest import PROJECT, copy_project
@@ -24,6 +25,7 @@ from phrasemodels.data.store.gc import damage, leased_keys, usage, waste
 from phrasemodels.data.store.store import Job, Step, Store, TemporaryStore
 from phrasemodels.flows.results.records import records
 from phrasemodels.layers.attention import identity
+from phrasemodels.tasks.prepare.sharded import write_shards
 
 CALLS: list[str] = []
 
@@ -200,6 +202,15 @@ def test_a_failed_step_leaves_no_files(store: Store) -> None:
     assert store.find(step) is None
     assert not list(store.root.rglob("half"))
     assert failed.value.__notes__ == ["fail"]
+
+
+def write_records(job: Job, settings: None) -> dict:
+    return write_shards(job.out, pa.table({"id": [1]}))
+
+
+def test_records_without_terms_are_refused(store: Store) -> None:
+    with pytest.raises(ValueError, match="has to return their terms: licences, redistributable, stand_in"):
+        store.run(Step(write_records, "records"))
 
 
 SLOW = """

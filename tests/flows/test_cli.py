@@ -307,6 +307,7 @@ def test_reproduce_finds_what_a_local_training_made(cli):
     done = cli("train", "000/table1/sample/transformer", "--local", *small)
     assert done.returncode == 0
     assert "train.warmup=120 is more than train.steps=" in done.stderr
+    assert "train` made is in seeds, costs and predictions" in cli("sql", "select * from metrics").stderr
     printed = re.findall(
         r"^step (\d+): training loss .*, dev loss \(nats a token\) .*, learning rate \S+, \d+ items/s$",
         done.stderr,

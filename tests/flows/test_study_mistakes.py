@@ -12,6 +12,7 @@ from phrasemodels.flows.experiments import comparability, overrides, published
 from phrasemodels.flows.experiments.catalogue import PAPERS, TABLES, Request, made_by
 from phrasemodels.flows.experiments.names import TAKEN
 from phrasemodels.flows.experiments.paper_000 import table_1
+from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.tasks.metrics.scores import check_metrics
 
 
@@ -123,3 +124,10 @@ def test_a_parser_that_keys_cannot_name_is_refused(kind: Any, says: str) -> None
 
 def test_names_that_a_study_cannot_have_are_known() -> None:
     assert {file.PAPER for file in PAPERS if not file.PAPER.isdigit()} == set(TAKEN)
+
+
+def test_a_study_without_printed_numbers_has_none_to_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    published.published_results()  # of the five papers, before there is another
+    monkeypatch.setattr("phrasemodels.project.parts", lambda group: {"mine": "study"})
+    with pytest.raises(ValueError, match=r"'mine' has no number in printed.csv"):
+        verdicts([], "mine")

@@ -414,6 +414,12 @@ class Store:
         try:
             with self._naming_disk():
                 meta = step.make(Job(out, out.parent / "checkpoints", inputs, self, executor, step.key), step.settings)
+                meta = {**inherited(inputs), **meta}
+                if "shards" in meta and (lacking := [name for name in TERMS if name not in meta]):
+                    raise ValueError(
+                        f"step {step.name}: it writes shards without an input that has terms, so it has to return their terms: "
+                        f"{', '.join(lacking)}, as in {{'licences': ['CC0-1.0'], 'redistributable': True, 'stand_in': False}}"
+                    )
                 manifest = {
                     "format": FORMAT,
                     "key": step.key,
@@ -423,7 +429,7 @@ class Store:
                     "root": step.root,
                     "parts": step.parts,
                     "files": {name: describe(out / name) for name in sorted(files_of(out))},
-                    "meta": {**inherited(inputs), **meta},
+                    "meta": meta,
                     "machine": this_machine(),
                     "seconds": round(time.monotonic() - started, 3),
                     "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
@@ -451,8 +457,12 @@ def _to_json(manifest: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
+TERMS = ("licences", "redistributable", "stand_in")  # of records; stand_in: they take the place of a paper's corpus
+
+
 def inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:
-    """Return the terms that an artifact inherits from its inputs: licences, and whether its text may be shown to others."""
+    """Return the TERMS that an artifact inherits from its inputs: licences, whether its text may be shown to others, and whether
+    it stands in for other data."""
     metas = [artifact.meta for artifact in inputs.values() if "licences" in artifact.meta]
     if not metas:
         return {}

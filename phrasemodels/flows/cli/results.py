@@ -221,6 +221,10 @@ def sql(
     if not rows and not store.present():
         where = store.root if store.shared is None else store.shared.url
         print(f"nothing has been run in {where}; kept results are in verdicts, seeds and published", file=sys.stderr)
+    elif not rows and not tracker.runs():
+        print(
+            "runs and metrics are of `reproduce`; what `train` made is in seeds, costs and predictions", file=sys.stderr
+        )
     if to is not None and table is not None:
         try:
             with writing(to, force=force):

@@ -10,6 +10,7 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
+from phrasemodels import project
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments.catalogue import COUNTED, PROFILES, experiments
 from phrasemodels.flows.experiments.comparability import STATED_FIRST, kind_of
@@ -288,6 +289,10 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
     known = published_results()
     papers = {row["paper"] for row in known}
     if paper and paper not in papers:
+        if paper in project.parts("papers"):
+            raise ValueError(
+                f"paper {paper!r} has no number in printed.csv beside its module, so there is none to judge"
+            )
         raise ValueError(f"no paper {paper!r}: {closest(paper, papers)}")
     found = list(results)
     lines = [_line(row, found) for row in known if not paper or row["paper"] == paper]
