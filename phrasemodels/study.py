@@ -4,6 +4,7 @@
 and the reference name it.
 """
 
+from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.baselines import AdaSentConfig, BiLSTMMaxConfig, DisanConfig, HConvNetConfig, MultiHeadConfig
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
@@ -36,9 +37,11 @@ from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpu
 from phrasemodels.tasks.prepare.phrases import Phrases, adjacent, no_phrases, subtrees
 from phrasemodels.tasks.prepare.tokenise import join, moses, moses_lower, spaces
 from phrasemodels.tasks.problems.classification import RIGHT, ClassificationRecipe
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
 from phrasemodels.tasks.problems.tagging import ACCURACY, TaggingRecipe
 from phrasemodels.tasks.problems.translation import TranslationRecipe, TranslationText
 from phrasemodels.tasks.train.config import TrainConfig
+from phrasemodels.tasks.train.trainer import Objective
 
 __all__ = [
     "ACCURACY",
@@ -59,20 +62,25 @@ __all__ = [
     "HConvNetConfig",
     "HighwayMemory",
     "HypernodeEncoderConfig",
+    "Job",
     "LSTMEncoderConfig",
     "Levels",
     "MeanInit",
     "MultiHeadConfig",
     "NgramEncoderConfig",
+    "Objective",
     "Phrases",
     "PooledEncoderConfig",
     "Profile",
     "PsanConfig",
     "PsanTokenEncoderConfig",
+    "Recipe",
     "RecurrentConfig",
     "Row",
     "SampleCorpus",
     "Size",
+    "Stage",
+    "Step",
     "TableName",
     "TaggerConfig",
     "TaggingRecipe",
@@ -91,4 +99,5 @@ __all__ = [
     "phrase_graph",
     "spaces",
     "subtrees",
+    "training_stage",
 ]

@@ -59,12 +59,12 @@ VIEWS = {
         | {"baseline": TEXT, **_of(NUMBER, "difference difference_low difference_high p_holm")},
     ),
     "runs": View(
-        "a run of MLflow: a training, or a table; workers: of Ray Train, in turn",
+        "a run of MLflow, which `reproduce` records and `train` does not: a training, or a table; workers: of Ray Train, in turn",
         {**_of(TEXT, "run_id run_name kind status"), **EXPERIMENT}
         | {**_of(TEXT, "paper profile row corpus train_key workers commit"), "started": TIME, "seconds": NUMBER},
     ),
     "metrics": View(
-        "a value that a run logged, at a step and a time; the step of final metrics is 0",
+        "a value that a run of `runs` logged, at a step and a time; the step of final metrics is 0",
         {"run_id": TEXT, **EXPERIMENT, "metric": TEXT, "step": WHOLE, "value": NUMBER, "logged": TIME},
     ),
     "seeds": View(
