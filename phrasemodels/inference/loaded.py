@@ -68,7 +68,10 @@ class LoadedModel(Pretrained):
         if isinstance(inputs, str):
             raise TypeError(f"one text: give a list, predict([{inputs[:20]!r}])")
         if self.predictor is None:
-            raise ValueError(f"{self.folder or 'this model'}: nothing says how it answers; export it again")
+            raise ValueError(
+                f"{self.folder or 'this model'}: nothing says how it answers texts: export it again if an earlier version wrote it; "
+                "a problem of one's own says it by `Recipe.predictor`. `module` takes tensors"
+            )
         inputs = list(inputs)
         chunks = [inputs[first : first + MOST_TEXTS] for first in range(0, len(inputs), MOST_TEXTS)]
         return [answer for chunk in chunks for answer in self.predictor.predict(self, chunk)]
