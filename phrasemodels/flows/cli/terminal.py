@@ -229,17 +229,12 @@ def _next(rows: list[dict[str, Any]]) -> list[str]:
     paper, table, *_ = row.split("/", 3)
     last = rows[-1]["experiment"]
     if paper not in papers():
-        # these import torch, which the five papers do not wait for
-        from phrasemodels.flows.experiments.catalogue import experiment
-        from phrasemodels.tasks.problems.recipe import Recipe
-
         printed = any(row["published"] is not None for row in rows)
         judged = (
             {f"phrasemodels verdicts --paper {paper}": "each number of printed.csv with its verdict"} if printed else {}
         )
-        takes_texts = type(experiment(row).recipe).predictor is not Recipe.predictor
-        export = {f"phrasemodels export {last} FOLDER": 'use this model: phrasemodels.load("FOLDER").predict(["..."])'}
-        said = (judged | export if takes_texts else judged) | {
+        said = judged | {
+            f"phrasemodels export {last} FOLDER": "this model for phrasemodels.load; README.md in FOLDER says how to use it",
             f"phrasemodels reproduce --paper {paper} --seeds {max(len(rows[-1]['seeds']) + 1, 3)}": "more seeds: narrower intervals",
         }
     else:
