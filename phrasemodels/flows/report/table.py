@@ -410,7 +410,7 @@ def _examples(finished: FinishedTable) -> dict[str, Any]:
     if not all(outcome.predicted.meta["redistributable"] for outcome in first):
         return {
             "examples": [],
-            "shown": "Left out: by its manifest the corpus may not be passed on (`redistributable = false`).",
+            "shown": "Left out: by its manifest the corpus may not be passed on (redistributable = false).",
         }
     tables = [read_shard(outcome.predicted.file("predictions.arrow")) for outcome in first]
     columns = first[0].recipe.answer_columns

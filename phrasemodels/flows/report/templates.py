@@ -34,7 +34,7 @@ def templates() -> jinja2.Environment:
     environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
     environment.filters |= {"anchor": anchor, "named": row_name, "sure": is_sure, "digits": digits_of}
     environment.filters |= {"paper": paper_name, "titled": with_names, "plain": plain_reason}
-    environment.filters["disagreement"] = disagreement
+    environment.filters |= {"disagreement": disagreement, "short": short}
     environment.globals["papers"] = papers()
     return environment
 
@@ -48,6 +48,11 @@ def render(template: str, **values: Any) -> str:
 def templates_digest() -> str:
     """Return the digest of all templates."""
     return digest_of(contents(Path(__file__).with_name("pages")))
+
+
+def short(commit: str) -> str:
+    """Return a commit, or several, with twelve digits of each hash; a version stays as it is."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28}\b", r"\1", commit)
 
 
 def anchor(row: dict[str, Any]) -> str:
