@@ -404,7 +404,8 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
     run = [task for task in tasks if task["ours"] is not None]
     if len(run) < len(tasks):
         return {"reason": f"{len(run)} of {len(tasks)} tasks were run; {given}"}
-    ours = {"ours": fmean(task["ours"] for task in tasks), "seeds": min(task["seeds"] for task in tasks)}
+    means = [fmean(values) for values in zip(*(task["values"] for task in tasks), strict=False)]  # of seeds that all have
+    ours = {"ours": fmean(means or [task["ours"] for task in tasks]), "seeds": min(task["seeds"] for task in tasks)}
     unlike = [task for task in tasks if task["verdict"] == "not comparable"]
     if unlike:
         reason = unlike[0]["reason"]
@@ -413,7 +414,6 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
             "reason": f"{len(unlike)} tasks: {reason}",
             "kind": unlike[0]["kind"],
         }
-    means = [fmean(values) for values in zip(*(task["values"] for task in tasks), strict=False)]
     group = seed_group(means)
     judged = qualified(judge(line["printed"], means, how=PrintedValue()), tasks[0]["caveat"])
     kind = tasks[0]["basis"] if judged.verdict in JUDGED else judged.reason
