@@ -17,6 +17,8 @@ from conftest import PROJECT
 
 from phrasemodels.infra.services import free_port
 
+# As in a terminal, where what runs in the background does not ignore an interrupt, by which Prefect's worker stops itself.
+TERMINAL = ("env", "--default-signal=INT", "bash", "-meuxc")
 PAGE = PROJECT / "docs" / "tutorials" / "cluster.md"
 
 
@@ -44,8 +46,8 @@ def test_the_commands_of_the_page_make_a_cluster_and_a_table() -> None:
                           "PYTHONPATH": str(PROJECT), "RAY_TMPDIR": str(home)}  # fmt: skip
     *made, end = commands(home).strip().split("\n\n")
     started: list[int] = []
-    try:  # -m: as in a terminal, where what runs in the background does not ignore an interrupt
-        done = subprocess.run(["bash", "-meuxc", "\n\n".join(made)], env=environment, cwd=checkout, text=True,
+    try:
+        done = subprocess.run([*TERMINAL, "\n\n".join(made)], env=environment, cwd=checkout, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)  # fmt: skip
         logs = "\n".join(f"== {log}\n{log.read_text()[-1500:]}" for log in (home / "cluster").glob("*.log"))
         started = [pid for file in (home / "cluster").glob("*.pid") for pid in below(int(file.read_text()))]
