@@ -65,7 +65,8 @@ class _EarlierModules(MetaPathFinder, Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         if not fullname.startswith("phrasemodels."):
             return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, others), None)  # as Python would find it, with the hooks of debuggers and others
         if spec is None:
             if fullname not in earlier_names():
                 return None

@@ -1,7 +1,10 @@
 """Recipes: the identity of their steps, what a problem inherits, and the metrics of groups of sentences."""
 
 import importlib
+import importlib.machinery
+import sys
 import warnings
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +93,20 @@ def test_earlier_names_of_parts_lead_to_parts_of_today() -> None:
     for earlier in earlier_names():
         if ":" not in earlier:
             assert importlib.import_module(present_name(f"{earlier}:").removesuffix(":"))
+
+
+class Seen(MetaPathFinder):
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        self.names.append(fullname)
+
+
+def test_import_hooks_of_others_see_our_modules(monkeypatch) -> None:
+    name = "phrasemodels.flows.experiments.comparability"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    earlier = [finder for finder in sys.meta_path if "Earlier" in type(finder).__name__]
+    monkeypatch.setattr(sys, "meta_path", [*earlier, seen := Seen(), importlib.machinery.PathFinder])
+    importlib.import_module(name)
+    assert earlier and seen.names == [name]
