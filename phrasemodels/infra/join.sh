@@ -14,7 +14,12 @@ until python -c 'import ray; ray.init(address="auto", logging_level="ERROR")' 2>
 done
 "$@" &
 command=$!
-while kill -0 "$node" 2> /dev/null; do sleep 2; done && kill "$command" 2> /dev/null && echo "join.sh: the Ray node ended" >&2 &
+(
+    while kill -0 "$node" 2> /dev/null; do sleep 2; done
+    kill "$command" 2> /dev/null && echo "join.sh: the Ray node ended" >&2
+    sleep 10
+    kill -9 "$command" 2> /dev/null # Prefect's worker goes on after its first signal
+) &
 status=0
 wait "$command" || status=$?
 wait "$command" 2> /dev/null || true # after a signal: wait until the command has ended

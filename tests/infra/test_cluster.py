@@ -299,12 +299,15 @@ def test_a_worker_ends_with_its_ray_node(place: Place) -> None:
     """Otherwise the worker would hang and start no run; when it ends, its supervisor restarts it and it joins again."""
     environment = place.environment | {"RAY_HEAD": place.environment["PHRASEMODELS_RAY_ADDRESS"],
                                        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # fmt: skip
-    command = ["sh", str(PROJECT / "phrasemodels" / "infra" / "join.sh"), "sh", "-c", "touch joined; exec sleep 1000"]
-    begun = subprocess.Popen(command, env=environment, cwd=place.folder)
-    until((place.folder / "joined").exists)
+    command = ["sh", str(PROJECT / "phrasemodels" / "infra" / "join.sh"), sys.executable, "-m", "prefect", "worker", "start",
+               "--pool", "phrasemodels", "--type", "process"]  # fmt: skip
+    log = place.folder / "joined.log"
+    begun = subprocess.Popen(command, env=environment, cwd=place.folder, stdout=log.open("w"), stderr=subprocess.STDOUT)
+    until(lambda: "started!" in log.read_text())
     (node,) = [pid for pid in children(begun.pid) if "ray" in Path(f"/proc/{pid}/cmdline").read_text()]
     os.kill(node, signal.SIGKILL)
-    assert begun.wait(30) == 128 + signal.SIGTERM
+    assert begun.wait(60) == 128 + signal.SIGKILL
+    assert "join.sh: the Ray node ended" in log.read_text()
 
 
 def test_two_nodes_that_run_one_table_at_once_end_with_the_same_bytes(place: Place) -> None:

@@ -17,8 +17,6 @@ from conftest import PROJECT
 
 from phrasemodels.infra.services import free_port
 
-# As in a terminal, where what runs in the background does not ignore an interrupt, by which Prefect's worker stops itself.
-TERMINAL = ("env", "--default-signal=INT", "bash", "-meuxc")
 PAGE = PROJECT / "docs" / "tutorials" / "cluster.md"
 
 
@@ -47,7 +45,7 @@ def test_the_commands_of_the_page_make_a_cluster_and_a_table() -> None:
     *made, end = commands(home).strip().split("\n\n")
     started: list[int] = []
     try:
-        done = subprocess.run([*TERMINAL, "\n\n".join(made)], env=environment, cwd=checkout, text=True,
+        done = subprocess.run(["bash", "-euxc", "\n\n".join(made)], env=environment, cwd=checkout, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)  # fmt: skip
         logs = "\n".join(f"== {log}\n{log.read_text()[-1500:]}" for log in (home / "cluster").glob("*.log"))
         started = [pid for file in (home / "cluster").glob("*.pid") for pid in below(int(file.read_text()))]
