@@ -118,6 +118,11 @@ DAMAGED = (
 )  # fmt: skip
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error, at most 200 characters; the name of its class if it says nothing."""
+    return (str(error).splitlines() or [""])[0][:200] or type(error).__name__
+
+
 def part_of_library(name: str) -> Any:
     """Return a class or function of PARTS or TORCH by its name, which may be an earlier one. ValueError: it is in neither."""
     if name in TORCH:

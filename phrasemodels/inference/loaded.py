@@ -19,7 +19,7 @@ from phrasemodels.inference.problems import Predictor, predictor
 from phrasemodels.inference.text import Pieces
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.parsing.parser import Parser
-from phrasemodels.saved import DAMAGED, LIBRARY, check_header, describe, finite, restored
+from phrasemodels.saved import DAMAGED, LIBRARY, check_header, describe, finite, first_line, restored
 from phrasemodels.written import MARKER
 
 MOST_TEXTS = 256  # answered at a time
@@ -166,7 +166,7 @@ def load_folder(folder: str | Path, *parts: Any) -> LoadedModel:
             how.check(config, words)
         return LoadedModel(module.eval(), config, words, card, place, how, {name_of(part): part for part in parts})
     except DAMAGED as error:
-        raise ValueError(f"{place}: this model cannot be read ({error}); export it again") from error
+        raise ValueError(f"{place}: this model cannot be read ({first_line(error)}); export it again") from error
 
 
 @torch.no_grad()

@@ -33,7 +33,7 @@ from phrasemodels.flows.results.results import TRAININGS
 from phrasemodels.inference.loaded import README, model_readme
 from phrasemodels.inference.text import too_long
 from phrasemodels.models.ctranslate2 import check_plain, write_ctranslate2
-from phrasemodels.saved import LIBRARY, check_header, describe
+from phrasemodels.saved import LIBRARY, check_header, describe, first_line
 from phrasemodels.tasks.prepare.tokenise import user_texts
 from phrasemodels.tasks.prepare.vocabulary import ExportedPieces, Pieces, read_words
 from phrasemodels.tasks.problems.recipe import PARTS
@@ -144,7 +144,7 @@ class Model:
         except (*DAMAGED, ValueError) as error:
             if self.folder is None:
                 raise
-            raise ValueError(f"{self.folder}: {_first_line(error)}; export the model again") from error
+            raise ValueError(f"{self.folder}: {first_line(error)}; export the model again") from error
 
     def test_inputs(self) -> dict[str, Artifact]:
         """Return the inputs of the step that predicted the test set. ValueError: the store has no such step."""
@@ -238,15 +238,11 @@ def load(folder: Path) -> Model:
         model.check()
         return model
     except ValueError as error:
-        raise ValueError(f"{folder}: {_first_line(error)}") from error
+        raise ValueError(f"{folder}: {first_line(error)}") from error
     except DAMAGED as error:
         raise ValueError(
-            f"{folder}: its card, its configuration or its weights are damaged ({_first_line(error)}); export it again"
+            f"{folder}: its card, its configuration or its weights are damaged ({first_line(error)}); export it again"
         ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:200] or type(error).__name__
 
 
 def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
