@@ -14,6 +14,7 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,11 @@ def changed(text: bytes, chance: Chance) -> bytes:
         (within, name), (other, its) = chance.choice(found), chance.choice(found)
         how = chance.randrange(6)
         if how == 0:
-            within[name] = chance.choice(EDGES)
+            within[name] = deepcopy(chance.choice(EDGES))  # the next change may be inside of it
         elif how == 1:
             old = within[name]
             alike = [edge for edge in EDGES if type(edge) is type(old)]
-            within[name] = chance.choice(alike or list(EDGES))
+            within[name] = deepcopy(chance.choice(alike or list(EDGES)))
         elif how == 2:
             del within[name]
         elif how == 3:
