@@ -56,15 +56,16 @@ def test_a_checkpoint_is_due_after_some_time_whatever_the_number_of_updates(shar
     assert saved == list(range(1, 41))
 
 
-def test_a_run_that_fails_is_ended_in_mlflow(tmp_path):
+@pytest.mark.parametrize(("error", "status"), [(OSError, "FAILED"), (KeyboardInterrupt, "KILLED")])
+def test_a_run_that_fails_or_is_stopped_is_ended_in_mlflow(tmp_path, error, status):
     settings = Settings(store=tmp_path)
     start_mlflow(settings)
     record = dataclasses.replace(prepared(settings, SMALL).record, attempt=str(uuid4()))
     run = record.table_run
     assert record.tracker.client().get_run(run).info.status == "RUNNING"
-    with pytest.raises(OSError, match="no room"), attempt(record, settings, {}):
-        raise OSError("no room")
-    assert record.tracker.client().get_run(run).info.status == "KILLED"
+    with pytest.raises(error), attempt(record, settings, {}):
+        raise error
+    assert record.tracker.client().get_run(run).info.status == status
 
 
 def test_rows_that_are_nearest_to_a_verdict_come_first_and_the_plan_says_what_fits(tmp_path):
