@@ -117,6 +117,7 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
         needed=needed(rows),
         marks=MARKS,
         pages=[_page(path) for path in sorted(folder.glob("*-table*.json"))],
+        contradicted={(r["source"], r["experiment"], r["measured"]) for r in rows if r["verdict"] == "impossible"},
         kept=[_kept(folder_name, results) for folder_name in sorted({r.source for r in results if r.kept})],
         comparisons=[{**table, **_tests(table["rows"])} for table in compared],
         tables=[_layout(paper, name, rows) for paper, name in dict.fromkeys((r["paper"], r["table"]) for r in rows)],
