@@ -56,7 +56,7 @@ WORK = {
     # a parser is trained and adds trees to records, in Ray actors
     "001": Work(
         ("--paper", "001", "--table", "phrases", "--profile", "sample", "--row", "own-parser"),
-        (*TRAIN, *SIZE, *(f"recipe.parsed.parser.{setting}" for setting in (*TRAIN, *SIZE))),
+        (*TRAIN, *SIZE, *(f"recipe.parsed.{setting}" for setting in (*TRAIN, *SIZE))),
         ("tree_numbers", "tree_shard", "train", "add_trees", "add_trees_to_shard"),
     ),
 }  # fmt: skip
