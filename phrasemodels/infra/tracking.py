@@ -30,7 +30,7 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 
 KEY = "phrasemodels.key"
 SQLITE = "sqlite:///"
-LONGEST = 250  # characters of a metric's name in MLflow
+LONGEST = 250  # characters of the name of a metric, or of a run, which Postgres refuses and SQLite does not
 RUNS_A_REQUEST, VALUES_AN_ANSWER = 100, 25000  # limits of MLflow's histories of many runs
 ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that logs metrics to the MLflow run
 AT_WORK = f"{ATTEMPT}."  # begins the names of tags of all flow runs at work on the MLflow run; their values are the ids
@@ -110,7 +110,7 @@ class Tracker:
         known = {"mlflow.user": _user(), **tags, **own, KEY: key}
         start = None if started is None else int(started * 1000)
         while not (found := client.search_runs([where], query, max_results=1)):
-            made = str(client.create_run(where, start, run_name=name, tags=known).info.run_id)
+            made = str(client.create_run(where, start, run_name=_shortened(name), tags=known).info.run_id)
             if len(client.search_runs([where], query, max_results=2)) == 1:
                 return made
             client.delete_run(made)
@@ -525,7 +525,13 @@ def quoted(text: str) -> str:
 def _metric(name: str) -> str:
     """Return a name that MLflow accepts: other characters become `_`, and a long name is cut and gets a digest."""
     plain = re.sub(r"[^\w.: -]", "_", name.replace("/", "."))
-    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{sha256(name.encode()).hexdigest()[:16]}"
+    return _shortened(plain, name)
+
+
+def _shortened(plain: str, name: str = "") -> str:
+    """Return a name of at most LONGEST characters: a long one is cut and gets the digest of `name`, by default of its own."""
+    digest = sha256((name or plain).encode()).hexdigest()[:16]
+    return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{digest}"
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -194,6 +194,13 @@ def test_a_run_that_is_cancelled_leaves_the_run_of_a_training_to_another(tracker
     assert tracker.run_of("key").info.status == "KILLED"
 
 
+def test_the_name_of_a_run_fits_into_postgres(tracker: Tracker) -> None:
+    name = "Paper 001, Table phrases, " + ", ".join(f"recipe.parsed.train.steps={n}" for n in range(20))
+    first, second = (tracker.open_run("x", name + end, f"key {end}", {ATTEMPT: "a"}) for end in "ab")
+    names = [tracker.client().get_run(run).info.run_name for run in (first, second)]
+    assert all(len(one) == 250 and one.startswith(name[:200]) for one in names) and names[0] != names[1]
+
+
 def test_keys_read_without_mlflow_are_those_that_mlflow_gives(tracker: Tracker) -> None:
     for experiment, key in (("x", "kept"), ("x", "deleted"), ("gone", "of a deleted experiment"), ("y", "another")):
         tracker.open_run(experiment, key, key, {})
