@@ -65,8 +65,9 @@ class _EarlierModules(MetaPathFinder, Loader):
     ) -> importlib.machinery.ModuleSpec | None:
         if not fullname.startswith("phrasemodels."):
             return None
-        others = (finder.find_spec(fullname, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next(filter(None, others), None)  # as Python would find it, with the hooks of debuggers and others
+        # as Python would find it: with the hooks of debuggers and others, and without hooks of a kind that it passes over
+        others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in others)), None)
         if spec is None:
             if fullname not in earlier_names():
                 return None

@@ -164,8 +164,8 @@ def test_what_a_folder_says_of_its_answers_is_checked(tmp_path: Path) -> None:
 
 def test_a_size_beyond_all_memory_is_refused_in_one_line(tmp_path: Path) -> None:
     folder = tiny().save_pretrained(tmp_path / "a")
-    said = (folder / LIBRARY).read_text()
-    (folder / LIBRARY).write_text(said.replace('"source_vocabulary": 7', f'"source_vocabulary": {10**25}'))
+    library = (folder / LIBRARY).read_text()
+    (folder / LIBRARY).write_text(library.replace('"source_vocabulary": 7', f'"source_vocabulary": {10**25}'))
     with pytest.raises(ValueError, match="this model cannot be read") as error:
         phrasemodels.load(folder)
     assert "\n" not in str(error.value)
