@@ -10,7 +10,7 @@ from phrasemodels.encoders.parents import SoftParentsConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.cli import parse
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.flows.report.attention import attention_figures
+from phrasemodels.flows.report.attention import attention_figures, in_words
 from phrasemodels.flows.report.plots import draw, svg_of
 from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights, TreeWeights
 from phrasemodels.models.memory import ChainConfig, HopsConfig
@@ -85,6 +85,21 @@ def test_a_problem_without_a_figure_says_so(tmp_path):
         ValueError, match=r"^000/table1/sample/transformer\+.* has no figure of its own; see .*show-attention`$"
     ):
         draw([model], "the red house")
+
+
+@pytest.mark.parametrize(
+    ("module", "heading"),
+    [
+        ("encoder.layers.0.attention", "Encoder, layer 1: self-attention"),
+        ("encoder.layers.1.inside", "Encoder, layer 2: phrases and their words attend to each other (phase 2)"),
+        ("decoder.5.source", "Decoder, layer 6: attention to the source"),
+        ("attention 2", "Words attend inside their phrases, level 2"),
+        ("summary", "The sentence attends to its words"),
+        ("mine.heads", "mine.heads"),
+    ],
+)
+def test_headings_of_figures_are_words(module: str, heading: str) -> None:
+    assert in_words(module) == heading
 
 
 @pytest.mark.parametrize(("words", "fits"), [(MOST_WORDS, True), (MOST_WORDS + 1, False)])

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 
 LONGEST_NAME = 30  # letters of a phrase that names a row or column
+ATTENDS = {
+    "across": "all words and phrases attend to all (phase 1)",
+    "inside": "phrases and their words attend to each other (phase 2)",
+    "attention": "self-attention",
+    "source": "attention to the source",
+    "weights": "attention to the source",
+    "summary": "the sentence attends to its words",
+}
 
 
 def write_attention(card: dict[str, Any], rows: list[dict[str, Any]], to: Path) -> Path:
@@ -38,10 +46,25 @@ def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return two figures for each row of ATTENTION: the mean over heads, and each head if there are several; or, for a
     sentence with too many words, a line that says so."""
     return [
-        {"group": row["group"], "sentence": _sentence(row["tokens"]), "module": row["module"]}
+        {"group": row["group"], "sentence": _sentence(row["tokens"]), "module": in_words(row["module"])}
         | {name: Markup(plot) for name, plot in zip(("plot", "heads"), _plots(row), strict=True)}
         for row in rows
     ]
+
+
+def in_words(module: str) -> str:
+    """Return which attention a module computes: of "encoder.layers.0.attention", "Encoder, layer 1: self-attention". Other
+    names, such as those of modules of one's own, stay as they are."""
+    *path, last = module.split(".")
+    if last.startswith("attention "):
+        return f"Words attend inside their phrases, level {last.removeprefix('attention ')}"
+    if last not in ATTENDS:
+        return module
+    place = [part for part in path if part in ("encoder", "decoder")] + [
+        f"layer {int(n) + 1}" for n in path if n.isdigit()
+    ]
+    text = f"{', '.join(place)}: {ATTENDS[last]}" if place else ATTENDS[last]
+    return text[0].upper() + text[1:]
 
 
 def _sentence(tokens: list[str]) -> str:
@@ -55,7 +78,8 @@ def _plots(row: dict[str, Any]) -> tuple[str, str]:
     tokens, phrases, written = row["tokens"], row["phrases"], row.get("written")
     if reason := too_large(len(written or tokens), len(tokens)):
         return f"<p>{reason}.</p>", ""
-    title = f"Attention {row['module']}, mean over heads"
+    name = in_words(row["module"])
+    title = f"{name}, mean over heads"
     if written is not None:
         axes = ("written" if row["module"].startswith("decoder.") else "from", "attended to")
         rows, columns, each = written, tokens, weights
@@ -63,7 +87,7 @@ def _plots(row: dict[str, Any]) -> tuple[str, str]:
     else:
         each, rows, columns = among_words(tokens, phrases, weights)
         mean = attention(tokens, phrases, weights.mean(0), title)
-    return mean, heads(each, rows, columns, f"Heads of {row['module']}") if len(weights) > 1 else ""
+    return mean, heads(each, rows, columns, f"Heads of {name}") if len(weights) > 1 else ""
 
 
 def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, text: str) -> str:
