@@ -48,6 +48,13 @@ class UsedData:
     rows: int
 
 
+def _no_database(path: Path) -> str:
+    """Return why what is at this path cannot be a database, without opening it; an empty text if it can."""
+    if not path.is_file():
+        return "is not a file"
+    return "" if path.stat().st_size else "is empty"
+
+
 def _unusable(path: str, why: str) -> str:
     return (
         f"{path} {why}: runs and curves of MLflow are missing in answers, results of the store are not; move it "
@@ -135,6 +142,9 @@ class Tracker:
             return self._runs()
         if not Path(path).exists():
             return []
+        if why := _no_database(Path(path)):
+            _warn_once(_unusable(path, why))
+            return []
         try:
             return self._runs()
         except Exception as error:
@@ -148,6 +158,8 @@ class Tracker:
         """Return in one line that the database is damaged, and what to do; an empty text if it is whole, or a server's."""
         if (path := self.uri.removeprefix(SQLITE)) == self.uri or not Path(path).exists():
             return ""
+        if why := _no_database(Path(path)):
+            return _unusable(path, why)
         try:
             with contextlib.closing(
                 sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
@@ -374,6 +386,8 @@ def _keys(database: Path) -> dict[str, str]:
     """Return the ids of the runs in a database by their keys; of an empty one if there is none yet."""
     if not database.exists():
         return {}
+    if _no_database(database):
+        raise sqlite3.DatabaseError
     question = (
         "select tags.value, tags.run_uuid from tags join runs using (run_uuid) join experiments using (experiment_id) "
         "where tags.key = ? and runs.lifecycle_stage = 'active' and experiments.lifecycle_stage = 'active' "

@@ -32,7 +32,7 @@ from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.keep import join, keep
 from phrasemodels.flows.results.lineage import Lineage, difference
 from phrasemodels.flows.results.models import champion, find, load, named
-from phrasemodels.flows.results.query import query, write_shards
+from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.records import COMPLETED, KEPT, records
 from phrasemodels.flows.results.records import write as write_record
 from phrasemodels.flows.results.results import FILE, all_results, kept_results, key_of, stored_results
@@ -400,22 +400,6 @@ def test_runs_of_one_experiment_and_seed_are_joined_each_with_its_own_metrics(se
     assert query(session.store, tracker, ask.format(run))[1] == [(pipeline.seed, 40, 40)]
     ask = "select list_contains(run_ids, '{}') from seeds where experiment = '{}' and metric = 'bleu'"
     assert query(session.store, tracker, ask.format(run, pipeline.experiment.name))[1] == [(True,)]
-
-
-def test_a_plain_duckdb_reads_the_shards_by_their_path_in_the_view(session, tmp_path):
-    import duckdb
-
-    write_shards(session.store, str(tmp_path / "records"))
-    shards = query(session.store, None, "select parquet, rows from shards")[1]
-    with duckdb.connect(
-        config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    ) as plain:
-        for path, rows in shards:
-            assert plain.sql(f"select count(*) from '{tmp_path}/records/{path}'").fetchall() == [(rows,)]
-        (terms,) = plain.sql(
-            f"select distinct value::varchar from parquet_kv_metadata('{tmp_path}/records/*/*/*.parquet') where key = 'licences'"
-        ).fetchall()
-    assert len(shards) > 3 and "Apache-2.0" in str(terms)
 
 
 def test_a_model_answers_text_as_it_answered_the_test_set(session, tmp_path):

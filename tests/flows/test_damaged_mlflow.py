@@ -1,6 +1,7 @@
 """A damaged database of MLflow: what is in the store is answered, and what is lost is said in one line."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,12 @@ from phrasemodels.infra import tracking
 from phrasemodels.infra.tracking import Tracker
 
 DAMAGES = {"no database": b"x" * 5000, "a cut header": b"SQLite format 3\0", "a page": None}
+NO_DATABASES = {
+    "empty": Path.touch,
+    "not a file": Path.mkdir,
+    "not a file ": os.mkfifo,
+    "not a file  ": lambda f: f.symlink_to("/dev/zero"),
+}
 
 
 @pytest.fixture(params=DAMAGES)
@@ -40,3 +47,18 @@ def test_a_run_that_cannot_be_recorded_says_so_in_one_line(database: Path) -> No
     with pytest.raises(OSError, match=r"mlflow\.db is damaged: .* move it away") as raised:
         Tracker(f"sqlite:///{database}").open_run("e", "n", "k", {})
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("why", NO_DATABASES)
+def test_what_is_no_database_is_not_opened(why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path))
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "mlflow").mkdir()
+    NO_DATABASES[why](database := tmp_path / "mlflow" / "mlflow.db")
+    tracking._warn_once.cache_clear()
+    done = run_cli("sql", "select 400 + count(*) as n from runs", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)[0]["n"] >= 400
+    assert f"{database} is {why.strip()}: runs and curves of MLflow are missing" in done.stderr
+    assert run_cli("store", "verify").exit_code == 1
+    with pytest.raises(OSError, match=r"mlflow\.db is .* move it away"):
+        Tracker(f"sqlite:///{database}").open_run("e", "n", "k", {})

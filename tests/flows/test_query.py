@@ -4,13 +4,15 @@ import json
 import signal
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 from running import run_cli
 
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results.query import frame, query
+from phrasemodels.flows.results.query import frame, query, write_shards
 from phrasemodels.infra.tracking import Tracker
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
 
 
 @pytest.mark.parametrize(
@@ -101,3 +103,15 @@ def test_views_are_found_in_any_case(store: Store) -> None:
 def test_views_are_read_where_they_are_and_not_copied(store: Store) -> None:
     assert query(store, None, "select count(*) from duckdb_tables()")[1] == [(0,)]  # type: ignore[arg-type]
     assert ("published",) in query(store, None, "show tables")[1]  # type: ignore[arg-type]
+
+
+def test_a_plain_duckdb_reads_the_shards_by_their_path_in_the_view(store: Store, tmp_path: Path) -> None:
+    store.run(SampleCorpus(train=7, dev=1, test=1).split("train"))
+    write_shards(store, str(tmp_path / "some" / "records"))
+    shards = query(store, Tracker(f"sqlite:///{tmp_path}/none.db"), "select parquet, rows from shards")[1]
+    (terms,) = duckdb.sql(
+        f"select distinct value::varchar from parquet_kv_metadata('{tmp_path}/some/records/*/*/*.parquet') where key = 'licences'"
+    ).fetchall()
+    assert [rows for _, rows in shards] == [7] and "Apache-2.0" in str(terms)
+    for path, rows in shards:
+        assert duckdb.sql(f"select count(*) from '{tmp_path}/some/records/{path}'").fetchall() == [(rows,)]

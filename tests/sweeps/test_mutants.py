@@ -50,8 +50,8 @@ MODULES = {
     "phrasemodels/saved.py": "models/test_saved.py",
     "phrasemodels/parsing/saved.py": "models/test_saved.py parsing/test_splitter.py data/test_outside.py "
     "-k packed or saved or splitter",
-    "phrasemodels/flows/results/query.py": "flows/test_query.py data/test_hostile.py flows/test_study_mistakes.py -k "
-    "(test_query or refused or sql or question) and not stays",
+    "phrasemodels/flows/results/query.py": "flows/test_query.py flows/test_project.py data/test_hostile.py "
+    "flows/test_study_mistakes.py -k (test_query or refused or sql or question or frame) and not stays",
     "phrasemodels/flows/run/served.py": "flows/test_served.py",
     "phrasemodels/written.py": "flows/test_written.py -k a_folder or no_file or beside or too_large",
     "phrasemodels/structs/chain.py": f"{STRUCTS} -k chain or tags or argmax or without or k_best or refused",
