@@ -28,6 +28,8 @@ PAGES = {
 }
 SCRIPT = re.compile(r'<script src="https?://[^"]*"></script>')
 TABLE = re.compile(r"<table>.*?</table>", re.S)
+CODE = re.compile(r"<code>([^<]*)</code>")
+PART = re.compile(r"(?<=[/._=,(\[])(?=[^<&;])")
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -127,17 +129,29 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 
 
 def named_cells(table: re.Match[str]) -> str:
-    """Return a table whose cells name their columns, for screens that are too narrow for more than four of them."""
-    names = re.findall(r"<th[^>]*>(.*?)</th>", table[0], re.S)
-    if len(names) < 4:
-        return table[0]
+    """Return a table whose cells name their columns, for screens that are too narrow for four of them, or for three with
+    code. Its code is broken only between its parts, and no line ends with ±."""
+    whole = re.sub(
+        r"<td([^>]*)>(.*?)</td>", lambda cell: f"<td{cell[1]}>{CODE.sub(parted, cell[2])}</td>", table[0], flags=re.S
+    )
+    whole = whole.replace(" ± ", " ±\u00a0")
+    names = re.findall(r"<th[^>]*>(.*?)</th>", whole, re.S)
+    if len(names) < (3 if "<code" in whole else 4):
+        return whole
 
     def row(found: re.Match[str]) -> str:
         column = iter(names)
         return re.sub(r"<td", lambda _: f'<td data-name="{html.escape(re.sub("<.*?>", "", next(column)))}"', found[0])
 
-    head, body, rest = table[0].partition("<tbody>")
+    head, body, rest = whole.partition("<tbody>")
     return head.replace("<table", '<table data-wide="1"', 1) + body + re.sub(r"<tr>.*?</tr>", row, rest, flags=re.S)
+
+
+def parted(code: re.Match[str]) -> str:
+    """Return code of a cell that is one line, if it is short, or else may be broken after / . _ = , and brackets."""
+    if len(html.unescape(code[1])) <= 24:
+        return f'<code class="short">{code[1]}</code>'
+    return f"<code>{PART.sub('<wbr>', code[1])}</code>"
 
 
 def on_post_template(output: str, template_name: str, config: Any) -> str:

@@ -323,7 +323,12 @@ def configuration(kind: type) -> str:
             ast.unparse(f.target): ast.unparse(f.annotation) for f in _body(owner) if isinstance(f, ast.AnnAssign)
         }
     rows = [
-        (f"`{f.name}`", f"`{types[f.name]}`", _default(f), said[f.name][0].upper() + said[f.name][1:])
+        (
+            f"`{f.name}`",
+            f"`{types[f.name]}`",
+            _default(f),
+            re.sub(r"^[a-z]+\b(?!_)", lambda w: w[0].capitalize(), said[f.name]),
+        )
         for f in dataclass_fields(kind)
     ]
     parts = [
@@ -411,6 +416,7 @@ def filtered(text: str) -> str:
 def all_verdicts() -> str:
     """Return every printed number with its verdict."""
     from phrasemodels.flows.experiments.names import plain_reason
+    from phrasemodels.flows.experiments.published import paper_name
 
     rows = asked(
         "select paper, table_, system, variant, dataset, printed_metric, printed, ours, half_width, verdict, reason, needs "
@@ -418,7 +424,8 @@ def all_verdicts() -> str:
     )[1]
     lines = [
         (
-            *row[:3],
+            f"{paper_name(row[0])}, {row[1]}",
+            row[2],
             " ".join(filter(None, row[3:5])),
             row[5].replace("_", " "),
             row[6],
@@ -429,7 +436,7 @@ def all_verdicts() -> str:
         for row in rows
     ]
     return filtered(
-        table(["paper", "where", "system", "variant, data", "metric", "printed", "ours", "verdict", "reason"], lines)
+        table(["where", "system", "variant, data", "metric", "printed", "ours", "verdict", "reason"], lines)
     )
 
 

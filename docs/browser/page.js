@@ -67,7 +67,8 @@ function draw(tokens, found, labels) {
   const top = nested(found.map((phrase, place) => ({ ...phrase, place })), tokens.length);
   const height = (node) => (typeof node === "number" ? 0 : 1 + Math.max(...node.parts.map(height)));
   const bottom = 24 + LEVEL * (height(top) - 1);
-  const canvas = drawn("svg", { width: right, height: bottom + 12, role: "img", "aria-label": "The tree of the phrases" });
+  const size = { width: right, viewBox: `0 0 ${right} ${bottom + 12}`, style: `min-width: ${0.6 * right}px` };
+  const canvas = drawn("svg", { ...size, role: "img", "aria-label": "The tree of the phrases" });
   const groups = [];
   const place = (node, depth) => {
     if (typeof node === "number") {
@@ -78,7 +79,8 @@ function draw(tokens, found, labels) {
     const below = node.parts.map((one) => place(one, depth + 1));
     const x = (below[0][0] + below.at(-1)[0]) / 2;
     const group = drawn("g", {});
-    for (const [to, low] of below) group.append(drawn("line", { x1: x, y1: y + 5, x2: to, y2: low }));
+    const bar = y + 14; // lines turn at it, so that none crosses another phrase
+    for (const [to, low] of below) group.append(drawn("path", { d: `M${x} ${y + 5}V${bar}H${to}V${low}` }));
     group.append(drawn("text", { x, y, class: "label" }, name(labels[node.label])));
     canvas.append(group);
     groups[node.place] = group;

@@ -14,6 +14,7 @@ from conftest import PROJECT
 import phrasemodels
 
 sys.path.append(str(PROJECT / "docs"))
+from hooks import TABLE, named_cells
 from pages import configuration, configurations, meanings
 
 LIBRARY = ("structs", "layers", "encoders", "models", "parsing", "inference", "verdicts", "config", "hub", "saved")
@@ -65,3 +66,17 @@ def test_the_reference_of_a_configuration_has_each_field_and_shapes(kind):
     text = configuration(kind)
     assert all(f"| `{field.name}` | `" in text for field in dataclasses.fields(kind))
     assert kind.__name__ == "TrainConfig" or re.search(r"\(B\b|\(\.\.\.|PAD", text), "shapes of what it builds"
+
+
+@pytest.mark.parametrize(
+    ("code", "shown"),
+    [
+        ("--first-seed", '<code class="short">--first-seed</code>'),
+        ("phrasemodels/flows/cli/main.py", "<code>phrasemodels/<wbr>flows/<wbr>cli/<wbr>main.<wbr>py</code>"),
+    ],
+)
+def test_code_of_a_cell_is_broken_only_between_its_parts(code, shown):
+    head = "<thead><tr><th>name</th><th>mean</th><th>n</th></tr></thead>"
+    row = f"<tr><td><code>{code}</code></td><td>1 ± 2</td><td>3</td></tr>"
+    page = TABLE.sub(named_cells, f"<table>{head}<tbody>{row}</tbody></table>")
+    assert f'<td data-name="name">{shown}</td><td data-name="mean">1 ±\u00a02</td>' in page
