@@ -36,6 +36,7 @@ import filelock
 from phrasemodels.infra import environment
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import ClusterError, interrupt
+from phrasemodels.infra.tracking import Tracker
 
 # bytes of the path in which the folder is made: a socket's path has at most 107, of which Ray needs the rest
 LONGEST = 24
@@ -403,7 +404,7 @@ def naming_full_disk(folder: Path) -> Iterator[None]:
 
 
 def start_mlflow(settings: Settings) -> None:
-    """Create or migrate MLflow's database before tasks use it: concurrent first uses break it."""
+    """Create or migrate MLflow's database before tasks use it: concurrent first uses break it. OSError: it is damaged."""
     uri = settings.tracking_uri
     if uri.startswith("sqlite:///"):
         database = Path(uri.removeprefix("sqlite:///"))
@@ -411,6 +412,8 @@ def start_mlflow(settings: Settings) -> None:
         with filelock.FileLock(f"{database}.lock"), naming_full_disk(settings.root):
             if not database.exists():
                 _create(database)
+            if damage := Tracker(uri).damage():
+                raise OSError(damage)
             _make_tables(uri)
     else:
         if uri.startswith("http"):

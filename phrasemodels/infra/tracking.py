@@ -30,6 +30,7 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 
 KEY = "phrasemodels.key"
 SQLITE = "sqlite:///"
+TABLES = {"experiments", "runs", "metrics", "latest_metrics", "params", "tags"}  # that hold what is asked for
 LONGEST = 250  # characters of the name of a metric, or of a run, which Postgres refuses and SQLite does not
 RUNS_A_REQUEST, VALUES_AN_ANSWER = 100, 25000  # limits of MLflow's histories of many runs
 ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that logs metrics to the MLflow run
@@ -49,10 +50,19 @@ class UsedData:
 
 
 def _no_database(path: Path) -> str:
-    """Return why what is at this path cannot be a database, without opening it; an empty text if it can."""
+    """Return why what is at this path is no database of MLflow, which would wait for it or make its tables anew; an empty text
+    if it may be one."""
     if not path.is_file():
         return "is not a file"
-    return "" if path.stat().st_size else "is empty"
+    if not path.stat().st_size:
+        return "is empty"
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            tables = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
+    except sqlite3.Error:  # damaged, or another process writes
+        return ""
+    lost = sorted(TABLES - tables)
+    return f"has no table {lost[0]}" if lost else ""
 
 
 def _unusable(path: str, why: str) -> str:
@@ -193,9 +203,12 @@ class Tracker:
 
         if self.uri.startswith(SQLITE):
             known = {run.info.run_id for run in runs}
-            for run_id, name, value, is_nan, logged, step in (
-                _logged(Path(self.uri.removeprefix(SQLITE))) if runs else ()
-            ):
+            try:
+                values = _logged(Path(self.uri.removeprefix(SQLITE))) if runs else []
+            except sqlite3.Error as error:
+                _warn_once(_unusable(self.uri.removeprefix(SQLITE), f"cannot be read ({error})"))
+                return
+            for run_id, name, value, is_nan, logged, step in values:
                 if run_id in known:
                     yield run_id, Metric(name, float("nan") if is_nan else value, logged, step)
             return

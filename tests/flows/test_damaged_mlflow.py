@@ -1,7 +1,9 @@
 """A damaged database of MLflow: what is in the store is answered, and what is lost is said in one line."""
 
+import contextlib
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,20 @@ from phrasemodels.infra import tracking
 from phrasemodels.infra.tracking import Tracker
 
 DAMAGES = {"no database": b"x" * 5000, "a cut header": b"SQLite format 3\0", "a page": None}
+
+
+def without_a_table(file: Path) -> None:
+    Tracker(f"sqlite:///{file}").open_run("e", "n", "k", {})
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("drop table metrics")
+
+
 NO_DATABASES = {
     "empty": Path.touch,
     "not a file": Path.mkdir,
     "not a file ": os.mkfifo,
     "not a file  ": lambda f: f.symlink_to("/dev/zero"),
+    "without a table": without_a_table,
 }
 
 
@@ -58,7 +69,8 @@ def test_what_is_no_database_is_not_opened(why: str, tmp_path: Path, monkeypatch
     tracking._warn_once.cache_clear()
     done = run_cli("sql", "select 400 + count(*) as n from runs", "--json")
     assert done.exit_code == 0 and json.loads(done.stdout)[0]["n"] >= 400
-    assert f"{database} is {why.strip()}: runs and curves of MLflow are missing" in done.stderr
+    why = {"without a table": "has no table metrics"}.get(why, f"is {why.strip()}")
+    assert f"{database} {why}: runs and curves of MLflow are missing" in done.stderr
     assert run_cli("store", "verify").exit_code == 1
-    with pytest.raises(OSError, match=r"mlflow\.db is .* move it away"):
+    with pytest.raises(OSError, match=rf"mlflow\.db {why}: .* move it away"):
         Tracker(f"sqlite:///{database}").open_run("e", "n", "k", {})

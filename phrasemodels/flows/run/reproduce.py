@@ -58,7 +58,7 @@ from phrasemodels.flows.run.tune import (
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import STOPPING, ClusterError, Stopped, stoppable, unbroken_output
-from phrasemodels.infra.tracking import SQLITE
+from phrasemodels.infra.tracking import SQLITE, Tracker
 from phrasemodels.tasks.train.trainer import DivergedError
 
 
@@ -120,9 +120,9 @@ def _completed(store: Store, comparison: Artifact) -> bool:
 
 
 def _has_mlflow(settings: Settings) -> bool:
-    """Whether the database of MLflow in the store is still there; a server is trusted."""
+    """Whether the database of MLflow in the store is still there, and whole; a server is trusted."""
     uri = settings.tracking_uri
-    return not uri.startswith(SQLITE) or Path(uri.removeprefix(SQLITE)).exists()
+    return not uri.startswith(SQLITE) or (Path(uri.removeprefix(SQLITE)).exists() and not Tracker(uri).damage())
 
 
 def _drawn(asked: Mapping[str, Any], store: Store, settings: Settings, comparison: Artifact) -> Artifact:
