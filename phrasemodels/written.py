@@ -23,6 +23,8 @@ def check_replaceable(path: Path, force: bool = False) -> None:
     """
     if path.is_symlink() and not path.exists():
         raise ValueError(f"{path} is a link to nothing: remove it, or name another place")
+    if above := [folder for folder in path.parents if folder.exists() and not folder.is_dir()]:
+        raise ValueError(f"{path}: {above[0]} is a file, not a folder: name another place")
     if not path.exists():
         return
     if not path.is_dir() and not path.is_file():

@@ -19,7 +19,7 @@ def run_cli(*arguments: str, **options: Any) -> Result:
     """Run `phrasemodels ...` in this process. options: of CliRunner.invoke, such as input and env."""
     from phrasemodels.flows.cli.main import app
 
-    return CliRunner().invoke(app, list(arguments), **options)
+    return CliRunner().invoke(app, list(arguments), prog_name="phrasemodels", **options)
 
 
 def small_corpus(train: int, dev: int, test: int) -> tuple[str, ...]:

@@ -362,5 +362,5 @@ def _number(value: Any, where: str) -> float:
     except (TypeError, ValueError, OverflowError):
         said = str(value)[:40]
         plain = said.replace(",", ".").strip(" %")
-        hint = f"; write {plain}" if re.fullmatch(r"-?\d+(\.\d+)?", plain) else ""
+        hint = f"; write {plain}" if re.fullmatch(r"-?\d+(\.\d+)?", plain) else "; leave it out if there is none"
         raise ValueError(f"{where}: {said!r} is no number{hint}") from None

@@ -102,6 +102,22 @@ def test_a_wrong_duration_is_refused_before_anything_is_looked_up(command, durat
     assert done.exit_code == 2 and "is no duration" in done.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("judgee",), "phrasemodels: no such command 'judgee': did you mean 'judge'?; `phrasemodels --help` says more"),
+        (
+            ("judge", "printed.csv"),
+            "phrasemodels judge: missing argument 'results'; `phrasemodels judge --help` says more",
+        ),
+        (("corpora", "show"), "phrasemodels corpora show: missing argument 'name'; `phrasemodels corpora show --help`"),
+    ],
+)
+def test_wrong_arguments_are_explained_in_one_line(arguments, said):
+    done = run_cli(*arguments)
+    assert done.exit_code == 2 and done.output.startswith(said) and done.output.count("\n") == 1
+
+
 @pytest.mark.parametrize(("closed", "code", "message"), [(1, 1, "standard output is closed"), (2, 0, ""), (0, 0, "")])
 def test_a_closed_stream_is_one_line_and_no_file_takes_its_number(closed, code, message, tmp_path):
     """The program prints the number of a file that it opens then, to the first stream that is open."""

@@ -153,6 +153,12 @@ def test_what_is_no_file_is_refused_even_with_force(tmp_path: Path) -> None:
             check_replaceable(place, force=True)
 
 
+def test_a_place_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"page\.html: .*notes\.txt is a file, not a folder: name another place$"):
+        check_replaceable(tmp_path / "notes.txt" / "a" / "page.html", force=True)
+
+
 def test_a_loop_of_links_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(ValueError, match="is a link to nothing"), writing_folder(tmp_path / "loop"):

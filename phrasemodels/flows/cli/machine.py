@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -278,6 +279,8 @@ def init(
         raise ValueError(f"no problem {problem!r}: {closest(problem, EXAMPLES)}")
     if name in TAKEN:
         raise ValueError(f"{name}: this name is taken; choose another one")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file: name a new folder")
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -288,7 +291,10 @@ def init(
     add(template / f"{corpus['name']}.txt", Added(**corpus, licence="Apache-2.0"), folder / CORPORA)
     for path in sorted(folder.rglob("*.*")):
         print(path)
-    print(f"next: cd {folder} && phrasemodels reproduce --paper {name} --seeds 3; README.md says more", file=sys.stderr)
+    print(
+        f"next: cd {shlex.quote(str(folder))} && phrasemodels reproduce --paper {name} --seeds 3; README.md says more",
+        file=sys.stderr,
+    )
 
 
 selftest_app = typer.Typer(

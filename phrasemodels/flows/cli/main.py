@@ -6,15 +6,50 @@ Every command imports what it needs when it is called, so that --help is quick.
 import os
 import signal
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
 from phrasemodels.flows.cli import corpora, experiments, machine, models, parse, parsers, results, run, store
 from phrasemodels.flows.cli.terminal import clean
 from phrasemodels.infra.signals import ENDED, Stopped, noting_error_line
 
+# Click's UsageError, which newer versions of Typer bring themselves.
+USAGE_ERROR: type[Exception] = cast("type[Exception]", typer.BadParameter.__mro__[1])
+
+
+@contextmanager
+def _usage_in_one_line() -> Iterator[None]:
+    """End the program with one line and exit status 2 if the arguments are wrong; without arguments help is shown as it is."""
+    try:
+        yield
+    except USAGE_ERROR as found:
+        error: Any = found
+        if error.ctx is None or type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        path, message = error.ctx.command_path, error.format_message().rstrip(".").replace(". Did", ": did")
+        told = f"{path}: {message[:1].lower()}{message[1:]}; `{path} --help` says more"
+        print(clean(" ".join(told.split())), file=sys.stderr)
+        sys.exit(2)
+
+
+class Commands(TyperGroup):
+    """The commands, whose usage errors are one line."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _usage_in_one_line():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _usage_in_one_line():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Phrase-level attention: five papers, from raw corpora to a verdict on every number they printed.\n\n"
     "Begin with [bold]phrasemodels reproduce[/bold]: it needs nothing from outside and takes a few minutes.",
     no_args_is_help=True,
@@ -123,7 +158,10 @@ def main() -> None:
         if os.environ.get("PHRASEMODELS_DEBUG"):
             raise
         notes = getattr(error, "__notes__", [])
-        sys.exit(clean(f"phrasemodels: {error}" + (f" ({'; '.join(notes)})" if notes else "")))
+        told = str(error)
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:
+            told = f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
+        sys.exit(clean(f"phrasemodels: {told}" + (f" ({'; '.join(notes)})" if notes else "")))
     except Exception as error:
         service = SERVICES.get(type(error).__module__.split(".")[0])
         if str(error).startswith(PREFECT_ERRORS):
