@@ -442,6 +442,15 @@ def test_an_untrained_experiment_is_named_with_its_command(store):
         find(store, DEFINED, {})
 
 
+def test_a_misspelt_experiment_and_a_folder_without_a_model_are_named(store, tmp_path):
+    with pytest.raises(
+        ValueError, match="no experiment '000/table1/sample/phrase-k22': did you mean '000/table1/sample/"
+    ):
+        find(store, "000/table1/sample/phrase-k22", {})
+    with pytest.raises(ValueError, match=rf"^{tmp_path} is no model: name a folder that `phrasemodels export` wrote"):
+        find(store, str(tmp_path), {})
+
+
 def test_a_configuration_is_restored_only_if_its_parts_are_the_same(session):
     model = champion(Lineage(session.store), ROW)
     saved = model.weights.manifest["parts"]["settings"]["model"]

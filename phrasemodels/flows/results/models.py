@@ -263,7 +263,16 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
         raise ValueError(
             f"{what} is not trained here (store {store.root}): phrasemodels train {row} --local{sets}{near}"
         )
-    artifact = lineage.find(what, run_ids)
+    try:
+        artifact = lineage.find(what, run_ids)
+    except ValueError:
+        if Path(what).exists():
+            raise ValueError(
+                f"{what} is no model: name a folder that `phrasemodels export` wrote, or an experiment"
+            ) from None
+        if "/" in row and " " not in row:
+            find_experiment(row)  # names the nearest one
+        raise
     trained = [a for _, _, a, _ in lineage.back(artifact) if isinstance(a, Artifact) and a.manifest["step"] == "train"]
     if not trained:
         raise ValueError(

@@ -251,6 +251,8 @@ def frame(question: str, kind: str = "") -> Any:
         raise ValueError(f"kind {kind!r}: {closest(kind, PACKAGES)}")
     if not find_spec(PACKAGES[chosen]):
         raise ValueError(f"{chosen} is not installed: pip install {PACKAGES[chosen]}")
+    if not isinstance(question, str):
+        raise ValueError(f"{question!r} is no question: name a view, such as 'verdicts', or write a query")
     if question.isidentifier() and question not in VIEWS:
         raise ValueError(f"no view {question!r}: {closest(question, VIEWS)}")
     sql = f"select * from {question}" if question in VIEWS else question
