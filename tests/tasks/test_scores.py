@@ -128,7 +128,7 @@ def test_the_conclusion_says_of_what_chance_was_tested_and_nothing_of_rows_that_
     said = findings([row("A", {}), row("B", {"bleu": 2.0, "bleu/idiom": 3.0, "bleu/plain": -0.02})])
     assert said[0] == "The difference from the baseline is significant (p < 0.05)."
     assert said[1].startswith("B gains 2.0")
-    assert "on idioms gains 3.0" in said[2] and "on plain sentences differs by 0.0" in said[2]
+    assert "By kind: on idioms +3.0" in said[2] and "on plain sentences +0.0" in said[2]
     assert findings([row("A", {}), row("BB", {})]) == ["2 rows, BLEU 1.00 to 2.00; none is tested against another."]
 
 

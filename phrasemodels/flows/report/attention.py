@@ -1,5 +1,6 @@
 """Pages and figures of what a model attends to in single sentences, from rows of ATTENTION (tasks/problems/sequences.py)."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     sentence with too many words, a line that says so."""
     return [
         {"group": row["group"], "sentence": _sentence(row["tokens"]), "module": in_words(row["module"])}
-        | {name: Markup(plot) for name, plot in zip(("plot", "heads"), _plots(row), strict=True)}
+        | {name: Markup(_narrowed(plot)) for name, plot in zip(("plot", "heads"), _plots(row), strict=True)}
         for row in rows
     ]
 
@@ -65,6 +66,16 @@ def in_words(module: str) -> str:
     ]
     text = f"{', '.join(place)}: {ATTENDS[last]}" if place else ATTENDS[last]
     return text[0].upper() + text[1:]
+
+
+def _narrowed(plot: str) -> str:
+    """Return a plot that shrinks on narrow screens, to 60 % of its width at least."""
+    width = re.search(r'<svg[^>]* width="([\d.]+)pt"', plot)
+    return (
+        plot.replace("<svg", f'<svg style="max-width: 100%; min-width: {0.6 * float(width[1]):.0f}pt"', 1)
+        if width
+        else plot
+    )
 
 
 def _sentence(tokens: list[str]) -> str:

@@ -64,7 +64,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
         said[-1] += f" These are {few} seeds; a verdict needs {ENOUGH}."
     said.append(f"The largest: {_gain(largest, rows)}" if len(tested) > 1 else _gain(largest, rows))
     if kinds := [_on_kind(largest, kind) for kind in KINDS if f"{largest['metric']}/{kind}" in _differences(largest)]:
-        said.append(f"Of this, {' and '.join(kinds)}.")
+        said.append(f"By kind: {', '.join(kinds)}.")
     return said
 
 
@@ -115,15 +115,18 @@ def _gain(row: Row, rows: Sequence[Row]) -> str:
 
 
 def _on_kind(row: Row, kind: str) -> str:
-    metric = row["metric"]
-    return f"on {KINDS[kind]} {_in_words(_differences(row)[f'{metric}/{kind}'])} {_metric(row)}"
+    found = _differences(row)[f"{row['metric']}/{kind}"]
+    return f"on {KINDS[kind]} {found['difference']:+z.1f}{_interval(found)} {_metric(row)}"
 
 
 def _in_words(found: dict[str, Any]) -> str:
     gains = "gains" if found["difference"] > 0 else "loses"
     verb = gains if abs(found["difference"]) >= 0.05 else "differs by"
-    interval = f" [{found['low']:+.1f}, {found['high']:+.1f}]" if found["seeds"] > 1 else ""
-    return f"{verb} {abs(found['difference']):.1f}{interval}"
+    return f"{verb} {abs(found['difference']):.1f}{_interval(found)}"
+
+
+def _interval(found: dict[str, Any]) -> str:
+    return f" [{found['low']:+.1f}, {found['high']:+.1f}]" if found["seeds"] > 1 else ""
 
 
 def _metric(row: Row) -> str:
