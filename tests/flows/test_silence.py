@@ -221,6 +221,15 @@ def test_two_p_values_that_disagree_have_a_word_beside_them(p, randomised, said)
             "a stand-in, not the paper's data; not the paper's data, size and model: 13 settings (phrasemodels compare-settings ROW)",
             "another corpus than the paper's; 13 settings differ, of data, size and model (phrasemodels compare-settings ROW)",
         ),
+        (
+            "so; but other than published: 8 settings (phrasemodels compare-settings X); the paper leaves open, and ours is: "
+            "3 settings (phrasemodels compare-settings X)",
+            "so; but 8 settings are not as published, and the paper leaves 3 open (phrasemodels compare-settings X)",
+        ),
+        (
+            "so; but the paper leaves open, and ours is: train.seed is 1",
+            "so; but chosen by us, as the paper leaves it open: train.seed is 1",
+        ),
         ("not the paper's size; trees by Stanza", "settings differ, of size; trees by Stanza"),
         ("not the paper's size: model.d is 50, not 20", "not the paper's size: model.d is 50, not 20"),
         ("", ""),

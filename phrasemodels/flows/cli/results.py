@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +32,7 @@ def verdicts(
     Example: phrasemodels verdicts --paper 003 --verdict lower
     """
     from phrasemodels.data.download.manifest import closest
-    from phrasemodels.flows.experiments.published import VERDICTS
+    from phrasemodels.flows.experiments.published import VERDICTS, paper_name
     from phrasemodels.flows.results.judged import judged
 
     if verdict and verdict not in VERDICTS:
@@ -43,8 +44,10 @@ def verdicts(
     if as_json:
         print_json(rows)
         return
-    for row in rows:
-        print(clean(_line(row)))
+    for number, own in groupby(rows, lambda row: row["paper"]):
+        print(clean(f"{paper_name(number)}: where it stands, printed, ours, verdict, system: reason  [runs]"))
+        for row in own:
+            print(clean(_line(row)))
     print_verdict_counts(rows)
 
 
