@@ -111,4 +111,5 @@ def _scores(scores: Mapping[str, Any]) -> list[str]:
     if not rows:
         return []
     table = [("metric", "this model", "mean of seeds ± half of the 95 % interval", "seeds", "how"), ("---",) * 5, *rows]
-    return ["## Scores on the test set", "", *("| " + " | ".join(row) + " |" for row in table), ""]
+    lines = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table)
+    return ["## Scores on the test set", "", *lines, ""]

@@ -15,6 +15,7 @@ import phrasemodels
 from phrasemodels import LoadedModel, Parser
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.psan import PsanConfig
+from phrasemodels.hub import readme
 from phrasemodels.inference.problems import Translation
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.saved import LIBRARY
@@ -92,6 +93,12 @@ def test_a_model_travels_over_a_hub(hub: Hub, tmp_path: Path) -> None:
     again = LoadedModel.from_pretrained("user/tiny", endpoint=hub.url, cache_dir=tmp_path / "cache")
     assert again.predict(["red house sleeps"]) == model.predict(["red house sleeps"])
     assert again.folder is not None and not list(again.folder.rglob("*.py")), "no code is downloaded"
+
+
+def test_the_table_of_scores_has_five_columns_whatever_a_signature_holds() -> None:
+    score = {"value": 26.0, "mean": 25.0, "half_width": 1.5, "seeds": 3, "how": "nrefs:1|case:lc"}
+    page = readme({"experiment": "a", "scores": {"bleu": score}}, "", "translation")
+    assert "| bleu | 26.00 | 25.00 ± 1.50 | 3 | nrefs:1\\|case:lc |" in page
 
 
 def test_a_parser_travels_over_a_hub(hub: Hub, tmp_path: Path) -> None:
