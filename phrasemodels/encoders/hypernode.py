@@ -174,8 +174,11 @@ class HypernodeEncoder(nn.Module):
     def forward(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """words (B, n, d), lengths (B), members (B, m, k) with -1 for none -> states of the words (B, n, d).
 
-        Equal to `plain` up to rounding (tests/encoders/test_hypernode.py), but faster.
+        Equal to `plain` up to rounding (tests/encoders/test_hypernode.py), but faster. A graph of `torch.compile` has `plain`, in
+        which no step depends on the data.
         """
+        if torch.compiler.is_compiling():
+            return without_padding(self.plain(words, lengths, members), lengths)
         layers = [*self.layers]
         if not all(isinstance(residual, AddNorm | Replace) for layer in layers for residual in layer.residuals):
             return self.plain(words, lengths, members)

@@ -33,7 +33,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     It draws 16 random bits for each value, and saves one byte of each for the backward pass.
     """
     kept = STATES - round(p * STATES)
-    if not training or x.device.type != "cpu" or kept in (0, STATES):
+    if not training or x.device.type != "cpu" or kept in (0, STATES) or torch.compiler.is_compiling():
         return F.dropout(x, p, training)
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)

@@ -96,8 +96,10 @@ class Packing:
 
     @classmethod
     def of(cls, lengths: Tensor, n: int) -> "Packing":
-        """Return the packing of sentences of n padded tokens, whose first `lengths` (B) tokens are real."""
-        return cls(token_mask(lengths, n))
+        """Return the packing of sentences of n padded tokens, whose first `lengths` (B) tokens are real; in a graph of
+        `torch.compile`, which cannot know how many these are, all rows with masked padding."""
+        real = token_mask(lengths, n)
+        return AllRows(real) if torch.compiler.is_compiling() else cls(real)
 
     def pack(self, x: Tensor) -> Tensor:
         """x (B, n, ...) -> the rows of real tokens (T, ...)."""
@@ -134,6 +136,33 @@ class Packing:
             scores = [None] * count if self.scores is None else self.scores.split([sum(part) for part in lengths])
             self._groups[count] = [_group(*each) for each in zip(parts, lengths, scores, strict=True)]
         return self._groups[count]
+
+
+class AllRows(Packing):
+    """The rows of all tokens of a padded batch, T = B · n: keys of padding are masked, and no step depends on the data."""
+
+    def __init__(self, real: Tensor) -> None:
+        self.shape, self.real, self.counts, self.scores = (real.shape[0], real.shape[1]), real, real.sum(1), None
+        self.tokens, self.cells = real.shape[0] * real.shape[1], None
+        # a sentence without tokens sees its padding, so that no row is empty
+        mask = torch.zeros(real.shape, device=real.device).masked_fill(~real & real.any(1, keepdim=True), -torch.inf)
+        self._groups = {1: [Group(self.tokens, self.shape, None, mask[:, None, None], real.device)]}
+
+    def pack(self, x: Tensor) -> Tensor:
+        """x (B, n, ...) -> (T, ...), 0 for padding, whose NaN would reach other rows through weights of 0."""
+        return self._masked(x).flatten(0, 1)
+
+    def pad(self, x: Tensor) -> Tensor:
+        """x (T, ...) -> (B, n, ...), 0 for padding."""
+        return self._masked(x.unflatten(0, self.shape))
+
+    def _masked(self, x: Tensor) -> Tensor:
+        return x.masked_fill(~self.real.view(*self.shape, *(1 for _ in x.shape[2:])), 0)
+
+    @property
+    def best_groups(self) -> int:
+        """One."""
+        return 1
 
 
 def true_places(x: Tensor, count: int) -> Tensor:

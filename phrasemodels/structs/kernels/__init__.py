@@ -44,11 +44,12 @@ def reference_only() -> AbstractContextManager[None]:
 
 
 def can_run_kernel(*scores: Tensor) -> bool:
-    """Return whether the kernels take these scores: on the CPU, all float32 or all float64, not empty, and not in a transform of
-    `torch.func`."""
+    """Return whether the kernels take these scores: on the CPU, all float32 or all float64, not empty, and neither in a transform of
+    `torch.func` nor in a graph of `torch.compile`."""
     dtype = scores[0].dtype
     return (
-        dtype in (torch.float32, torch.float64)
+        not torch.compiler.is_compiling()  # first: the compiler cannot read what follows
+        and dtype in (torch.float32, torch.float64)
         and all(s.device.type == "cpu" and s.dtype == dtype and s.numel() > 0 for s in scores)
         and allowed("numba")
         and not transformed()

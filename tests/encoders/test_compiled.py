@@ -1,0 +1,33 @@
+"""Encoders under `torch.compile`: one graph, and the states and gradients of the module as it is."""
+
+import pytest
+import torch
+from test_padding import ENCODERS, LENGTHS, D, built
+
+# whose graphs are several: rows of PSAN depend on the data, and the compiler leaves torch's LSTM out
+SEVERAL = ("PSAN states", "PSAN vectors", "LSTM states", "soft parents states", "BiLSTM-Max vectors")
+QUICK = ("transformer states", "n-gram states", "hypernode states")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in ENCODERS])
+def test_a_compiled_encoder_is_one_graph_with_the_same_states_and_gradients(name: str) -> None:
+    encoder, structure = built(name)
+    torch.compiler.reset()
+    compiled = torch.compile(encoder, backend="aot_eager", fullgraph=name not in SEVERAL)
+    x = torch.randn(3, 5, D).masked_fill((torch.arange(5) >= LENGTHS[:, None])[..., None], torch.nan).requires_grad_()
+    results = []
+    for module in (encoder, compiled):
+        states = module(x, LENGTHS, *structure)
+        states = states if states.dim() == 2 else states[torch.arange(5) < LENGTHS[:, None]]
+        results.append(
+            (states, *torch.autograd.grad(states.square().sum(), [x, *encoder.parameters()], allow_unused=True))
+        )
+    torch.testing.assert_close(results[1], results[0], atol=1e-4, rtol=1e-4)
+
+
+def test_dropout_of_a_compiled_encoder_is_drawn_anew_at_each_call() -> None:
+    encoder, structure = built("transformer states")
+    torch.compiler.reset()
+    compiled, x = torch.compile(encoder.train(), backend="aot_eager", fullgraph=True), torch.randn(3, 5, D)
+    first, second = (compiled(x, LENGTHS, *structure) for _ in range(2))
+    assert first.isfinite().all() and not torch.equal(first, second)
