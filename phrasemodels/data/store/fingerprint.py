@@ -49,7 +49,7 @@ class Module:
 
     def __init__(self, name: str, tree: ast.Module, package: str) -> None:
         self.definitions: dict[str, ast.AST] = {}
-        self.imports = _imports(ast.walk(tree), package)
+        self.imports = _imports(_statements(tree), package)
         self.imported = frozenset().union(*_imports(_run_with_the_module(tree), package).values())
         for hidden, _ in self.imports.get("*", ()):
             if _is_ours(hidden):
@@ -84,12 +84,20 @@ def _imports(nodes: Iterable[ast.AST], package: str) -> dict[str, set[Name]]:
     return bound
 
 
+def _statements(node: ast.AST) -> Iterable[ast.AST]:
+    """Yield the statements inside of a node, at any depth; expressions are not searched, as they hold none."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from _statements(child)
+
+
 def _run_with_the_module(node: ast.AST) -> Iterable[ast.AST]:
-    """Yield the nodes of a file that run when it is imported: all but bodies of functions and of `if TYPE_CHECKING`."""
+    """Yield the statements of a file that run when it is imported: all but bodies of functions and of `if TYPE_CHECKING`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and ast.unparse(child.test).removeprefix("typing.") == "TYPE_CHECKING":
             yield from _run_with_the_module(ast.Module(child.orelse, []))
-        elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.expr):
             yield child
             yield from _run_with_the_module(child)
 
@@ -136,8 +144,12 @@ def _module(name: str) -> Module | None:
 
 
 def _parsed(path: Path) -> ast.Module:
+    return _tree(path.read_text(encoding="utf-8"), path)
+
+
+@cache
+def _tree(text: str, path: Path) -> ast.Module:
     """Parse a file. In Python 3.11 threads that parse at once may raise SystemError (gh-106905), so it is tried again."""
-    text = path.read_text(encoding="utf-8")
     for _ in range(PARSE_ATTEMPTS):
         with suppress(SystemError):
             return ast.parse(text, path)
@@ -162,9 +174,9 @@ def _bare_string(node: Any) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def _references(node: ast.AST) -> Iterable[list[str]]:
-    """Yield every dotted name in a definition, as the list of its parts."""
-    for leaf in ast.walk(node):
+def _references(nodes: Iterable[ast.AST]) -> Iterable[list[str]]:
+    """Yield every dotted name among the nodes of a definition, as the list of its parts."""
+    for leaf in nodes:
         if isinstance(leaf, ast.Name):
             yield [leaf.id]
         elif isinstance(leaf, ast.Attribute):
@@ -179,9 +191,9 @@ def _references(node: ast.AST) -> Iterable[list[str]]:
             yield [leaf.value]  # a quoted annotation
 
 
-def _run_modules(node: ast.AST) -> Iterable[Name]:
-    """Yield the modules of the project that a string in a definition names, as in `python -m NAME`."""
-    strings = (leaf.value for leaf in ast.walk(node) if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str))
+def _run_modules(nodes: Iterable[ast.AST]) -> Iterable[Name]:
+    """Yield the modules of the project that a string among nodes names, as in `python -m NAME`."""
+    strings = (leaf.value for leaf in nodes if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str))
     for name in strings:
         if "." in name and name.replace(".", "_").isidentifier() and _module(name) is not None:
             yield name, IMPORT_TIME
@@ -260,8 +272,9 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
         return None
     node = found.definitions[attribute]
     digest = hashlib.sha256(_without_docstrings(node).encode()).hexdigest()[:16]
-    named = {target for parts in _references(node) for target in _resolve(module, parts)}
-    return digest, frozenset({*named, *_run_modules(node), *_run_at_import(module)})
+    nodes = [*ast.walk(node)]
+    named = {target for parts in _references(nodes) for target in _resolve(module, parts)}
+    return digest, frozenset({*named, *_run_modules(nodes), *_run_at_import(module)})
 
 
 @cache
