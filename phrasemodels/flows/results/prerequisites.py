@@ -60,7 +60,9 @@ def trainings(experiments: Iterable[Experiment]) -> str:
     if len(known) == len(every):
         said[0] += f" (about {_time(sum(known))} a seed)"
     parts = [part for one in every for part in _parts((one.recipe, one.model))]
-    said += sorted({_corpus(part.name) for part in parts if isinstance(part, Corpus) and _by_hand(part)})
+    said += sorted(
+        {_corpus(part.name) for part in parts if isinstance(part, Corpus) and _by_hand(part.name, part.part)}
+    )
     said += sorted({f"{part.name} ({GLOVE}), put in by hand" for part in parts if isinstance(part, VectorFile)})
     encoders = sorted({part.family for part in parts if isinstance(part, PretrainedConfig)})
     said += [f"{name} ({HUB[name]}, huggingface.co) from a model hub" for name in encoders]
@@ -101,8 +103,9 @@ def _parts(value: Any) -> Iterator[Any]:
             yield from _parts(getattr(value, field.name))
 
 
-def _by_hand(corpus: Corpus) -> bool:
-    """Return whether a corpus has files that no command fetches."""
-    manifest = find_corpus(corpus.name)
-    splits = [split for name, split in manifest.splits.items() if name.startswith(corpus.part)]
+@cache
+def _by_hand(corpus: str, part: str) -> bool:
+    """Return whether a part of a corpus has files that no command fetches."""
+    manifest = find_corpus(corpus)
+    splits = [split for name, split in manifest.splits.items() if name.startswith(part)]
     return not {file for split in splits for file in split.files.values()} <= {file.name for file in manifest.files}
