@@ -35,28 +35,36 @@ PARSERS = Path(os.environ.get("PHRASEMODELS_PARSERS", PROJECT.parent / "shared" 
 
 
 # files that take longest, longest first: begun first, so that no worker is alone with one of them at the end
-LONGEST = ("reproduce", "deployment", "answers", "cli", "actors", "fire", "gradients", "train", "compiled_answering",
-           "infra", "own_layer", "truth", "hostile", "tracking", "distributions", "remote", "forms", "compilation",
-           "counts", "ngram", "hypernode", "startup", "packages", "paper_003")  # fmt: skip
+LONGEST = ("reproduce", "deployment", "answers", "actors", "fire", "gradients", "train", "infra", "embedded_ray", "cli",
+           "compiled_answering", "tracking", "distributions", "predict", "cuda_parts", "counts", "truth", "compilation",
+           "hostile", "startup", "remote", "hypernode", "forms", "ngram", "packages", "project", "own_layer", "tune")  # fmt: skip
 
 
-# begins a script of commands of the same process: run(*arguments) returns what one prints
+# begins a script of commands of the same process: run(*arguments) returns what one prints, or the line that a mistake ends it with
 COMMANDS = """
 import contextlib, io, sys
 from phrasemodels.flows.cli.main import main
 
 def run(*arguments):
     sys.argv = ["phrasemodels", *arguments]
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
-        main()
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            main()
+        except SystemExit as end:
+            if isinstance(end.code, str):
+                return end.code
     return out.getvalue()
 """
 
 
 def copy_project(to: Path, *others: str) -> None:
-    """Copy the project's code, and other folders; links stay links."""
+    """Copy the project's code, and other folders; links stay links.
+
+    Bytecode and compiled kernels are copied, too: they are valid for files with the same times. Files that another process is
+    writing are left out, as they may be gone by then, and so is the bytecode of tests, which names their folder.
+    """
     for folder in ("phrasemodels", *others):
-        ignored = shutil.ignore_patterns("__pycache__")
+        ignored = shutil.ignore_patterns("*.pyc.*", "*.tmp.*", "*-pytest-*.pyc")
         shutil.copytree(PROJECT / folder, to / folder, symlinks=True, ignore=ignored)
 
 
@@ -107,6 +115,15 @@ def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout, cwd=tmp_path)
 
     return run
+
+
+@pytest.fixture
+def in_own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `run_cli` run where `cli` runs: with the test's own store and folder, without the caller's settings."""
+    for name in [name for name in os.environ if name.startswith("PHRASEMODELS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(params=["small", pytest.param("real", marks=pytest.mark.needs_mirror)])

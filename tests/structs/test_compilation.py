@@ -1,6 +1,7 @@
 """numba's cache on disk: a compiled kernel is used until a kernel that it calls changes, also one in another file."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,9 @@ def test_without_a_place_for_a_cache_kernels_are_compiled_uncached_and_a_line_sa
     copy = tmp_path / "project"
     copy_project(copy)
     for folder in ("structs", "structs/kernels", "layers", "tasks/prepare", "tasks/problems"):
-        (copy / "phrasemodels" / folder / "__pycache__").write_text("in the way, like the rights of another user")
+        place = copy / "phrasemodels" / folder / "__pycache__"
+        shutil.rmtree(place, ignore_errors=True)
+        place.write_text("in the way, like the rights of another user")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
     environment |= {"PYTHONPATH": str(copy), "HOME": "/dev/null", "PYTHONDONTWRITEBYTECODE": "1"}
     code = """
@@ -63,8 +66,8 @@ print(compilation.CACHED)
         "/dev/null": ("False", "in every process: set NUMBA_CACHE_DIR"),
         str(tmp_path): ("True", "once for this"),
     }
-    for place, (cached, message) in expected.items():
-        variables = environment | {"NUMBA_CACHE_DIR": place}
+    for home, (cached, message) in expected.items():
+        variables = environment | {"NUMBA_CACHE_DIR": home}
         done = subprocess.run([sys.executable, "-c", code], cwd=copy, env=variables, capture_output=True, text=True)
         assert done.stdout.strip() == cached, done.stderr
         assert message in done.stderr
