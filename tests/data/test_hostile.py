@@ -32,7 +32,8 @@ HOSTILE = {
     "directions": "\u202eright \u2066to\u2069 left\u200f \u0301",
 }
 NAMES = (("markup", "quotes", "directions"), ("SQL", "lines"))  # of the rows, so long that plots have to wrap them
-TINY = ("train.steps=4", "train.evaluate_every=4", "train.checkpoint_every=4", "train.batch_tokens=600")
+TINY = ("train.steps=4", "train.evaluate_every=4", "train.checkpoint_every=4", "train.batch_tokens=600",
+        "model.encoder.layers=1", "model.encoder.heads=2")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) 
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Execution, Read]:
     """A table whose rows have hostile names, run in this process and logged to MLflow, and its page."""
     (row,) = Request("000", "1", "sample", 1, TINY, ["transformer"]).resolve().experiments
-    recipe = replace(row.recipe, corpus=SampleCorpus(train=60, dev=10, test=20, records=Hostile()))
+    recipe = replace(row.recipe, corpus=SampleCorpus(train=60, dev=10, test=5, records=Hostile()))
     rows = tuple(
         replace(row, row=f"{row.row}{text}", system=text, variant=text, recipe=recipe)
         for text in (" ".join(HOSTILE[name] for name in names) for names in NAMES)
