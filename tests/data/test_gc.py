@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import PROJECT
 from prefect.exceptions import ParameterTypeError
+from running import run_cli
 
 from phrasemodels.data.store import gc as upkeep
 from phrasemodels.data.store.artifacts import Artifact, with_digest
@@ -249,18 +250,18 @@ def test_usage_counts_bytes_and_damage_names_the_verdict(store: Store) -> None:
     assert "digest" in what
 
 
-def test_gc_on_the_command_line_removes_what_its_dry_run_lists(cli, tmp_path: Path) -> None:
+def test_gc_on_the_command_line_removes_what_its_dry_run_lists(in_own_store: None, tmp_path: Path) -> None:
     store = Store(tmp_path / "store").open()
     chain(store, "table", "a")
     store.run(Step(write, "orphan", Text("x")))
     age(store)
-    rows = json.loads(cli("store", "gc", "--dry-run", "--json").stdout)
+    rows = json.loads(run_cli("store", "gc", "--dry-run", "--json").stdout)
     assert [row["label"] for row in rows] == ["orphan"]
-    assert cli("store", "verify").returncode == 0
-    assert "1 things" in cli("store", "gc").stdout
-    assert "1 things" not in cli("store", "gc").stdout
+    assert run_cli("store", "verify").exit_code == 0
+    assert "1 things" in run_cli("store", "gc").stdout
+    assert "1 things" not in run_cli("store", "gc").stdout
     next(store.root.rglob("text")).write_text("damaged")
-    done = cli("store", "verify")
-    assert done.returncode == 1
+    done = run_cli("store", "verify")
+    assert done.exit_code == 1
     assert "verdicts depend on it: table" in done.stdout
-    assert "compare" in cli("store", "du").stdout
+    assert "compare" in run_cli("store", "du").stdout

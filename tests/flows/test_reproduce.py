@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import CLI, ISOLATED, PROJECT
 from mlflow import MlflowClient
-from running import small_corpus
+from running import run_cli, small_corpus
 
 from phrasemodels.data.store.artifacts import Artifact, sha256_of
 from phrasemodels.data.store.store import Store
@@ -59,10 +59,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 def ask(world: dict, *arguments: str) -> str:
-    done = subprocess.run(
-        command(*arguments), env=variables(world["store"]), cwd=world["folder"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    with contextlib.chdir(world["folder"]):
+        done = run_cli(*arguments, env={"PHRASEMODELS_STORE": str(world["store"])})
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 

@@ -192,14 +192,27 @@ def test_resuming_from_an_older_checkpoint_gives_the_same_bits(shared, undisturb
 
 KILLED = """
 import os, pickle, signal, sys
+import torch._dynamo  # once for all three processes: optimisers import it
+from pathlib import Path
+from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.trainer import Trainer, run_training
-update = Trainer.update
-def killed(trainer, rows):
-    if trainer.progress.step == int(sys.argv[2]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    update(trainer, rows)
-Trainer.update = killed
-run_training(pickle.load(open(sys.argv[1], "rb")))
+
+training, update = pickle.load(open(sys.argv[1], "rb")), Trainer.update
+
+def train(kill_at):
+    def killed(trainer, rows):
+        if trainer.progress.step == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        update(trainer, rows)
+
+    if (child := os.fork()) == 0:
+        Trainer.update = killed
+        run_training(training)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), newest(training.folder, "key")[1]["progress"]["step"])
+
+for step in (17, 32, None):
+    train(step)
 """
 
 
@@ -207,15 +220,13 @@ def test_a_killed_training_ends_with_the_same_bits(shared, undisturbed, tmp_path
     folder = tmp_path / "checkpoints"
     (tmp_path / "training").write_bytes(pickle.dumps(training(shared, folder)))
     command = [sys.executable, "-c", KILLED, str(tmp_path / "training")]
-    expected = [(0, 1)]
-    for step in (17, 32):
-        assert subprocess.run([*command, str(step)], cwd=PROJECT).returncode == -signal.SIGKILL
-        expected.append((newest(folder, "key")[1]["progress"]["step"], 1))
-    assert expected[-1] < (40, 1), "it was killed before its end"
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    codes, steps = zip(*(map(int, line.split()) for line in done.stdout.splitlines()), strict=True)
+    assert codes == (-signal.SIGKILL, -signal.SIGKILL, 0)
+    assert steps[1] < 40 == steps[2], "it was killed before its end"
     assert json.loads((folder / PROGRESS).read_text())["pid"]
-    assert subprocess.run([*command, "-1"], cwd=PROJECT).returncode == 0
     assert same(weights(folder), undisturbed)
-    assert starts(folder) == expected, "it resumed from the newest checkpoint each time"
+    assert starts(folder) == [(0, 1), (steps[0], 1), (steps[1], 1)], "it resumed from the newest checkpoint each time"
     history = newest(folder, "key")[1]["progress"]["history"]
     assert [row["step"] for row in history] == [10, 20, 30, 40]
 
@@ -241,24 +252,24 @@ def test_an_unfinished_checkpoint_is_removed_if_its_process_ended(tmp_path, monk
     assert {path.name for path in tmp_path.iterdir()} == kept
 
 
-WORKER = """
-import pickle, sys
+WORKERS = """
+import os, pickle, sys
+import torch._dynamo  # once for both processes: optimisers import it
 from torch import distributed
 from phrasemodels.tasks.train.trainer import run_training
-rank, world = int(sys.argv[2]), int(sys.argv[3])
-distributed.init_process_group("gloo", init_method=f"file://{sys.argv[4]}", rank=rank, world_size=world)
+
+child = os.fork()
+distributed.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=int(child == 0), world_size=2)
 run_training(pickle.load(open(sys.argv[1], "rb")))
 distributed.destroy_process_group()
+sys.exit(bool(child and os.wait()[1]))
 """
 
 
 def on_two_workers(chosen: Training, folder: Path) -> None:
     (folder / "training").write_bytes(pickle.dumps(chosen))
-    commands = [
-        [sys.executable, "-c", WORKER, str(folder / "training"), str(rank), "2", str(folder / "rendezvous")]
-        for rank in range(2)
-    ]
-    assert [p.wait(120) for p in [subprocess.Popen(c, cwd=PROJECT) for c in commands]] == [0, 0]
+    command = [sys.executable, "-c", WORKERS, str(folder / "training"), str(folder / "rendezvous")]
+    assert subprocess.run(command, cwd=PROJECT, timeout=120).returncode == 0
 
 
 def test_two_workers_train_like_one_and_one_may_resume_from_two(shared, tmp_path):
