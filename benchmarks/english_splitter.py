@@ -26,6 +26,11 @@ FILES = {
     "train": ("gum/train.conllu.xz", "ud_english_ewt/en_ewt-ud-train.conllu.xz"),
     "dev": ("gum/dev.conllu.xz", "ud_english_ewt/en_ewt-ud-dev.conllu.xz"),
 }
+# Words before numbers that the treebanks lack or split. Some `Art. 5` and `Chapter II.` are inserted into sentences
+REFERENCES = (
+    "Art.", "Arts.", "No.", "Nos.", "Op.", "Fig.", "Figs.", "Eq.", "Vol.", "Ch.", "p.", "pp.", "cf.", "l.", "ll.", "n.", "Ex.",
+    "Par.", "App.", "Prop.", "Chapter", "Part", "Book", "Act", "Scene", "Volume", "Canto",
+)  # fmt: skip
 
 
 def free(path: Path) -> Iterator[Line]:
@@ -53,7 +58,8 @@ def main() -> None:
     mirror = Path(Settings().mirror or ".")
     made = replace(made, lexicon=Lexicon.learned(w for name in FILES["train"] for w in morphology(free(mirror / name))))
     if seconds:
-        splitter = train_splitter(read("train"), read("dev"), SplitterTraining(seconds=seconds))
+        settings = SplitterTraining(seconds=seconds, references=REFERENCES)
+        splitter = train_splitter(read("train"), read("dev"), settings)
         made = replace(made, split=splitter)
     save(made, Path(sys.argv[1]))
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from phrasemodels.parsing.words import sentences
 from phrasemodels.tasks.parsers.splitting import (
     RawSentence,
     SplitterTraining,
+    _referring,
     f1,
     raw_sentences,
     train_splitter,
@@ -147,3 +150,29 @@ def test_abbreviations_before_numbers_seldom_end_sentences() -> None:
     texts = [f"{begin} {word} 5 {end}" for word in short for begin, end in around]
     cut = [text for text in texts if len(split(text)) > 1]
     assert len(cut) <= len(texts) // 10, cut
+
+
+def test_a_reference_ends_no_sentence_unless_it_is_its_end() -> None:
+    split = load(ENGLISH).split
+    one = (
+        "See Art. 5 of it.",
+        "In Chapter II. we see it.",
+        "Op. 27 was played.",
+        "Roe v. Wade was decided.",
+        "Nos. 3 and 4 are lost.",
+    )
+    two = "It is in Chapter II. He read it twice.", "He cited Art. 5. The others did not."
+    assert [len(list(split(text))) for text in (*one, *two)] == [1] * len(one) + [2] * len(two)
+
+
+def test_references_are_inserted_with_their_words_and_end() -> None:
+    one = next(
+        raw_sentences(Line(k, line) for k, line in enumerate(conllu("We go.", "1\tWe|2\tgo\tSpaceAfter=No|3\t."), 1))
+    )
+    assert one
+    found = {_referring(one, ["Chapter"], random.Random(seed)).text for seed in range(40)}
+    assert all(re.fullmatch(r"(Chapter \w+\. )?We (Chapter \w+\. )?go( Chapter \w+)?\.", text) for text in found)
+    for seed in range(40):
+        made = _referring(one, ["Chapter"], random.Random(seed))
+        assert "".join(made.text[t.start : t.end] for t in made.tokens) == made.text.replace(" ", "")
+        assert [w for t in made.tokens for w in t.words] == [made.text[t.start : t.end] for t in made.tokens]

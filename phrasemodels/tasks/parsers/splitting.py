@@ -38,6 +38,7 @@ TOGETHER = 5  # sentences of a paragraph on average, where a treebank has no par
 WITH_SPACES = 0.001  # the share of words with spaces from which a splitter finds such words
 LONGEST = 512  # characters of an example; longer paragraphs are cut, with what surrounds each part
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of sentence ends
+ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIV", "XX")
 SEEN = 3  # times that a character stands in the training set to be known
 log = logging.getLogger(__name__)
 
@@ -159,23 +160,53 @@ def _unmarked(one: RawSentence) -> RawSentence:
 
 def _abbreviated(one: RawSentence, draw: random.Random) -> RawSentence:
     """Return a sentence in which some numbers follow an abbreviation, as no treebank lists all of them (Art. 5)."""
-    text, tokens, end = "", [], 0
     words = [word for token in one.tokens for word in token.words if word.isalpha() and len(word) > 4]
-    for token in one.tokens:
-        text += one.text[end : token.start]
-        word, end = one.text[token.start : token.end], token.end
-        if words and word[0].isdigit() and (not text or text[-1].isspace()) and draw.random() < 0.5:
+    before: dict[int, list[str]] = {}
+    for number in _after_spaces(one):
+        if words and one.text[one.tokens[number].start].isdigit() and draw.random() < 0.5:
             cut = draw.choice(words)[: draw.randint(1, 4)]
-            cut = f"{cut.capitalize() if draw.random() < 0.6 else cut}."
-            tokens.append(Token(len(text), len(text) + len(cut), (cut,)))
-            text += f"{cut} "
+            before[number] = [f"{cut.capitalize() if draw.random() < 0.6 else cut}."]
+    return _with(one, before)
+
+
+def _referring(one: RawSentence, references: Sequence[str], draw: random.Random) -> RawSentence:
+    """Return a sentence with a reference to a number before one of its words, which ends no sentence (`Art. 5`, `Chapter II.`), or
+    before the mark that ends it."""
+    name, last = draw.choice(references), len(one.tokens) - 1
+    number = (
+        draw.choice(ROMAN) if draw.random() < (0.2 if name[-1] == "." else 0.8) else str(int(draw.paretovariate(0.5)))
+    )
+    if one.text[one.tokens[-1].start :] == "." and draw.random() < 0.3:
+        return _with(one, {last: [name, f"{number}-"]})
+    place = draw.choice(_after_spaces(one))
+    return _with(one, {place: [name, number] if name[-1] == "." else [name, f"{number}-", "."]})
+
+
+def _after_spaces(one: RawSentence) -> list[int]:
+    """Return the numbers of the tokens that begin the sentence or stand behind a space."""
+    return [k for k, token in enumerate(one.tokens) if not token.start or one.text[token.start - 1].isspace()]
+
+
+def _with(one: RawSentence, before: Mapping[int, Sequence[str]]) -> RawSentence:
+    """Return a sentence with further words before some of its tokens, each with a space behind it; none behind one that ends with -."""
+    text, tokens, end = "", [], 0
+    for number, token in enumerate(one.tokens):
+        text += one.text[end : token.start]
+        text += " " * (number in before and bool(text) and not text[-1].isspace())
+        for word in before.get(number, ()):
+            own = word.rstrip("-")
+            tokens.append(Token(len(text), len(text) + len(own), (own,)))
+            text += own if word[-1] == "-" else f"{own} "
+        word, end = one.text[token.start : token.end], token.end
         tokens.append(Token(len(text), len(text) + len(word), token.words))
         text += word
     return replace(one, text=text, tokens=tuple(tokens))
 
 
-def changed(groups: Sequence[list[RawSentence]], draw: random.Random) -> Iterator[Paragraph]:
-    """Yield the examples of an epoch, of which some are changed."""
+def changed(
+    groups: Sequence[list[RawSentence]], draw: random.Random, references: Sequence[str] = ()
+) -> Iterator[Paragraph]:
+    """Yield the examples of an epoch, of which some are changed. references: see `SplitterTraining`."""
     order = list(range(len(groups)))
     draw.shuffle(order)
     for number in order:
@@ -189,6 +220,8 @@ def changed(groups: Sequence[list[RawSentence]], draw: random.Random) -> Iterato
             group = [_unmarked(one) if draw.random() < 0.7 else one for one in group]
         if draw.random() < 0.05:
             group = [_abbreviated(one, draw) for one in group]
+        if references and draw.random() < 0.05:
+            group = [_referring(one, references, draw) for one in group]
         text, labels, ends = example(group, between="\n" if draw.random() < 0.04 else " ")
         if draw.random() < 0.05:  # lines of a file
             wrapped = [("\n" if c == " " and k % 80 > 70 else c) for k, c in enumerate(text)]
@@ -202,7 +235,8 @@ def changed(groups: Sequence[list[RawSentence]], draw: random.Random) -> Iterato
 class SplitterTraining:
     """epochs, seconds: training ends after either; the rate of Adam falls from `rate` to nothing until then. batch: characters of
     an update. decay: of the averaged weights, which are taken. lost: the share of letters whose word is hidden. sentences: the weight
-    of sentence ends, which are learned sooner than words."""
+    of sentence ends, which are learned sooner than words. references: words before numbers that treebanks of the language lack, as
+    `Art.` or `Chapter`, which some sentences get."""
 
     epochs: int = 30
     seconds: float = 280.0
@@ -212,6 +246,7 @@ class SplitterTraining:
     lost: float = 0.3
     sentences: float = 0.5
     seed: int = 0
+    references: tuple[str, ...] = ()
     model: SplitterConfig = field(default_factory=lambda: SplitterConfig(2))
 
     def __post_init__(self) -> None:
@@ -281,7 +316,11 @@ def train_splitter(
     dev_groups = [grouped(own, kept) for own in dev]
     best, chosen, started, updates = np.inf, splitter, time.process_time(), 0
     for epoch in range(settings.epochs):
-        examples = [part for own in changed(groups, draw) for part in windows(own, characters, config.reach)]
+        examples = [
+            part
+            for own in changed(groups, draw, settings.references)
+            for part in windows(own, characters, config.reach)
+        ]
         model.train()
         for features, labels, ends in batched(examples, settings.batch, draw):
             share = max((time.process_time() - started) / settings.seconds, epoch / settings.epochs)
