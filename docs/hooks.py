@@ -69,9 +69,16 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         anchor = "" if path in ("README.md",) else anchor  # the README has other headings than the first page
         return f"[{words}]({relpath(place, Path(where).parent.as_posix())}{anchor})"
 
-    text = cited(text, where.removeprefix("papers/").removesuffix(".md")) if where.startswith("papers/") else text
+    if found := re.fullmatch(r"(papers|results)/(\d{3})\.md", where):
+        text = cited(text, found[2]) if found[1] == "papers" else attributed(text, found[2])
     parts = re.split(r"(^```.*?^```)", text, flags=re.S | re.M)  # code is left as it is
     return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
+
+
+def attributed(text: str, number: str) -> str:
+    """Return a page of results with the source of its paper below its heading, and a link to the paper's chapter."""
+    heading, _, body = text.partition("\n")
+    return f"{heading}\n\n{source_of(number)} [Its chapter](../papers/{number}.md).\n{body}"
 
 
 def cited(text: str, number: str) -> str:
@@ -79,12 +86,19 @@ def cited(text: str, number: str) -> str:
     from phrasemodels.flows.experiments.published import papers
 
     paper = papers()[number]
+    body = text.partition("\n")[2]
+    return f"# {paper.name}\n\n{source_of(number)}\n{body}\n## Cite\n\n```bibtex\n{paper.bibtex}\n```\n"
+
+
+def source_of(number: str) -> str:
+    """Return authors, title, venue and link of a paper, and of its code."""
+    from phrasemodels.flows.experiments.published import papers
+
+    paper = papers()[number]
     about = f"*{paper.by}: [{paper.title}]({paper.url}).* {paper.venue}."
     about += f" {paper.text}." if paper.text and paper.authors else ""
     about += re.sub(r"https?://\S+", r"<\g<0>>", f" Since then: {paper.later}") + "." if paper.later else ""
-    about += f" [The authors' code]({paper.code})." if paper.code else ""
-    body = text.partition("\n")[2]
-    return f"# {paper.name}\n\n{about}\n{body}\n## Cite\n\n```bibtex\n{paper.bibtex}\n```\n"
+    return about + (f" [The authors' code]({paper.code})." if paper.code else "")
 
 
 def notebook(text: str, source: str, repository: str = "") -> str:
