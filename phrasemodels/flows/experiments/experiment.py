@@ -300,6 +300,6 @@ def counted(
     return Experiment(table, PROFILE, row, *named, answers, recipe, model)
 
 
-def exact(ours: str, cell: Cell, why_not: str = "", note: str = "") -> Answer:
+def exact(ours: str, cell: Cell | None, why_not: str = "", note: str = "", reading: Cell | None = None) -> Answer:
     """Return the answer to a number that does not vary by seed."""
-    return Answer(ours, cell, why_not=why_not, exact=True, note=note)
+    return Answer(ours, cell, why_not=why_not, exact=True, note=note, reading=reading)
