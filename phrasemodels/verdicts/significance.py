@@ -37,7 +37,9 @@ class SeedGroup:
 
 def few_seeds(n: int) -> str:
     """Return a warning about too few seeds; empty from three seeds on."""
-    return "" if n >= FEWEST_SEEDS else f"{n} seed{'s' * (n > 1)}; a verdict needs {FEWEST_SEEDS}"
+    if n < 2:
+        return f"{n} seed; a verdict needs 2"
+    return "" if n >= FEWEST_SEEDS else f"{n} seeds, which say little of how much seeds differ; take {FEWEST_SEEDS}"
 
 
 def seed_group(values: Sequence[float]) -> SeedGroup:

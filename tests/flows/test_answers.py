@@ -354,7 +354,7 @@ def test_the_difference_of_two_seeds_is_the_seed(session):
     [
         (
             "select count(*), min(n), max(warning) from seeds where metric = 'bleu' and contains(experiment, '/table1/sample/')",
-            (2, 2, "2 seeds; a verdict needs 3"),
+            (2, 2, "2 seeds, which say little of how much seeds differ; take 3"),
         ),
         (
             "select count(*), sum(phrases) = sum(tokens - 1) from phrases where label like '%test (adjacent 2)'",

@@ -51,8 +51,8 @@ def sentences(rng, n, share):
 
 
 def test_a_seed_group_warns_below_three():
-    assert seed_group([1.0, 2.0]).warning == "2 seeds; a verdict needs 3"
-    assert seed_group([1.0]).warning == "1 seed; a verdict needs 3"
+    assert seed_group([1.0, 2.0]).warning == "2 seeds, which say little of how much seeds differ; take 3"
+    assert seed_group([1.0]).warning == "1 seed; a verdict needs 2"
     assert seed_group([1.0, 2.0, 3.0]).warning == ""
 
 

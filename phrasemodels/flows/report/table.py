@@ -37,12 +37,11 @@ from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.problems.recipe import PARTS, Outcome, Section
 from phrasemodels.tasks.train.trainer import history
-from phrasemodels.verdicts.significance import seed_group
+from phrasemodels.verdicts.significance import few_seeds, seed_group
 
 Row = dict[str, Any]  # of a comparison
 KINDS = {"idiom": "idioms", "plain": "plain sentences"}  # groups of sentences by their name in a sentence
 CHANGED = "changed: "  # before the overrides in a reason
-ENOUGH = 3  # seeds of a verdict
 METRICS = {"bleu": "BLEU"}  # as they are written in a sentence
 
 
@@ -61,7 +60,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
     by_chance = f"One seed tests nothing: {_differences_in_words(len(tested))} may be by chance."
     said = [by_chance] if few < 2 else [*_counted(tested)]
     if few == 2:
-        said[-1] += f" These are {few} seeds; a verdict needs {ENOUGH}."
+        said[-1] += f" These are {few_seeds(few)}."
     said.append(f"The largest: {_gain(largest, rows)}" if len(tested) > 1 else _gain(largest, rows))
     if kinds := [_on_kind(largest, kind) for kind in KINDS if f"{largest['metric']}/{kind}" in _differences(largest)]:
         said.append(f"By kind: {', '.join(kinds)}.")
