@@ -55,11 +55,11 @@ def examine() -> bool:
             ("Prefect", lambda: _prefect(settings), f"{INSTALL}; or name a server with PHRASEMODELS_PREFECT_API_URL"),
             ("corpora", _corpora, "set PHRASEMODELS_MIRROR to a folder that holds the files, or connect to a network"),
         ]
-        answers = [_say(*check) for check in checks]  # all of them, also after one that fails
+        answers = [_passes(*check) for check in checks]  # all of them, also after one that fails
         return all(answers)
 
 
-def _say(name: str, check: Callable[[], str], remedy: str) -> bool:
+def _passes(name: str, check: Callable[[], str], remedy: str) -> bool:
     """Print the answer of a check, or its error with the remedy; return whether it passed."""
     try:
         print(f"ok       {name}: {check()}", flush=True)

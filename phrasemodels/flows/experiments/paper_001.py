@@ -339,7 +339,7 @@ def table_2(profile: str) -> list[Experiment]:
     def answers(row: Row) -> tuple[Answer, ...]:
         if not (name := _printed_as(row)):
             return (*accuracy(row), Answer("micro"), Answer("macro"))
-        why = _unlike(row) if profile != "sample" else ""
+        why = _data_difference(row) if profile != "sample" else ""
         return (
             Answer("accuracy", Cell(PAPER, "Table 2", name, "", "accuracy", "SNLI", "test"), RIGHT),
             Answer("micro", Cell(PAPER, "Table 2", name, "", "micro_accuracy"), why_not=why),
@@ -360,7 +360,7 @@ def _printed_as(row: Row) -> str:
     return "" if row.variant else {"HConvNet": "AdaSent", "AdaSent": ""}.get(row.system, row.system)
 
 
-def _unlike(row: Row) -> str:
+def _data_difference(row: Row) -> str:
     """Return how the data of transfer tasks differs from the paper's for a row; empty if it does not."""
     return OTHER_PARSER if row.recipe["structure"].reads_trees else ""
 
@@ -385,7 +385,7 @@ def _each(tasks: list[str], row: Row, profile: str) -> tuple[Answer, ...]:
         Answer(
             ours,
             Cell(PAPER, "Table 3", row.system, "", metric, dataset) if printed else None,
-            why_not=_unlike(row) if profile != "sample" else "",
+            why_not=_data_difference(row) if profile != "sample" else "",
         )
         for ours, (metric, dataset) in wanted.items()
         if dataset in tasks
@@ -417,7 +417,7 @@ def table_5(profile: str) -> list[Experiment]:
 
     def answers(row: Row) -> tuple[Answer, ...]:
         cell = None if row.variant else Cell(PAPER, "Table 5", row.system, "", "accuracy")
-        why = _unlike(row) if profile != "sample" else ""
+        why = _data_difference(row) if profile != "sample" else ""
         return (Answer("TREC", cell, why_not=why) if has else Answer("micro"),)
 
     rows = (MULTI_HEAD, NARROW_DISAN if profile == "paper" else DISAN, PSAN, *READINGS)

@@ -298,7 +298,7 @@ def table_2(profile: str) -> list[Experiment]:
         data = place.corpora[name]
         why_not = NO_TEST_FORMS if name == "mspars" else ""
         cell = _table_3_cell(TRANSFORMER, data, "ours")
-        logic, exact = _ours()
+        logic, exact = _unprinted_answers()
         baseline = (replace(logic, cell=cell, why_not=why_not), exact)
         made.append(experiment(place, data, TRANSFORMER, baseline, f"{name}-transformer"))
         for row in MODELS:
@@ -320,7 +320,7 @@ def geo(profile: str) -> list[Experiment]:
     for row in (TRANSFORMER, *MODELS):
         named = {TRANSFORMER.slug: "ours", MODELS[3].slug: f"Model 4, {MODELS[3].variant}"}.get(row.slug)
         cell = _table_3_cell(row, data, named) if named and data is not SAMPLE else None
-        logic, *more = _ours("structure", "logic/new")
+        logic, *more = _unprinted_answers("structure", "logic/new")
         answers = (replace(logic, cell=cell), *more)
         made.append(experiment(place, data, row, answers, row.slug))
     return made
@@ -384,7 +384,7 @@ def table_5(profile: str) -> list[Experiment]:
     return made
 
 
-def _ours(*more: str) -> tuple[Answer, ...]:
+def _unprinted_answers(*more: str) -> tuple[Answer, ...]:
     """Logic and exact match, both tested, of rows that the paper does not have; and other scores."""
     both = (Answer(name, None, Statistic(name, accuracy_of)) for name in ("logic", "exact"))
     return (*both, *(Answer(name) for name in more))
@@ -402,7 +402,13 @@ def presets(profile: str) -> list[Experiment]:
     data = place.corpora["atis"]
     rnn = replace(PAPERS, slug="paper-rnn", recurrent=NgramBiRNN)
     return [
-        experiment(place, data, _named(changed(row, preset=preset), preset.slug), _ours(), f"{row.slug}-{preset.slug}")
+        experiment(
+            place,
+            data,
+            _named(changed(row, preset=preset), preset.slug),
+            _unprinted_answers(),
+            f"{row.slug}-{preset.slug}",
+        )
         for preset in (PAPERS, OFFICIAL_CODE, rnn, RELEASED)
         for row in ((TRANSFORMER, MODELS[3]) if preset is not rnn else (MODELS[3],))
     ]
@@ -414,7 +420,9 @@ def rates(profile: str) -> list[Experiment]:
     place = Place("rates", "rates", profile)
     data = place.corpora["atis"]
     return [
-        experiment(place, own, _named(row, f"{name} rate"), _ours("structure", "logic/new"), f"{row.slug}-{name}")
+        experiment(
+            place, own, _named(row, f"{name} rate"), _unprinted_answers("structure", "logic/new"), f"{row.slug}-{name}"
+        )
         for name, own in (("half", replace(data, rate=data.rate / 2)), ("whole", data))
         for row in (TRANSFORMER, MODELS[3], MODELS[5])
     ]

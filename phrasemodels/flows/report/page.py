@@ -118,7 +118,7 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
         marks=MARKS,
         pages=[_page(path) for path in sorted(folder.glob("*-table*.json"))],
         contradicted={(r["source"], r["experiment"], r["measured"]) for r in rows if r["verdict"] == "impossible"},
-        kept=[_kept(folder_name, results) for folder_name in sorted({r.source for r in results if r.kept})],
+        kept=[_kept_result(folder_name, results) for folder_name in sorted({r.source for r in results if r.kept})],
         comparisons=[{**table, **_tests(table["rows"])} for table in compared],
         tables=[_layout(paper, name, rows) for paper, name in dict.fromkeys((r["paper"], r["table"]) for r in rows)],
         origins=origins(store, [r for r in results if r.kept or (r.source, r.experiment.name) in shown]),
@@ -145,7 +145,7 @@ def _tests(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _kept(source: str, results: list[Result]) -> dict[str, Any]:
+def _kept_result(source: str, results: list[Result]) -> dict[str, Any]:
     """Return a kept result: title, commit, note, rows and their tests."""
     rows = [
         {**r.row, "printed": r.answer.cell.printed if r.answer.cell else "", "source": source}

@@ -135,7 +135,7 @@ def export_scores(name: str, folder: Path) -> list[Path]:
     Metrics that are no Σ score / Σ total, such as BLEU, are left out. ValueError: there is no such result, or it has no other
     metric.
     """
-    kept(name)
+    kept_result(name)
     path = place_of(name) / "result.json"
     results = [one for one in kept_results() if one.source == f"results/{name}"]
     rows = [
@@ -190,7 +190,7 @@ def _scores(result: Result, row: TestedRow) -> pa.Table:
     )
 
 
-def kept(name: str) -> dict[str, Any]:
+def kept_result(name: str) -> dict[str, Any]:
     """Return result.json of a kept result. ValueError: there is no such result."""
     known = [path.parent.name for path in kept_files()]
     if name not in known:
@@ -238,7 +238,7 @@ CONTEXT: dict[str, Any] = {
 
 def write_crate(name: str, folder: Path) -> list[Path]:
     """Write both descriptions of a kept result beside its files in a folder; return their paths."""
-    result = kept(name)
+    result = kept_result(name)
     files = sorted(path for path in folder.iterdir() if path.suffix in FORMATS and path.name not in (CRATE, CROISSANT))
     write_durably(folder / CROISSANT, json.dumps(croissant(name, result, folder / SCORES), indent=1) + "\n")
     described = [*files, folder / CROISSANT]

@@ -28,7 +28,7 @@ def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, An
         return verdicts([*stored_results(store, run_ids), *kept_results()], paper)
 
     present = list(map(str, store.present()))
-    return list(cached_on_disk("verdicts", [paper, run_ids, present, _kept()], make))
+    return list(cached_on_disk("verdicts", [paper, run_ids, present, _kept_contents()], make))
 
 
 def cached_values() -> list[tuple[str, dict[str, list[float]]]]:
@@ -39,10 +39,10 @@ def cached_values() -> list[tuple[str, dict[str, list[float]]]]:
 
         return list(kept_values())
 
-    return [(name, values) for name, values in cached_on_disk("kept values", _kept(), make)]
+    return [(name, values) for name, values in cached_on_disk("kept values", _kept_contents(), make)]
 
 
-def _kept() -> list[dict[str, str]]:
+def _kept_contents() -> list[dict[str, str]]:
     return [contents(folder) for folder in folders()]
 
 

@@ -141,14 +141,14 @@ def verified(corpora: Sequence[tuple[Manifest, Artifact]]) -> Iterator[Verified]
     """
     count = min(len(corpora), os.cpu_count() or 1)
     if count < 2:
-        yield from (_remembered(manifest, artifact) for manifest, artifact in corpora)
+        yield from (_verified_once(manifest, artifact) for manifest, artifact in corpora)
         return
     spawn = multiprocessing.get_context("spawn")  # a fork would copy the locks of pyarrow's threads
     with ProcessPoolExecutor(count, spawn) as processes, ThreadPoolExecutor(count) as threads:
-        yield from threads.map(lambda one: _remembered(one[0], one[1], processes), corpora)
+        yield from threads.map(lambda one: _verified_once(one[0], one[1], processes), corpora)
 
 
-def _remembered(manifest: Manifest, artifact: Artifact, processes: ProcessPoolExecutor | None = None) -> Verified:
+def _verified_once(manifest: Manifest, artifact: Artifact, processes: ProcessPoolExecutor | None = None) -> Verified:
     def make() -> Verified:
         return (
             processes.submit(read_all, manifest, artifact.path).result()

@@ -285,14 +285,14 @@ def champion(lineage: Lineage, experiment: str) -> Model | None:
     """Return the model of an experiment with the lowest dev loss, among its trainings with the settings and data that its
     name says: a row's own name never means a model with overrides or of another corpus."""
     from phrasemodels.data.download.manifest import Sources
-    from phrasemodels.flows.results.results import as_defined
+    from phrasemodels.flows.results.results import matches_its_experiment
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()
     sources = Sources(settings.mirrors, settings.offline, settings.private)
     by_name = named(lineage)
     own = by_name.get(experiment) or _under_another_name(lineage, experiment, by_name, sources)
-    defined = [artifact for artifact in own if as_defined(artifact, lineage.artifacts, sources)]
+    defined = [artifact for artifact in own if matches_its_experiment(artifact, lineage.artifacts, sources)]
     newest = [artifact for artifact in defined if setting(artifact) == setting(defined[-1])]
     return stored(lineage, best_of(newest)) if newest else None
 

@@ -204,20 +204,20 @@ def explain(store: Store, steps: Sequence[OutlinedStep]) -> Iterator[tuple[bool,
         found = [store.load(path.parent, verify=False) for path in store.root.glob(f"objects/{name}/*/{MANIFEST}")]
         ordered = sorted((a for a in found if a is not None), key=lambda artifact: artifact.manifest["finished"])
         exact = {artifact.manifest["label"]: artifact for artifact in ordered}
-        return {as_defined(label): artifact for label, artifact in exact.items()} | exact
+        return {without_overrides(label): artifact for label, artifact in exact.items()} | exact
 
     for step in steps:
         if step.find(store) is not None:
             yield True, ""
         elif store.load(store.where(step.name, step.key), verify=False) is not None:
             yield False, "a file of the result is missing or damaged"
-        elif before := newest(step.name).get(step.label) or newest(step.name).get(as_defined(step.label)):
+        elif before := newest(step.name).get(step.label) or newest(step.name).get(without_overrides(step.label)):
             yield False, _difference(before.manifest["parts"], step.parts)
         else:
             yield False, "never made"
 
 
-def as_defined(label: str) -> str:
+def without_overrides(label: str) -> str:
     """Return the label of a step without the overrides that it names."""
     return _OVERRIDES.sub("", label)
 

@@ -170,7 +170,7 @@ def _run(
 def kept_results() -> Iterator[Result]:
     """Yield the rows of kept results: NAME/result.json, with the per-sentence statistics beside it."""
     for path in kept_files():
-        yield from _kept(path, path.stat().st_mtime_ns)
+        yield from _kept_results(path, path.stat().st_mtime_ns)
 
 
 def kept_rows() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -205,7 +205,7 @@ def kept_values() -> Iterator[tuple[str, Mapping[str, list[float]]]]:
 
 
 @cache
-def _kept(path: Path, changed: int) -> list[Result]:
+def _kept_results(path: Path, changed: int) -> list[Result]:
     """Return the rows of a kept result; changed: the time of its last change."""
     result = read_kept(path)
     rows, known = _answered(result)
@@ -220,8 +220,8 @@ def _kept(path: Path, changed: int) -> list[Result]:
 
 def keep_tests(path: Path) -> None:
     """Write the tests of a kept result beside its result.json."""
-    bare, read = tested(path)
-    write_tests(path.parent, bare, tests_of(path.parent, bare, read))
+    rows, read = tested(path)
+    write_tests(path.parent, rows, tests_of(path.parent, rows, read))
 
 
 def tested(path: Path) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
@@ -258,17 +258,17 @@ def _tested(
 ) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
     """Return the rows as they are tested, without statistics, and a function that reads the statistics of all."""
     names = {e.row: e.name for e, _ in reversed(known)}
-    bare = [
+    rows_tested = [
         TestedRow(e.name, a.metric, str(row["test_set"]), a.statistic, [], names.get(e.baseline, ""))
         for row, (e, a) in zip(rows, known, strict=True)
     ]
 
     def read() -> list[TestedRow]:
-        statistics = statistics_of(folder, [row for row, one in zip(rows, bare, strict=True) if one.statistic])
+        statistics = statistics_of(folder, [row for row, one in zip(rows, rows_tested, strict=True) if one.statistic])
         found = iter(statistics)
-        return [replace(one, seeds=next(found) if one.statistic else []) for one in bare]
+        return [replace(one, seeds=next(found) if one.statistic else []) for one in rows_tested]
 
-    return bare, read
+    return rows_tested, read
 
 
 SENTENCES = "sentences.arrow"  # statistics of a kept result, with columns for row and seed
@@ -297,7 +297,7 @@ SST2 = "SST2"  # a task of paper 001's suite
 PLACEMENT = {path.rpartition(".")[2] for path in MACHINE}  # settings of a training that change no score
 
 
-def as_defined(trained: Artifact, artifacts: Mapping[str, Artifact], sources: Sources) -> bool:
+def matches_its_experiment(trained: Artifact, artifacts: Mapping[str, Artifact], sources: Sources) -> bool:
     """Return whether a training, and all that it was made from, has the settings of the experiment that it is named after.
 
     Keys are not compared: they change with any line of code. Settings that one of the two lacks are not compared, nor what
@@ -337,7 +337,7 @@ def changed_since(settings: Mapping[str, Any], now: Any) -> str:
 
     settings: of the training. Fields that it lacks did not exist then.
     """
-    then, fields = (_bare(config) for config in (settings.get("config", {}), to_json(now)))
+    then, fields = (_with_bare_names(config) for config in (settings.get("config", {}), to_json(now)))
     differing = [
         name
         for name in fields
@@ -372,7 +372,7 @@ def learned_since(signatures: Mapping[str, str], metric: str) -> str:
     )
 
 
-def _bare(config: Mapping[str, Any]) -> dict[str, Any]:
+def _with_bare_names(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with functions and classes by their bare names, which did not change when their modules did."""
     return {name: value.rpartition(":")[2] if isinstance(value, str) else value for name, value in config.items()}
 
