@@ -258,9 +258,10 @@ import torch._dynamo  # once for both processes: optimisers import it
 from torch import distributed
 from phrasemodels.tasks.train.trainer import run_training
 
+training = pickle.load(open(sys.argv[1], "rb"))  # before the fork: it imports the rest
 child = os.fork()
 distributed.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=int(child == 0), world_size=2)
-run_training(pickle.load(open(sys.argv[1], "rb")))
+run_training(training)
 distributed.destroy_process_group()
 sys.exit(bool(child and os.wait()[1]))
 """
