@@ -1,8 +1,8 @@
 """Conditional random fields as modules, with the methods that users of pytorch-crf and supar know.
 
 `CRF` has the parameters of pytorch-crf, by the same names, so that its state dicts load. Shapes: B sequences, T positions, C tags,
-n words. What is unknown in a gold structure, a tag or head of -1 or of -100, PyTorch's ignore index, is summed over: the loss is that
-of partially annotated data (Tsuboi et al. 2008).
+n words. What is unknown in a gold structure, a tag or head of -1 or of -100, PyTorch's ignore index, is summed over, as in
+training on partially annotated data (Tsuboi et al. 2008).
 """
 
 from typing import Literal

@@ -156,8 +156,8 @@ def with_precision_of(experiment: Experiment, settings: Mapping[str, Any]) -> Ex
 
 
 def _with_answers(made: Experiment, experiment: Experiment) -> Experiment:
-    """Return an overridden experiment with an answer for each metric that it has and the other one lacks, and without those
-    of metrics that it has no more."""
+    """Return an overridden experiment with an answer for each metric that it has and the other one lacks, and none for a metric that
+    it has no more."""
     before, after = (getattr(one.recipe, "metrics", ()) for one in (experiment, made))
     if before == after:
         return made

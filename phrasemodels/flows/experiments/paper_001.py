@@ -491,7 +491,7 @@ def sizes(profile: str) -> list[Experiment]:
 @dataclass(frozen=True)
 class CountedParser:
     """A parser whose phrases are counted: the table of its rows, the step that it is for a tokeniser, and in what it is unlike
-    the paper's. note: if its counts are judged all the same. other: whether its counts stand beside the verdicts on those of Stanza."""
+    the paper's. note: if its counts are judged all the same. other: whether its counts stand beside the verdicts on counts by Stanza."""
 
     table: TableName
     parsed: Callable[[Tokeniser], Callable[[Step], Step]]

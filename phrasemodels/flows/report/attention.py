@@ -55,7 +55,7 @@ def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def in_words(module: str) -> str:
     """Return which attention a module computes: of "encoder.layers.0.attention", "Encoder, layer 1: self-attention". Other
-    names, such as those of modules of one's own, stay as they are."""
+    names, such as a module of one's own has, stay as they are."""
     *path, last = module.split(".")
     if last.startswith("attention "):
         return f"Words attend inside their phrases, level {last.removeprefix('attention ')}"

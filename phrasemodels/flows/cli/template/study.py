@@ -93,7 +93,7 @@ def answers(row: Row) -> tuple[Answer, ...]:
 
 
 def table_1(profile: str) -> list[Experiment]:
-    """Table 1: a Transformer with and without my layer. `experiments` lists this sentence; sizes are those of PROFILES."""
+    """Table 1: a Transformer with and without my layer. `experiments` lists this sentence; PROFILES has the sizes."""
     if profile not in PROFILES:
         return []
     return experiments(TableName(PAPER, "1", "table1"), profile, PROFILES[profile], ROWS, answers)
