@@ -13,6 +13,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import sys
 import tomllib
 import traceback
@@ -25,6 +26,29 @@ FILE, VARIABLE = "phrasemodels.toml", "PHRASEMODELS_PROJECT"
 GROUPS = ("papers", "corpora", "encoders", "metrics", "parsers")
 CORPORA = "corpora"  # the folder of a project with manifests and files of corpora
 BESIDE = ("printed.csv", "settings.csv")  # what a paper's module may have beside it
+PART = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
+LONG_KEY = re.compile(
+    r"""(\.[ \t]*([\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){50}"""
+)  # the time and memory of tomllib grow with its square
+
+
+def expanded(path: str | Path, what: str) -> Path:
+    """Return a path with the home folder in place of ~. ValueError: there is no such user; it names `what`."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{what}: {path}: no home folder of such a user is known; write the whole path") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file. ValueError: it is not TOML, or is nested too deeply."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if found := LONG_KEY.search(text):
+            raise ValueError(f"a key of more than 50 parts (at line {text.count(chr(10), 0, found.start()) + 1})")
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 @cache
@@ -33,7 +57,7 @@ def folder() -> Path | None:
     there is none. ValueError: PHRASEMODELS_PROJECT names another folder, or one of its modules hides a library's."""
     here = Path.cwd()
     named = os.environ.get(VARIABLE)
-    candidates = [Path(named).expanduser().absolute()] if named else [here, *here.parents]
+    candidates = [expanded(named, VARIABLE).absolute()] if named else [here, *here.parents]
     found = next((place for place in candidates if (place / FILE).is_file()), None)
     if named and not found:
         raise ValueError(f"{VARIABLE} names {named}, which has no {FILE}: `phrasemodels init` makes a project folder")
@@ -51,15 +75,12 @@ def _own_parts() -> dict[str, dict[str, str]]:
     """Return the tables of the project's file. ValueError: it is not TOML, or has another table."""
     if (place := folder()) is None:
         return {}
-    try:
-        tables = tomllib.loads((place / FILE).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{place / FILE}: {error}") from None
+    tables = read_toml(place / FILE)
     for group, named in tables.items():
         if (
             group not in GROUPS
             or not isinstance(named, dict)
-            or not all(isinstance(part, str) for part in named.values())
+            or not all(isinstance(part, str) and PART.fullmatch(part) for part in named.values())
         ):
             raise ValueError(
                 f'{place / FILE}: {group}: tables are {", ".join(GROUPS)}, with lines like name = "module:part"'
@@ -83,7 +104,7 @@ def part(group: str, name: str) -> Any:
     try:
         made = importlib.import_module(module)
         return getattr(made, attribute) if attribute else made
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: "
         where = line_of(error)
         raise ValueError(
@@ -112,7 +133,7 @@ def modules() -> dict[str, Path]:
     named = {value.partition(":")[0].partition(".")[0] for group in GROUPS for value in parts(group).values()}
     found = {}
     for name in sorted({*own, *named} - {"phrasemodels"}):
-        spec = importlib.util.find_spec(name)
+        spec = None if name == "__main__" else importlib.util.find_spec(name)
         origin = Path(spec.origin) if spec and spec.origin and spec.has_location else None
         path = origin.parent if origin and origin.name == "__init__.py" else origin
         if spec and spec.origin is None and (places := list(spec.submodule_search_locations or ())):

@@ -102,20 +102,40 @@ class Settings(BaseSettings):
             return init_settings, env_settings
         file = _existing(name)
         try:
-            return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{name} ({FILE}) is not TOML: {error}") from None
+            project.read_toml(file)
+        except ValueError as error:
+            raise ValueError(f"{name} ({FILE}) is not TOML: {str(error).removeprefix(f'{file}: ')}") from None
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
 
     @model_validator(mode="before")
     @classmethod
     def _paths(cls, values: Any) -> Any:
-        return {k: str(v) if k == "store" else v for k, v in values.items()} if isinstance(values, dict) else values
+        return (
+            {k: str(v) if k == "store" and isinstance(v, Path) else v for k, v in values.items()}
+            if isinstance(values, dict)
+            else values
+        )
 
     @field_validator("mirror", "supplied", "parsers", mode="before")
     @classmethod
     def _folder(cls, value: Any) -> Any:
         if "://" in str(value):
             raise ValueError("is a folder, not an address; URLs of files are in the manifests of corpora")
+        return value
+
+    @field_validator("store", "cache", "mirror", "supplied", "parsers")
+    @classmethod
+    def _usable(cls, value: str | Path | None) -> str | Path | None:
+        """Check a folder: a known home, no NUL byte; of a URL, that it names a bucket or a folder."""
+        if "\0" in str(value):
+            raise ValueError("has a NUL byte, which no folder has")
+        if str(value).startswith("~"):
+            try:
+                Path(str(value)).expanduser()
+            except RuntimeError:
+                raise ValueError("no home folder of such a user is known; write the whole path") from None
+        if isinstance(value, str) and not value.partition("://")[2].strip("/") and "://" in value:
+            raise ValueError("names no bucket or folder")
         return value
 
     @field_validator(*SCHEMES)
@@ -195,7 +215,7 @@ def _secret(name: str) -> str:
 
 
 def _existing(name: str) -> Path:
-    path = Path(name).expanduser()
+    path = project.expanded(name, FILE)
     if not path.is_file():
         raise ValueError(f"{FILE} names {path}, which is not a file")
     return path

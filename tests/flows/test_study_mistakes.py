@@ -1,6 +1,8 @@
 """Mistakes of users in a study, its files and its parts: each is one line, before anything is trained."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -131,3 +133,22 @@ def test_a_study_without_printed_numbers_has_none_to_judge(monkeypatch: pytest.M
     monkeypatch.setattr("phrasemodels.project.parts", lambda group: {"mine": "study"})
     with pytest.raises(ValueError, match=r"'mine' has no number in printed.csv"):
         verdicts([], "mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("papers = " + "[" * 10_000, "maximum recursion depth"),
+        ("a" + ".a" * 100_000 + " = 1", "a key of more than 50 parts .at line 1."),
+        ('[papers]\nx = "a"\n[corpora."b"' + ' . "c"' * 60 + "]", "a key of more than 50 parts .at line 3."),
+        *((f'[corpora]\nx = "{part}"', "lines like name") for part in ("os./etc", "../up", "", ".a", "a..b", "a\\nb")),
+        ('[papers]\nx = "__main__"', "there is no module __main__"),
+        ('[papers]\nx = "leaves"', "cannot be imported: SystemExit: 3 .*leaves.py, line 1"),
+    ],
+)
+def test_wrong_values_of_the_projects_file_are_named(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "phrasemodels.toml").write_text(text)
+    (tmp_path / "leaves.py").write_text("raise SystemExit(3)")
+    command = [sys.executable, "-m", "phrasemodels", "experiments"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and re.search(says, done.stderr) and len(done.stderr.splitlines()) == 1
