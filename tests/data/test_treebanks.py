@@ -1,5 +1,6 @@
 """Treebanks of Universal Dependencies of any language, by their folder alone."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,12 @@ def test_a_treebank_is_taken_as_it_is(german, tmp_path):
     next(german.glob("*test*")).unlink()
     with pytest.raises(OSError, match=r"no file \*-ud-SPLIT.conllu"):
         add_treebank(german, tmp_path / "corpora", "other")
+
+
+def test_pipes_and_endless_files_of_a_treebank_are_none_of_its_files(german, tmp_path):
+    next(german.glob("*dev*")).unlink()
+    os.mkfifo(german / "de_made-ud-dev.conllu")
+    os.mkfifo(german / "README.txt")
+    next(german.glob("*test*")).unlink()
+    (german / "de_made-ud-test.conllu").symlink_to("/dev/zero")
+    assert list(add_treebank(german, tmp_path / "corpora").splits) == ["train"]

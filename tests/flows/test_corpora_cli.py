@@ -145,3 +145,37 @@ def test_bad_lines_are_left_out_and_listed_beside_the_corpus(environment, study:
     assert run(environment, "fetch", "pairs").exit_code == 0
     assert "3 lines are left out" in run(environment, "show", "pairs").stdout
     assert "pairs\ttrain\t32 rows" in run(environment, "verify", "pairs").stdout
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_file_of_a_user_is_not_replaced_by_the_copy_of_a_corpus(
+    environment, study: None, tmp_path: Path, kind
+) -> None:
+    (tmp_path / "pairs.txt").write_text("".join(f"{row}\t{row}\n" for row in range(30)))
+    (mine := tmp_path / "mine").write_text("mine")
+    (copy := tmp_path / "corpora" / "divided" / "pairs.txt").parent.mkdir(parents=True)
+    copy.symlink_to(mine) if kind == "link" else copy.write_text("mine")
+    given = "add", str(tmp_path / "pairs.txt"), "--name", "divided"
+    assert "pairs.txt exists: move it" in str(run(environment, *given).exception)
+    assert copy.read_text() == "mine" and not (tmp_path / "corpora" / "divided.toml").exists()
+    assert run(environment, *given, "--replace").exit_code == 0
+    assert mine.read_text() == "mine" and not copy.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--name", "a" * 250), "a name of more than 200 bytes"),
+        (("--option", 'x" = 1, y'), "has no option 'x\" '"),
+        (("--languages", 'en-de", x = "y'), "languages.target"),
+    ],
+)
+def test_names_and_options_of_a_corpus_cannot_change_its_manifest(environment, study, tmp_path, options, says) -> None:
+    (tmp_path / "pairs.txt").write_text("".join(f"{row}\t{row}\n" for row in range(30)))
+    found = run(environment, "add", str(tmp_path / "pairs.txt"), *options)
+    assert found.exit_code == 1 and says in str(found.exception) and not (tmp_path / "corpora").exists()
+
+
+def test_a_wrong_setting_is_said_once_and_not_for_each_corpus(environment: dict[str, str]) -> None:
+    found = run(environment | {"PHRASEMODELS_PARSERS": "a" * 300}, "list")
+    assert found.exit_code == 1 and isinstance(found.exception, OSError) and not found.output

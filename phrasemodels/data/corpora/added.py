@@ -1,7 +1,9 @@
 """A corpus of one's own, described by a manifest: one file whose rows are divided into train, dev and test, or a treebank of
 Universal Dependencies, which has a file for each."""
 
+import filecmp
 import json
+import os
 import re
 import shutil
 import tomllib
@@ -17,13 +19,14 @@ from phrasemodels.data.corpora.bitext import BadLine, divided
 from phrasemodels.data.corpora.readers import read, reasons, take
 from phrasemodels.data.download.manifest import Manifest, Part, explain, names
 from phrasemodels.data.download.manifest import read as read_manifest
-from phrasemodels.data.store.artifacts import sha256_of, write_durably
+from phrasemodels.data.store.artifacts import atomic_replace, sha256_of, write_durably
 
 SHARE = 10  # dev and test have one row of so many each,
 MOST_ROWS = 5_000  # but not more than these: each evaluation reads all of dev
 BAD_LINES = ".bad.tsv"  # ends the name of the file with the lines that are left out of a corpus
 PACKED = (".gz", ".xz", ".bz2", ".zip")
 ANY_LENGTH = 1_000_000  # words of a sentence
+LONGEST_NAME = 200  # bytes of a file's name, which gets endings
 UNKNOWN, HOMEPAGE = "LicenseRef-own", "https://example.org"
 
 
@@ -81,6 +84,7 @@ def add(
     if file.suffix in PACKED:
         raise ValueError(f"{file}: unpack it first: the digest is of its content")
     _check_new(about, corpora, overwrite)
+    _check_replaceable(about, [file], corpora, overwrite)
     split = Split(file.name, "rows")
     whole = _tables(about, [file], {"train": split})["train"]
     usual = min(max(1, whole.num_rows // SHARE), MOST_ROWS)
@@ -130,7 +134,7 @@ def add_treebank(
     """
     files = {}
     for split in ("train", "dev", "test"):
-        found = sorted(folder.glob(f"*-ud-{split}.conllu"))
+        found = sorted(path for path in folder.glob(f"*-ud-{split}.conllu") if path.is_file())
         if len(found) > 1:
             raise OSError(f"{folder}: {len(found)} files *-ud-{split}.conllu; a treebank has one")
         if found:
@@ -139,13 +143,16 @@ def add_treebank(
         raise OSError(f"{folder}: no file *-ud-SPLIT.conllu, with train, dev or test as SPLIT")
     title = folder.resolve().name
     name = name or re.sub(r"\W+", "_", title.lower())
-    text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("README*")))
+    text = "".join(
+        path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("README*")) if path.is_file()
+    )
     licence = re.search(r"^License: *([A-Z]+(?:[- ][A-Z0-9.]+)*) *$", text, re.MULTILINE)
     page = f"https://github.com/UniversalDependencies/{title}" if title.startswith("UD_") else HOMEPAGE
     known = licence[1].replace(" ", "-") if licence else UNKNOWN
     about = Added(name, "treebank", "trees", title=title.replace("_", " "), licence=known, homepage=page)
     splits = {split: Split(file.name, "conllu", reasons=None) for split, file in files.items()}
     _check_new(about, corpora, overwrite)
+    _check_replaceable(about, list(files.values()), corpora, overwrite)
     tables = _tables(replace(about, max_words=max_words or ANY_LENGTH), list(files.values()), splits)
     longest = max(max(map(len, table["tokens"].to_pylist()), default=1) for table in tables.values())
     usual = Manifest.model_fields["max_words"].default
@@ -177,6 +184,19 @@ def _check_new(about: Added, corpora: Path, overwrite: bool) -> None:
         raise ValueError(f"{path} exists: change it there, give another --name, or --replace it")
 
 
+def _check_replaceable(about: Added, files: Sequence[Path], corpora: Path, overwrite: bool) -> None:
+    """ValueError: a name is too long for a file, or a file of a user is where a copy would be written."""
+    for name in (about.name, *(file.name for file in files)):
+        if len(name.encode(errors="surrogateescape")) > LONGEST_NAME:
+            raise ValueError(f"{name[:20]}...: a name of more than {LONGEST_NAME} bytes: give a shorter one")
+    for file in files:
+        copy = corpora / about.name / file.name
+        if overwrite or not os.path.lexists(copy) or copy.resolve() == file.resolve():
+            continue
+        if not (copy.is_file() and filecmp.cmp(copy, file, shallow=False)):
+            raise ValueError(f"{copy} exists: move it, give another --name, or --replace it")
+
+
 def _put(
     about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path, tables: Mapping[str, pa.Table]
 ) -> Path:
@@ -185,7 +205,8 @@ def _put(
     place.mkdir(parents=True, exist_ok=True)
     for file in files:
         if (copy := place / file.name).resolve() != file.resolve():
-            shutil.copyfile(file, copy)
+            with atomic_replace(copy) as part:  # a link is replaced, and not what it leads to
+                shutil.copyfile(file, part)
     counted = {name: replace(split, rows=tables[name].num_rows) for name, split in splits.items()}
     write_durably(path, text_of(about, files, counted))
     read_manifest(path)
@@ -222,7 +243,8 @@ def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) ->
         top.append(f"max_words = {about.max_words}")
     if about.languages:
         source, target = about.languages
-        top.append(f'languages = {{ source = "{source}", target = "{target}", tokeniser = "{about.tokeniser}" }}')
+        pair = f"source = {_quoted(source)}, target = {_quoted(target)}, tokeniser = {_quoted(about.tokeniser)}"
+        top.append(f"languages = {{ {pair} }}")
     for file in files:
         top += ["", "[[files]]", f"name = {_quoted(file.name)}", f'sha256 = "{sha256_of(file)}"']
         top += [f"bytes = {file.stat().st_size}", f"mirror = {_quoted(f'{about.name}/{file.name}')}"]
@@ -234,7 +256,9 @@ def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) ->
         elif split.reasons:
             top.append("reasons = { " + ", ".join(f"{_quoted(why)} = {n}" for why, n in split.reasons.items()) + " }")
         if about.options:
-            top.append("options = { " + ", ".join(f"{k} = {_quoted(v)}" for k, v in about.options.items()) + " }")
+            top.append(
+                "options = { " + ", ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in about.options.items()) + " }"
+            )
         if split.part:
             start, stop = split.part
             own = {"by": _quoted(about.by), "start": start} | ({} if stop is None else {"stop": stop})

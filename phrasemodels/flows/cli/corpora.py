@@ -32,6 +32,7 @@ Names = Annotated[
 @app.command(name="list")
 def list_corpora(as_json: Json = False) -> None:
     """List every corpus: its record type, rows, licence, and whether it has been fetched."""
+    _store(), _sources()  # a wrong setting is said once, not for each corpus
     manifests, failed = _loaded([])
     rows = _each(manifests, _summary, failed)
     if as_json:
