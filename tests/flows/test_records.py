@@ -78,3 +78,11 @@ def test_remove_old_keeps_recent_runs_and_the_newest_run_of_each_verdict(store: 
     assert left == {newest, lately, dead["id"], "damaged"}
     assert {path.stem for path in runs.glob("*.html")} == left - {"damaged"}
     assert json.loads((runs / f"{newest}.json").read_text())["verdicts"] == kept
+
+
+@pytest.mark.parametrize("other", [str.upper, "urn:uuid:{}".format, "{{{}}}".format, lambda own: str(uuid4())])
+def test_a_record_with_the_id_of_another_run_is_damaged_and_leads_to_no_files(store: Store, other: Any) -> None:
+    path = page_of(store, ended(store, 30.0)).with_suffix(".json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"id": other(path.stem)}))
+    assert [record["state"] for record in records(store)] == ["damaged"]
+    assert not remove_old(store, 1.0, []) and path.exists()

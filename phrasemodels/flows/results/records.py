@@ -91,7 +91,8 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(read_regular(path))
         UUID(record["id"])
-        return record if all(isinstance(record[name], str) for name in damaged) else damaged
+        own = record["id"] == path.stem  # another id would lead to the files of another run
+        return record if own and all(isinstance(record[name], str) for name in damaged) else damaged
     except (ValueError, NotAFileError, KeyError, TypeError, AttributeError, RecursionError):
         return damaged
 
