@@ -283,7 +283,7 @@ def _is_plain(saved: Any, kind: Any) -> bool:
     if kind in (types.NoneType, None):
         return saved is None
     if kind is float:
-        return type(saved) in (int, float) and math.isfinite(saved)
+        return type(saved) in (int, float) and _is_finite(saved)
     return type(saved) is kind and kind in (bool, int, str)
 
 
@@ -358,5 +358,13 @@ def _require(config: Any, names: Any, holds: Callable[[Any], bool], wanted: str)
         numbers = value if isinstance(value, tuple) else (value,)
         if not numbers:
             raise ValueError(f"{name}={value}: must not be empty")
-        if not all(math.isfinite(x) and holds(x) for x in numbers):
+        if not all(_is_finite(x) and holds(x) for x in numbers):
             raise ValueError(f"{name}={value}: must be {wanted}")
+
+
+def _is_finite(number: float) -> bool:
+    """Return whether a number is finite as a float, which a whole number of more than 308 digits is not."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import PROJECT
@@ -39,6 +40,14 @@ MISTAKES = (
     (("draw", "x", "--text", "a", "--to", "figure.png"), "ends with .svg"),
     (("train", "000/table1/sample/phrase-k2", "--data", "nowhere"), "--data needs --local"),
     (("train", "000/table1/sample/phrase-k2", "--local", "--out", "here"), "--out needs --local --data"),
+    (("plan", "--set", f"train.steps={'9' * 400}"), "must be a whole number"),
+    (("plan", "--set", "train.steps=1\n\u202e2"), "train.steps=1 \ufffd2: must be int"),
+    *(
+        (("keep", name), "not the name of a folder in results/")
+        for name in ("", ".", "../up", "a\x1b", ".a", "a" * 201)
+    ),
+    (("sql", "--database", "a\udcff"), "whose name is not UTF-8: choose another name"),
+    (("plan", "--row", "a\udcff"), "is not UTF-8: write it again"),
     (("reproduce", "--profile", "laptop", "--offline"), "multi30k/test_2016_flickr.en.gz"),
 )
 
@@ -49,6 +58,12 @@ def test_mistakes_are_explained_in_one_line(in_own_store, monkeypatch):
         with pytest.raises(SystemExit) as end:
             main()
         assert words in str(end.value), arguments
+
+
+def test_unknown_words_cannot_change_the_terminal(capsys):
+    models.warn_of_unknown_words(SimpleNamespace(unknown_words=list), ["a\x1b[31m\nb", "\u202ec", "d" * 10_000])
+    told = capsys.readouterr().err
+    assert told.endswith("word: a\ufffd[31m b, \ufffdc, " + "d" * 100 + "\n") and told.count("\n") == 1
 
 
 def test_the_version_is_that_of_the_package():

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import PROJECT
+from prefect.exceptions import ParameterTypeError
 from running import prepared
 from serving import serving
 
@@ -47,6 +48,11 @@ def test_deployments_have_existing_flows_and_parameters() -> None:
         for its in ({}, *(schedule.get("parameters", {}) for schedule in deployment["schedules"])):
             FLOWS[deployment["entrypoint"]].validate_parameters(deployment["parameters"] | its)
         assert deployment["concurrency_limit"] == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
+
+
+def test_a_flow_refuses_fewer_than_no_trials() -> None:
+    with pytest.raises(ParameterTypeError, match=r"tune: .*greater than or equal to 0"):
+        reproduce.validate_parameters({"tune": -1})
 
 
 def test_tables_are_chosen_by_paper_and_number() -> None:
@@ -197,6 +203,12 @@ def test_variables_override_the_settings_file(clean: Path, monkeypatch: pytest.M
         ("PHRASEMODELS_CPUS", "hush", "cpus: .*integer"),
         ("PHRASEMODELS_CPUS", "0", "cpus: .*greater than or equal to 1"),
         ("PHRASEMODELS_MLFLOW_URL", "hush", "PHRASEMODELS_MLFLOW_URL is unknown; did you mean PHRASEMODELS_MLFLOW_URI"),
+        *(
+            (f"PHRASEMODELS_{name}", "~nobody-hush/x", "no home folder of such a user")
+            for name in ("STORE", "CACHE", "MIRROR", "SUPPLIED", "PARSERS")
+        ),
+        ("PHRASEMODELS_STORE", "s3://", "store: names no bucket or folder"),
+        ("PHRASEMODELS_STORE", "file://", "store: names no bucket or folder"),
         ("PHRASEMODELS_SETTINGS", "nowhere.toml", "names nowhere.toml, which is not a file"),
     ],
 )
@@ -333,7 +345,15 @@ def test_prefects_own_variable_for_the_server_needs_a_password_too(clean: Path, 
         pass
 
 
-@pytest.mark.parametrize(("text", "message"), [("stroe = 'x'", "did you mean store"), ("store = [", "is not TOML")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stroe = 'x'", "did you mean store"),
+        ("store = [", "is not TOML"),
+        ("a" + ".a" * 10_000, "is not TOML: a key of more than 50 parts"),
+        ("store = 2020-01-01", "store: .*valid string"),
+    ],
+)
 def test_a_wrong_settings_file_is_refused(clean, monkeypatch, text, message) -> None:
     (clean / "pm.toml").write_text(text)
     monkeypatch.setenv("PHRASEMODELS_SETTINGS", str(clean / "pm.toml"))

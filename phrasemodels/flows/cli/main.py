@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from phrasemodels.flows.cli import corpora, experiments, machine, models, parse, parsers, results, run, store
-from phrasemodels.flows.cli.terminal import clean
+from phrasemodels.flows.cli.terminal import clean, one_line
 from phrasemodels.infra.signals import ENDED, Stopped, noting_error_line
 
 # Click's UsageError, which newer versions of Typer bring themselves.
@@ -161,7 +161,9 @@ def main() -> None:
         told = str(error)
         if isinstance(error, OSError) and error.filename is not None and error.strerror:
             told = f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
-        sys.exit(clean(f"phrasemodels: {told}" + (f" ({'; '.join(notes)})" if notes else "")))
+        elif isinstance(error, UnicodeEncodeError):
+            told = f"{error.object[max(0, error.start - 40) : error.end]!r} is not UTF-8: write it again"
+        sys.exit(one_line(f"phrasemodels: {told}" + (f" ({'; '.join(notes)})" if notes else "")))
     except Exception as error:
         service = SERVICES.get(type(error).__module__.split(".")[0])
         if str(error).startswith(PREFECT_ERRORS):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Force, Json, clean, opened, print_json
+from phrasemodels.flows.cli.terminal import Force, Json, clean, one_line, opened, print_json
 
 if TYPE_CHECKING:
     from phrasemodels.flows.results.models import Model
@@ -145,14 +145,15 @@ def export(
     print(found.export(to, also, force))
 
 
-SHOWN = 20  # unknown words that are named
+SHOWN, LONGEST_SHOWN = 20, 100  # unknown words that are named, and characters of each
 
 
 def warn_of_unknown_words(model: "Model", texts: list[str]) -> None:
     """Name on stderr the words that a model does not know."""
     if words := model.unknown_words(texts):
         more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
-        print(f"unknown to this model, and read as one unknown word: {', '.join(words[:SHOWN])}{more}", file=sys.stderr)
+        shown = ", ".join(word[:LONGEST_SHOWN] for word in words[:SHOWN])
+        print(one_line(f"unknown to this model, and read as one unknown word: {shown}{more}"), file=sys.stderr)
 
 
 def find_model(name: str) -> "Model":

@@ -241,6 +241,8 @@ def keep(
     from phrasemodels.flows.run.plan import planned
     from phrasemodels.infra.settings import Settings
 
+    if not name.isprintable() or "/" in name or name.startswith(".") or not 0 < len(name.encode()) <= 200:
+        raise ValueError(f"{name!r}: not the name of a folder in results/: give one like 000-table1-laptop")
     if own() != KEPT and (KEPT / name).exists():
         raise ValueError(f"{name}: a result that came with this package is called so; choose another name")
     if join is not None:

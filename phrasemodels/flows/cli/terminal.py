@@ -101,6 +101,7 @@ def _finite(value: Any) -> Any:
 
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, except line ends and tabs
+TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")  # of the direction of text
 NARROW = 8  # characters of a terminal for each column
 KINDS = ("idiom", "plain", "new", "seen")  # groups of sentences that get a column
 
@@ -108,6 +109,11 @@ KINDS = ("idiom", "plain", "new", "seen")  # groups of sentences that get a colu
 def clean(text: object) -> str:
     """Return a text whose control characters are replaced, so that it cannot change the terminal."""
     return CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text))
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, without control characters and characters that turn the direction of what follows."""
+    return TURNS.sub("\N{REPLACEMENT CHARACTER}", clean(" ".join(text.splitlines())))
 
 
 def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:

@@ -150,6 +150,8 @@ def write_database(store: Store, tracker: Tracker, to: Path) -> Path:
     path."""
     import duckdb
 
+    if str(to).encode(errors="ignore").decode() != str(to):
+        raise ValueError(f"{str(to)!r}: DuckDB takes no file whose name is not UTF-8: choose another name")
     with atomic_replace(to) as path, duckdb.connect(path) as connection:
         for name, view in ((name, view) for name, view in VIEWS.items() if name not in LARGE):
             connection.register(f"_{name}", _rows(name, store, tracker))

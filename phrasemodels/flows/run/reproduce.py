@@ -182,7 +182,7 @@ def reproduce(
     set: list[str] | None = None,
     rows: list[str] | None = None,
     duration: str = "",
-    tune: int = 0,
+    tune: Annotated[int, Field(ge=0)] = 0,
     first_seed: int = 0,
 ) -> dict[str, Any]:
     """Run a table of a paper from raw corpora to verdicts.
