@@ -300,7 +300,7 @@ def test_a_table_of_any_problem_has_a_page(tmp_path, paper, number, rows, sets, 
     page = write_report(made.finished()).read_text()
     assert shown in page
     judged = paper != "across"  # whose numbers nobody printed
-    assert f"1 seed; a {'verdict' if judged else 'comparison'} needs 3" in page
+    assert f"1 seed; a {'verdict' if judged else 'comparison'} needs 2" in page
     assert judged == ("Published value" in page) == ("Not comparable" in page)
     for pipeline in made.plan.pipelines:
         name = pipeline.experiment.name
