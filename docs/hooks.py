@@ -18,7 +18,6 @@ from typing import Any
 HERE = Path(__file__).parent
 PROJECT = HERE.parent
 WORK = PROJECT / "build" / "browser"  # what npm installs
-os.environ.setdefault("PHRASEMODELS_STORE", str(PROJECT / "build" / "docs-store"))  # of what pages run
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -35,6 +34,7 @@ LINK = re.compile(r"\[([^\]]+)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 
 def on_config(config: Any) -> Any:
     """Let the blocks that are executed import `pages`, and install what pages have from npm."""
+    os.environ.setdefault("PHRASEMODELS_STORE", str(PROJECT / "build" / "docs-store"))  # of what pages run
     sys.path.insert(0, str(HERE))
     from browser.build import install
 

@@ -22,7 +22,7 @@ class ClusterError(OSError):
 
 
 class Stopped(BaseException):
-    """A signal asked the process to end; the message names the signal and how to continue."""
+    """A signal asked the process to end; the message, which has been printed, names the signal and how to continue."""
 
 
 _interrupting: list[Exception] = []  # the error that `interrupt` raises in the main thread
@@ -37,8 +37,8 @@ def interrupt(error: Exception) -> None:
 
 @contextlib.contextmanager
 def stoppable(ended: Callable[[str], None] = lambda reason: None) -> Iterator[None]:
-    """In the block, SIGTERM and SIGINT raise Stopped in the main thread, whatever handlers Ray and Prefect have set; and
-    `interrupt` can raise an error there. ended(reason): called, for some seconds at most, before the process is ended.
+    """In the block, SIGTERM and SIGINT print how to go on, and raise Stopped in the main thread, whatever handlers Ray and Prefect
+    have set; and `interrupt` can raise an error there. ended(reason): called, for some seconds at most, before the process is ended.
 
     If the process has not ended SECONDS_TO_END later, it is ended. That is safe: half-written files do not count, and
     children end with their parent.
@@ -50,15 +50,19 @@ def stoppable(ended: Callable[[str], None] = lambda reason: None) -> Iterator[No
     STOPPING.clear()
     _interrupting.clear()
 
-    def end_later(reason: str) -> None:
-        watchdog = threading.Timer(SECONDS_TO_END, _exit, [reason, ended])
+    def end_later(reason: str, told: bool = False) -> None:
+        watchdog = threading.Timer(SECONDS_TO_END, _exit, [reason, ended, told])
         watchdog.daemon = True
         watchdog.start()
 
     def stop(signum: int, frame: Any) -> None:
         STOPPING.set()
         reason = f"{ {signal.SIGINT: 'interrupted', signal.SIGTERM: 'terminated'}[signal.Signals(signum)] }; {ENDED}"
-        end_later(reason)
+        with contextlib.suppress(
+            OSError
+        ):  # at once: Ray may end the process on the way; not through a buffer that is in use
+            os.write(2, f"{reason}\n".encode())
+        end_later(reason, told=True)
         raise Stopped(reason)
 
     def fail(signum: int, frame: Any) -> None:
@@ -76,9 +80,10 @@ def stoppable(ended: Callable[[str], None] = lambda reason: None) -> Iterator[No
             signal.signal(number, handler)
 
 
-def _exit(reason: str, ended: Callable[[str], None]) -> None:
-    with contextlib.suppress(OSError):
-        print(reason, file=sys.stderr, flush=True)
+def _exit(reason: str, ended: Callable[[str], None], told: bool) -> None:
+    if not told:
+        with contextlib.suppress(OSError):
+            print(reason, file=sys.stderr, flush=True)
     telling = threading.Thread(target=ended, args=(reason,), daemon=True)
     telling.start()
     telling.join(SECONDS_TO_TELL)

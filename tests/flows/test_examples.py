@@ -29,7 +29,6 @@ def test_a_notebook_runs_from_top_to_bottom_and_holds_no_outputs(notebook: Path,
 
 
 def test_the_page_of_a_notebook_opens_it_elsewhere_if_the_address_is_known(monkeypatch):
-    monkeypatch.setenv("PHRASEMODELS_STORE", "unused")
     monkeypatch.syspath_prepend(PROJECT / "docs")
     from hooks import opened_elsewhere
 

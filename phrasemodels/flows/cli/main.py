@@ -146,8 +146,8 @@ def main() -> None:
             app(standalone_mode=True)
     except KeyboardInterrupt:
         sys.exit(f"interrupted; {ENDED}")
-    except Stopped as reason:
-        sys.exit(str(reason))
+    except Stopped:
+        sys.exit(1)
     except SystemExit as end:
         if end.code == signal.SIGTERM:  # how Ray answers the signal while the services start
             sys.exit(f"terminated; {ENDED}")
