@@ -50,19 +50,18 @@ def stoppable(ended: Callable[[str], None] = lambda reason: None) -> Iterator[No
     STOPPING.clear()
     _interrupting.clear()
 
-    def end_later(reason: str, told: bool = False) -> None:
-        watchdog = threading.Timer(SECONDS_TO_END, _exit, [reason, ended, told])
+    def end_later(reason: str) -> None:
+        watchdog = threading.Timer(SECONDS_TO_END, _exit, [reason, ended])
         watchdog.daemon = True
         watchdog.start()
 
     def stop(signum: int, frame: Any) -> None:
         STOPPING.set()
         reason = f"{ {signal.SIGINT: 'interrupted', signal.SIGTERM: 'terminated'}[signal.Signals(signum)] }; {ENDED}"
-        with contextlib.suppress(
-            OSError
-        ):  # at once: Ray may end the process on the way; not through a buffer that is in use
+        # at once, since Ray may end the process on the way, and by no buffer, which the handler may have interrupted
+        with contextlib.suppress(OSError):
             os.write(2, f"{reason}\n".encode())
-        end_later(reason, told=True)
+        end_later(reason)
         raise Stopped(reason)
 
     def fail(signum: int, frame: Any) -> None:
@@ -80,10 +79,9 @@ def stoppable(ended: Callable[[str], None] = lambda reason: None) -> Iterator[No
             signal.signal(number, handler)
 
 
-def _exit(reason: str, ended: Callable[[str], None], told: bool) -> None:
-    if not told:
-        with contextlib.suppress(OSError):
-            print(reason, file=sys.stderr, flush=True)
+def _exit(reason: str, ended: Callable[[str], None]) -> None:
+    with contextlib.suppress(OSError):
+        print(reason, file=sys.stderr, flush=True)
     telling = threading.Thread(target=ended, args=(reason,), daemon=True)
     telling.start()
     telling.join(SECONDS_TO_TELL)

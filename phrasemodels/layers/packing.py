@@ -142,11 +142,9 @@ class AllRows(Packing):
     """The rows of all tokens of a padded batch, T = B · n: keys of padding are masked, and no step depends on the data."""
 
     def __init__(self, real: Tensor) -> None:
-        self.shape, self.real, self.counts, self.scores = (real.shape[0], real.shape[1]), real, real.sum(1), None
-        self.tokens, self.cells = real.shape[0] * real.shape[1], None
-        # a sentence without tokens sees its padding, so that no row is empty
-        mask = torch.zeros(real.shape, device=real.device).masked_fill(~real & real.any(1, keepdim=True), -torch.inf)
-        self._groups = {1: [Group(self.tokens, self.shape, None, mask[:, None, None], real.device)]}
+        self.shape, self.real, self.scores, self.cells = (real.shape[0], real.shape[1]), real, None, None
+        self.tokens = real.shape[0] * real.shape[1]
+        self.counts = torch.full(real.shape[:1], real.shape[1], device=real.device)  # rows of each sentence
 
     def pack(self, x: Tensor) -> Tensor:
         """x (B, n, ...) -> (T, ...), 0 for padding, whose NaN would reach other rows through weights of 0."""
@@ -161,8 +159,19 @@ class AllRows(Packing):
 
     @property
     def best_groups(self) -> int:
-        """One."""
+        """Always 1: groups save padding, which is computed here."""
         return 1
+
+    def groups(self, count: int) -> list[Group]:
+        """Return the sentences in so many groups, all padded to n tokens."""
+        return [_masked_group(part) for part in self.real.tensor_split(count)]
+
+
+def _masked_group(real: Tensor) -> Group:
+    """Return the group of padded sentences, real (b, n), whose rows are all there; one without tokens sees its padding, so that no
+    row of scores is empty."""
+    mask = torch.zeros(real.shape, device=real.device).masked_fill(~real & real.any(1, keepdim=True), -torch.inf)
+    return Group(real.shape[0] * real.shape[1], (real.shape[0], real.shape[1]), None, mask[:, None, None], real.device)
 
 
 def true_places(x: Tensor, count: int) -> Tensor:

@@ -4,6 +4,9 @@ import pytest
 import torch
 from test_padding import ENCODERS, LENGTHS, D, built
 
+from phrasemodels.layers.attention import MultiHeadAttention
+from phrasemodels.layers.packing import AllRows, Packing
+
 # whose graphs are several: rows of PSAN depend on the data, and the compiler leaves torch's LSTM out
 SEVERAL = ("PSAN states", "PSAN vectors", "LSTM states", "soft parents states", "BiLSTM-Max vectors")
 QUICK = ("transformer states", "n-gram states", "hypernode states")
@@ -31,3 +34,17 @@ def test_dropout_of_a_compiled_encoder_is_drawn_anew_at_each_call() -> None:
     compiled, x = torch.compile(encoder.train(), backend="aot_eager", fullgraph=True), torch.randn(3, 5, D)
     first, second = (compiled(x, LENGTHS, *structure) for _ in range(2))
     assert first.isfinite().all() and not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_attention_to_all_rows_equals_attention_to_packed_ones(count: int) -> None:
+    real = torch.tensor([[1, 1, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]]).bool()
+    attention, x = MultiHeadAttention(8, 2), torch.randn(4, 4, 8).masked_fill(~real[..., None], torch.nan)
+    whole, packed = AllRows(real), Packing(real)
+    assert [group.shape[0] for group in whole.groups(count)] == [group.shape[0] for group in packed.groups(count)]
+    states = [
+        packing.pad(attention.packed_to(own, packing, own, packing))
+        for packing in (whole, packed)
+        for own in [packing.pack(x)]
+    ]
+    torch.testing.assert_close(*states)

@@ -350,17 +350,18 @@ def _other_readings(row: Columns, ours: float | None, results: Sequence[Result],
     of the reading that was declared first: to take the nearest would be to choose by the result."""
     found: dict[str, Result] = {}
     for result in sorted((r for r in results if answers(r.answer.reading, same)), key=lambda r: r.worth):
-        found[result.answer.why_not.partition(";")[0] if result.answer.exact else result.experiment.row] = result
+        answer, row_name = result.answer, result.experiment.row
+        found[(answer.exact and answer.why_not.partition(";")[0]) or row_name] = result
     if not found:
         return ""
     lines = {name: _answered(row, result) for name, result in found.items()}
     means = {name: line["ours"] for name, line in lines.items()} | ({} if ours is None else {"the first": ours})
     nearest = min(means, key=lambda name: abs(means[name] - float(row["value"])))
-    said = []
+    readings = []
     for name, line in lines.items():
         seeds = "" if line["exact"] else f" by {line['seeds']} seeds"
-        said.append(f"{name} {line['ours']:.2f}{seeds} ({line['verdict']})")
-    return f"; other readings, which decide nothing: {', '.join(said)}; nearest to the printed number: {nearest}"
+        readings.append(f"{name} {line['ours']:.2f}{seeds} ({line['verdict']})")
+    return f"; other readings, which decide nothing: {', '.join(readings)}; nearest to the printed number: {nearest}"
 
 
 def _answered(row: Columns, best: Result) -> dict[str, Any]:

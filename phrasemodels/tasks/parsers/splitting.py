@@ -161,11 +161,11 @@ def _unmarked(one: RawSentence) -> RawSentence:
 def _abbreviated(one: RawSentence, draw: random.Random) -> RawSentence:
     """Return a sentence in which some numbers follow an abbreviation, as no treebank lists all of them (Art. 5)."""
     words = [word for token in one.tokens for word in token.words if word.isalpha() and len(word) > 4]
-    before: dict[int, list[str]] = {}
+    before: dict[int, list[tuple[str, str]]] = {}
     for number in _after_spaces(one):
         if words and one.text[one.tokens[number].start].isdigit() and draw.random() < 0.5:
             cut = draw.choice(words)[: draw.randint(1, 4)]
-            before[number] = [f"{cut.capitalize() if draw.random() < 0.6 else cut}."]
+            before[number] = [(f"{cut.capitalize() if draw.random() < 0.6 else cut}.", " ")]
     return _with(one, before)
 
 
@@ -177,9 +177,9 @@ def _referring(one: RawSentence, references: Sequence[str], draw: random.Random)
         draw.choice(ROMAN) if draw.random() < (0.2 if name[-1] == "." else 0.8) else str(int(draw.paretovariate(0.5)))
     )
     if one.text[one.tokens[-1].start :] == "." and draw.random() < 0.3:
-        return _with(one, {last: [name, f"{number}-"]})
-    place = draw.choice(_after_spaces(one))
-    return _with(one, {place: [name, number] if name[-1] == "." else [name, f"{number}-", "."]})
+        return _with(one, {last: [(name, " "), (number, "")]})
+    after = [(number, " ")] if name[-1] == "." else [(number, ""), (".", " ")]
+    return _with(one, {draw.choice(_after_spaces(one)): [(name, " "), *after]})
 
 
 def _after_spaces(one: RawSentence) -> list[int]:
@@ -187,16 +187,16 @@ def _after_spaces(one: RawSentence) -> list[int]:
     return [k for k, token in enumerate(one.tokens) if not token.start or one.text[token.start - 1].isspace()]
 
 
-def _with(one: RawSentence, before: Mapping[int, Sequence[str]]) -> RawSentence:
-    """Return a sentence with further words before some of its tokens, each with a space behind it; none behind one that ends with -."""
+def _with(one: RawSentence, before: Mapping[int, Sequence[tuple[str, str]]]) -> RawSentence:
+    """Return a sentence with further words before some of its tokens, by their numbers: (word, space behind it)."""
     text, tokens, end = "", [], 0
     for number, token in enumerate(one.tokens):
         text += one.text[end : token.start]
-        text += " " * (number in before and bool(text) and not text[-1].isspace())
-        for word in before.get(number, ()):
-            own = word.rstrip("-")
-            tokens.append(Token(len(text), len(text) + len(own), (own,)))
-            text += own if word[-1] == "-" else f"{own} "
+        more = before.get(number, ())
+        text += " " if more and text and not text[-1].isspace() else ""
+        for word, space in more:
+            tokens.append(Token(len(text), len(text) + len(word), (word,)))
+            text += word + space
         word, end = one.text[token.start : token.end], token.end
         tokens.append(Token(len(text), len(text) + len(word), token.words))
         text += word
