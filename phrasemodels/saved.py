@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.overrides import TorchFunctionMode
 
 from phrasemodels.config import Decoder, name_of, to_json
 from phrasemodels.earlier_names import present_name
@@ -35,6 +36,22 @@ def check_fit(own: Mapping[str, Tensor], given: Mapping[str, Form]) -> None:
             raise ValueError(f"the weights do not fit the model: {name} is {kind} {its}, not {dtype} {shape}")
 
 
+class Uninitialised(TorchFunctionMode):
+    """Models that are built in this context draw no random weights: it takes time, and without memory torch's compiler, too."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call a function, or return its tensor if it is one of RANDOM."""
+        kwargs = kwargs or {}
+        if getattr(function, "__name__", "") in RANDOM:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
+
+
+RANDOM = {"normal_", "uniform_", "trunc_normal_", "kaiming_normal_", "kaiming_uniform_"}  # xavier_* call one of these
+
+
 def check_header(build: Callable[[], nn.Module], file: Path, cast: bool = False) -> None:
     """Raise a ValueError unless a file of weights has the names, shapes and types of the model, which gets no memory.
 
@@ -54,7 +71,7 @@ def check_header(build: Callable[[], nn.Module], file: Path, cast: bool = False)
 
     hook = register_module_parameter_registration_hook(count)
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), Uninitialised():
             own = dict(build().named_parameters())
     finally:
         hook.remove()

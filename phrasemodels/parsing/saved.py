@@ -45,7 +45,7 @@ from phrasemodels.models.parser import (
 from phrasemodels.parsing.lexicon import Lexicon, SuffixRules
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
 from phrasemodels.parsing.words import sentences, universal_sentences
-from phrasemodels.saved import check_header, finite, restored
+from phrasemodels.saved import Uninitialised, check_header, finite, restored
 from phrasemodels.written import writing
 
 ENGLISH = Path(__file__).parent / "english"
@@ -122,14 +122,16 @@ def load(folder: Path) -> Saved:
     try:
         parts = _parts(json.loads((folder / ABOUT).read_text(encoding="utf-8")), folder)
         check_header(parts["config"].build, folder / WEIGHTS, cast=True)
-        model = parts["config"].build()
+        with Uninitialised():
+            model = parts["config"].build()
         _fill(model, finite(load_file(folder / WEIGHTS)))
         if isinstance(parts["split"], Splitter):
             config = parts["split"].config
             if not (folder / SPLITTER).is_file():
                 raise ValueError(f"{SPLITTER} is missing")
             check_header(config.build, folder / SPLITTER, cast=True)
-            splitter = config.build()
+            with Uninitialised():
+                splitter = config.build()
             _fill(splitter, finite(load_file(folder / SPLITTER)))
             parts["split"] = dataclasses.replace(parts["split"], model=splitter.eval())
         return Saved(model.eval(), **parts)
@@ -217,7 +219,7 @@ def _splitter(about: Mapping[str, Any], folder: Path) -> Splitter:
             raise ValueError(f"split.fused[{token[:20]!r}] is no list of words")
     if not isinstance(spaces, bool) or not isinstance(threshold, float) or not 0 < threshold < 1:
         raise ValueError("split.spaces is no truth value, or split.threshold is not between 0 and 1")
-    with torch.device("meta"):
+    with torch.device("meta"), Uninitialised():
         model = config.build()
     return Splitter(model, config, alphabet, fused, spaces, threshold)
 

@@ -72,7 +72,7 @@ def test_a_program_that_parses_needs_torch_numpy_numba_and_safetensors_alone(fol
     """The libraries of the pipeline cannot be imported in this process."""
     others = (
         "pyarrow duckdb ray prefect mlflow pydantic typer jinja2 scipy sacremoses stanza transformers tokenizers matplotlib "
-        "nltk httpx filelock fsspec"
+        "nltk httpx filelock fsspec sympy"
     )
     program = f"""
 import sys
