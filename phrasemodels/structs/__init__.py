@@ -18,6 +18,7 @@ _MODULES = (
     "semimarkov",
     "semiring",
     "spans",
+    "sparsemap",
 )
 
 

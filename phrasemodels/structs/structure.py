@@ -456,9 +456,9 @@ class Structure:
         """Return ⊕ over all structures of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
         return self._call("_total", scores, lengths, semiring=semiring)
 
-    def _call(self, operation: str, arguments: tuple[Any, ...], lengths: Lengths, k: int | None = None, ranked: bool = False,
-              **options: Any) -> Any:  # fmt: skip
-        """Run an operation on arguments as users give them: scores, k if `ranked`, lengths."""
+    def _call(self, operation: str | Callable[..., Any], arguments: tuple[Any, ...], lengths: Lengths, k: int | None = None,
+              ranked: bool = False, **options: Any) -> Any:  # fmt: skip
+        """Run an operation, or a function of scores and lengths, on arguments as users give them: scores, k if `ranked`, lengths."""
         calls.refuse_tracing()
         scores = tuple(takewhile(_is_score, arguments))
         rest = list(arguments[len(scores) :])
@@ -488,7 +488,8 @@ class Structure:
                     options["rows"].flatten(event - nested, event - 1) if nested else options["rows"].unsqueeze(event)
                 )
         lengths = self.check(*scores, lengths=lengths)
-        function, rounded = partial(getattr(self, operation), **options), operation != "_log_partition"
+        run = operation if callable(operation) else getattr(self, operation)
+        function, rounded = partial(run, **options), operation != "_log_partition"
         result = calls.with_kernel_fallback(function, self.module, scores, lengths, rounded)
         if nested == 1:
             return result
