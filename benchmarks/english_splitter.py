@@ -20,7 +20,8 @@ from phrasemodels.flows.experiments.paper_004 import FREE_GENRES
 from phrasemodels.infra.settings import Settings
 from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.saved import ENGLISH, load, save
-from phrasemodels.tasks.parsers.splitting import RawSentence, SplitterTraining, raw_sentences, train_splitter
+from phrasemodels.tasks.parsers.raw_text import RawSentence, raw_sentences
+from phrasemodels.tasks.parsers.splitting import SplitterTraining, train_splitter
 
 FILES = {
     "train": ("gum/train.conllu.xz", "ud_english_ewt/en_ewt-ud-train.conllu.xz"),

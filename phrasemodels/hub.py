@@ -97,6 +97,10 @@ def readme(card: Mapping[str, Any], loading: str, tag: str) -> str:
     return "\n".join(lines)
 
 
+def _value(value: Any) -> str:
+    return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value)
+
+
 def _scores(scores: Mapping[str, Any]) -> list[str]:
     """Return a table of scores: of this seed, and the mean of all seeds with half of its 95 % interval, if they are known."""
     rows = []
@@ -107,7 +111,7 @@ def _scores(scores: Mapping[str, Any]) -> list[str]:
             mean = f"{score['mean']:.2f} ± {score['half_width']:.2f}" if score.get("half_width") is not None else ""
             rows.append((name, f"{score['value']:.2f}", mean, str(score["seeds"]), score["how"]))
         else:  # of several test sets
-            rows += [(f"{name}: {metric}", str(value), "", "1", "") for metric, value in score.items()]
+            rows += [(f"{name}: {metric}", _value(value), "", "1", "") for metric, value in score.items()]
     if not rows:
         return []
     table = [("metric", "this model", "mean of seeds ± half of the 95 % interval", "seeds", "how"), ("---",) * 5, *rows]

@@ -8,6 +8,8 @@ from conftest import CORPORA, PARSERS
 from running import run_cli
 from typer.testing import Result
 
+from phrasemodels import Parser
+
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
@@ -46,6 +48,22 @@ def test_minutes_have_bounds(environment: dict[str, str], minutes: str) -> None:
     for said in (("train", "--treebank", "sample", "--minutes", minutes), ("score", f"trained-sample@{minutes}")):
         assert str(run(environment, *said).exception) == message
     assert "x minutes; at least" in str(run(environment, "score", "trained-sample@x").exception)
+
+
+def test_a_treebank_becomes_a_parser_that_reads_raw_text(cli, tmp_path: Path) -> None:
+    (tmp_path / "phrasemodels.toml").touch()
+    words = ("1", "Il", "PRON", 2, "nsubj"), ("2", "va", "VERB", 0, "root"), ("3", "à", "ADP", 5, "case")
+    words += ("4", "le", "DET", 5, "det"), ("5", "pré", "NOUN", 2, "obl")
+    rows = [f"{number}\t{form}\t{form}\t{tag}\t_\t_\t{head}\t{name}\t_\t_" for number, form, tag, head, name in words]
+    rows = ["# text =Il va au pré", *rows[:2], "3-4\tau" + 8 * "\t_", *rows[2:], "", ""]
+    (tmp_path / "UD_X-Y").mkdir()
+    for split, count in (("train", 40), ("dev", 5), ("test", 5)):
+        (tmp_path / "UD_X-Y" / f"x_y-ud-{split}.conllu").write_text("\n".join(rows) * count, encoding="utf-8")
+    done = cli("train-parser", "UD_X-Y", "x", "--updates", "2", "--minutes", "0.2")
+    assert "raw text of the test set: sentences" in done.stderr, done.stderr
+    parser = Parser.load(tmp_path / "x")
+    assert parser.card["scores"]["test set, raw text"]["words"] > 50
+    assert "| test set, gold words: uas |" in (parser.save_pretrained(tmp_path / "y") / "README.md").read_text()
 
 
 @pytest.mark.needs_mirror("corpora", "parsers")

@@ -16,16 +16,9 @@ from phrasemodels.parsing import splitter as module
 from phrasemodels.parsing.parser import Parser
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, SPLITTER, load, save
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
-from phrasemodels.parsing.words import sentences
-from phrasemodels.tasks.parsers.splitting import (
-    RawSentence,
-    SplitterTraining,
-    _referring,
-    f1,
-    raw_sentences,
-    train_splitter,
-    written,
-)
+from phrasemodels.parsing.words import Word, sentences
+from phrasemodels.tasks.parsers.raw_text import ANALYSIS, DIVISION, RawSentence, f1, raw_sentences, written
+from phrasemodels.tasks.parsers.splitting import SplitterTraining, _referring, train_splitter
 
 ROWS = {
     "Il va au pré.": "1\tIl|2\tva|3-4\tau|3\tà|4\tle|5\tpré\tSpaceAfter=No|6\t.",
@@ -67,7 +60,7 @@ def test_what_a_treebank_shows_is_learned(splitter: Splitter) -> None:
     joined = [(word.form, text[word.start : word.end]) for own in found for word in own if word.joined]
     assert joined == [("le", "au"), ("n't", "n't")]
     placed = written(treebank())
-    scored = f1([(placed[1], splitter(placed[0]))])
+    scored = f1([(placed[1], [(own, ()) for own in splitter(placed[0])])])
     assert scored["words"] > 95 and f1([(placed[1], [])])["words"] == 0
 
 
@@ -141,6 +134,20 @@ def test_a_saved_splitter_is_whole_or_refused(splitter: Splitter, tmp_path: Path
 def test_sentences_whose_text_is_not_that_of_their_tokens_are_left_out() -> None:
     (found,) = raw_sentences([Line(1, "# text = other"), Line(2, "\t".join(["1", "a", *["_"] * 8]))])
     assert found is None
+
+
+def test_raw_text_is_scored_as_in_the_shared_tasks() -> None:
+    rows = "1\tI|2-3\tdon't\tSpaceAfter=No|2\tdo|3\tn't|4\t."
+    lines = conllu("I don't.", rows)
+    (one,) = raw_sentences(Line(k, line) for k, line in enumerate(lines, 1))
+    assert one and one.analysis[0] == ("_", 0, "_")
+    gold = dataclasses.replace(one, analysis=(("A", 2, "nsubj:x"), ("B", 0, "root"), ("C", 2, "b"), ("D", 2, "c")))
+    words = [Word("I", 0, 1), Word("do", 2, 7), Word("not", 2, 7, True), Word(".", 7, 8)]
+    found = (words, (("A", 2, "nsubj:y"), ("X", 0, "root"), ("C", 2, "b"), ("D", 1, "c")))
+    scores = f1([([(0, gold)], [found])], (*DIVISION, *ANALYSIS))
+    assert scores == {"sentences": 100, "tokens": 100, "words": 75, "UPOS": 50, "UAS": 50, "LAS": 50}
+    close = [Line(line.number, line.text.replace("text = ", "text =")) for line in map(Line, range(1, 9), lines)]
+    assert list(raw_sentences(close)) == [one]
 
 
 def test_abbreviations_before_numbers_seldom_end_sentences() -> None:

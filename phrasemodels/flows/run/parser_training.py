@@ -20,7 +20,8 @@ from phrasemodels.infra.settings import Settings
 from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.parser import Parser
 from phrasemodels.parsing.saved import Saved, save
-from phrasemodels.tasks.parsers.splitting import RawSentence, SplitterTraining, raw_sentences, train_splitter
+from phrasemodels.tasks.parsers.raw_text import RawSentence, raw_scores, raw_sentences
+from phrasemodels.tasks.parsers.splitting import SplitterTraining, train_splitter
 from phrasemodels.tasks.prepare.corpora import Corpus, JoinedTreebanks
 from phrasemodels.tasks.problems.parsing import ParsingRecipe
 from phrasemodels.written import check_replaceable, writing_folder
@@ -80,11 +81,18 @@ def train_parser(
     store = open_store(Settings())
     parser = _trained(store, chosen, seed)
     terms = {"licences": [manifest.licence], "redistributable": manifest.redistributable}
-    numbers = {key: result[key] for key in ("seed", "parameters", "train_seconds", "scores")}
+    numbers = {key: result[key] for key in ("seed", "parameters", "train_seconds")}
+    scores = {name: round(result["scores"][name]["value"], 2) for name in ("uas", "las")}
     card = {"name": f"{manifest.title}, dependencies", "corpora": manifest.title, "steps": updates, **terms, **numbers}
+    card["scores"] = {"test set, gold words": scores}
+    own = (parser.trained, cast(Any, parser.config), parser.entries, parser.decode)
     with writing_folder(to, force) as made:
-        parts = (parser.trained, cast(Any, parser.config), parser.entries, parser.decode, card, splitter, lexicon)
-        save(Saved(*parts), made)
+        save(Saved(*own, card, splitter, lexicon), made)
+        (test,) = read_raw(files["test"])
+        raw = {kind: round(value, 2) for kind, value in raw_scores(Parser.load(made), test).items()}
+        card["scores"]["test set, raw text"] = raw
+        save(Saved(*own, card, splitter, lexicon), made, force=True)
+    print("raw text of the test set:", ", ".join(f"{kind} {value}" for kind, value in raw.items()), file=sys.stderr)
     return to
 
 

@@ -1,5 +1,4 @@
-"""Train a splitter (`parsing/splitter.py`) from treebanks: `# text` and the words of each sentence say where words, tokens,
-multiword tokens and sentences end.
+"""Train a splitter (`parsing/splitter.py`) from the raw text of treebanks (`raw_text.py`).
 
 A treebank's paragraphs are the examples (`# newpar`, `# newdoc`; some sentences each, where it has none). A few are changed, so
 that the splitter reads more than clean text: in one case, without marks at the ends of sentences, with words apart, with line
@@ -10,7 +9,7 @@ import logging
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -21,8 +20,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phrasemodels.config import at_least, share
-from phrasemodels.data.formats.conllu import conllu_sentences
-from phrasemodels.data.formats.lines import Line
 from phrasemodels.parsing.splitter import (
     FUSED_END,
     LABELS,
@@ -32,7 +29,7 @@ from phrasemodels.parsing.splitter import (
     Splitter,
     SplitterConfig,
 )
-from phrasemodels.parsing.words import Word
+from phrasemodels.tasks.parsers.raw_text import RawSentence, Token, f1, written
 
 TOGETHER = 5  # sentences of a paragraph on average, where a treebank has no paragraphs
 WITH_SPACES = 0.001  # the share of words with spaces from which a splitter finds such words
@@ -41,55 +38,6 @@ THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of sentence ends
 ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIV", "XX")
 SEEN = 3  # times that a character stands in the training set to be known
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Token:
-    """A token in the text of its sentence: its characters [start, end), and its words."""
-
-    start: int
-    end: int
-    words: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class RawSentence:
-    """A sentence as written. spaced: whether a space follows it. starts: whether a paragraph starts with it."""
-
-    text: str
-    tokens: tuple[Token, ...]
-    spaced: bool
-    starts: bool
-
-
-def raw_sentences(lines: Iterable[Line]) -> Iterator[RawSentence | None]:
-    """Yield the sentences of CoNLL-U; None for one whose `# text` is missing or does not consist of its tokens."""
-    for own in conllu_sentences(lines):
-        comments = [line.text for line in own if line.text.startswith("#")]
-        text = next((c[8:].strip() for c in comments if c.startswith("# text = ")), "")
-        rows = [line.text.split("\t") for line in own if not line.text.startswith("#")]
-        starts = any(f"{c} ".startswith(("# newpar ", "# newdoc ")) for c in comments)
-        yield _aligned(text, [row for row in rows if "." not in row[0]], starts)
-
-
-def _aligned(text: str, rows: Sequence[Sequence[str]], starts: bool) -> RawSentence | None:
-    tokens, place, until, spaced = [], 0, 0, True
-    for number, row in enumerate(rows):
-        first, _, last = row[0].partition("-")
-        if not last and int(first) <= until:
-            continue
-        words: tuple[str, ...] = (row[1],)
-        if last:
-            until = int(last)
-            words = tuple(own[1] for own in rows[number + 1 :] if "-" not in own[0] and int(own[0]) <= until)
-        while text[place : place + 1].isspace():
-            place += 1
-        if not text.startswith(row[1], place):
-            return None
-        tokens.append(Token(place, place + len(row[1]), words))
-        place += len(row[1])
-        spaced = "SpaceAfter=No" not in row[-1].split("|")
-    return RawSentence(text, tuple(tokens), spaced, starts) if tokens and place == len(text) else None
 
 
 Paragraph = tuple[
@@ -106,15 +54,6 @@ def grouped(sentences: Sequence[RawSentence], draw: random.Random) -> list[list[
             groups.append([])
         groups[-1].append(one)
     return groups
-
-
-def written(sentences: Sequence[RawSentence], between: str = " ") -> tuple[str, list[tuple[int, RawSentence]]]:
-    """Return sentences as a text, and each with the place where it begins."""
-    text, placed = "", []
-    for one in sentences:
-        placed.append((len(text), one))
-        text += one.text + (between if one.spaced or between == "\n" else "")
-    return text.rstrip(), placed
 
 
 def example(
@@ -375,7 +314,10 @@ def _with_threshold(
     for threshold in THRESHOLDS:
         candidate = replace(splitter, threshold=threshold)
         of = [
-            f1((placed, candidate.divided(text, own)) for (text, placed), own in zip(some, scored, strict=True))
+            f1(
+                (placed, ((words, ()) for words in candidate.divided(text, own)))
+                for (text, placed), own in zip(some, scored, strict=True)
+            )
             for some, scored in zip(texts, of_characters, strict=True)
         ]
         found.append((candidate, {name: float(np.mean([one[name] for one in of])) for name in of[0]}))
@@ -385,39 +327,3 @@ def _with_threshold(
 def _errors(score: Mapping[str, float]) -> float:
     """Return the mean logarithm of the errors, so that a tenth fewer counts the same for sentences, tokens and words."""
     return float(np.mean([np.log(100.1 - value) for value in score.values()]))
-
-
-def f1(pairs: Iterable[tuple[Sequence[tuple[int, RawSentence]], Iterable[list[Word]]]]) -> dict[str, float]:
-    """Return F1 of sentences, tokens and words of (sentences with their places, found words), by the rules of the shared
-    tasks of 2017 and 2018: equal characters; of words of multiword tokens also equal forms."""
-    right, given, wanted = Counter[str](), Counter[str](), Counter[str]()
-    for placed, found in pairs:
-        gold = [
-            [Word(w, start + t.start, start + t.end, k > 0) for t in one.tokens for k, w in enumerate(t.words)]
-            for start, one in placed
-        ]
-        own = list(found)
-        for kind in ("sentences", "tokens", "words"):
-            a, b = _spans(gold, kind), _spans(own, kind)
-            right[kind] += (a & b).total()
-            given[kind] += b.total()
-            wanted[kind] += a.total()
-    return {kind: 200 * right[kind] / max(1, given[kind] + wanted[kind]) for kind in right}
-
-
-def _spans(sentences: Sequence[Sequence[Word]], kind: str) -> Counter[tuple[object, ...]]:
-    if kind == "sentences":
-        return Counter((own[0].start, own[-1].end) for own in sentences)
-    tokens: list[list[Word]] = []
-    for word in (word for own in sentences for word in own):
-        if word.joined:
-            tokens[-1].append(word)
-        else:
-            tokens.append([word])
-    if kind == "tokens":
-        return Counter((own[0].start, own[-1].end) for own in tokens)
-    return Counter(
-        (own[0].start, own[-1].end, *((k, word.form.lower()) if len(own) > 1 else ()))
-        for own in tokens
-        for k, word in enumerate(own)
-    )
