@@ -28,7 +28,7 @@ from phrasemodels.structs.kernels.chain import BestTags, NarrowChain
 from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
 from phrasemodels.structs.kernels.gpu import ChainPrograms
 from phrasemodels.structs.kernels.simd import COMPILE
-from phrasemodels.structs.semiring import Log
+from phrasemodels.structs.semiring import Log, logsumexp
 from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
 
 
@@ -151,6 +151,32 @@ class LinearChains(HigherOrder):
             each = pairwise.expand(B, max(T - 1, 0), C, C)
         return self._expected_parts((unary, each), lengths, (1,))[0]
 
+    def _gumbel_sample(self, scores: Scores, lengths: Tensor, k: int, temperature: float | Tensor, hard: bool,
+                       generator: torch.Generator | None) -> Tensor:  # fmt: skip
+        unary, pairwise = (torch.where(mask, s, 0) for mask, s in zip(self.read(scores, lengths), scores, strict=True))
+        (B, T, C), device = unary.shape, unary.device
+        at, sentence = torch.arange(T, device=device), torch.arange(B, device=device)
+        noise = -torch.empty(k, B, T, C, dtype=unary.dtype, device=device).exponential_(generator=generator).log()
+        alpha = [unary[:, 0]] if T else []  # log weights of the beginnings, up to a constant
+        for t in range(1, T):
+            step = pairwise if pairwise.dim() == 2 else pairwise[:, t - 1]
+            alpha.append(logsumexp(_centred(alpha[-1])[..., None] + step, 1) + unary[:, t])
+        filtered, inside, last = torch.stack(alpha or [unary], 1).view_as(unary), at < lengths, at >= lengths - 1
+        following = lengths.new_zeros(k, B, T)
+        with torch.no_grad():
+            for t in range(T - 1, 0, -1):
+                given = _columns(pairwise, sentence, min(t, T - 2), following[:, :, t]).masked_fill(last[:, t, None], 0)
+                following[:, :, t - 1] = (filtered[:, t] + given + noise[:, :, t]).argmax(-1)
+        given = _columns(pairwise, sentence[:, None], at[:-1], following[..., :-1])
+        given = torch.nn.functional.pad(given, (0, 0, 0, 1))[:, :, :T].masked_fill(last[..., None], 0)
+        logits = filtered + given + noise
+        none = ~inside[..., None] | (logits == -torch.inf).all(-1, keepdim=True)
+        relaxed = (logits.masked_fill(none, 0) / temperature).softmax(-1)
+        if hard:
+            one = torch.nn.functional.one_hot(logits.argmax(-1), C)
+            relaxed = one + (relaxed - relaxed.detach())
+        return relaxed.masked_fill(none, 0)
+
     def _expanded(self, scores: Scores) -> Scores:
         unary, pairwise = scores
         B, T, C = unary.shape
@@ -202,6 +228,28 @@ def sample(
 
 
 @calls.not_traced
+def gumbel_sample(
+    unary: Tensor,
+    pairwise: Tensor,
+    k: int,
+    temperature: float | Tensor,
+    lengths: Lengths = None,
+    hard: bool = False,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Return k relaxed samples (k, B, T, C), differentiable: those of the Gumbel-CRF (Fu et al. 2020); 0 in the padding.
+
+    From the last position on, an exact sample of tags is drawn by Gumbel-max, each given the next; in its place stands the softmax of
+    log p(tag | next tag) + Gumbel noise, divided by the temperature. hard: the exact sample itself, as 0 and 1, with the gradient of the
+    relaxed one (straight-through).
+    """
+    if not temperature > 0:
+        raise ValueError(f"temperature={temperature}: must be above 0")
+    options = {"temperature": temperature, "hard": hard, "generator": generator}
+    return TAGS._call("_gumbel_sample", (unary, pairwise), lengths, k, ranked=True, **options)
+
+
+@calls.not_traced
 def entropy(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     """Return −Σ p log p over all sequences, in nats, (B,)."""
     return TAGS.entropy(unary, pairwise, lengths=lengths)
@@ -217,6 +265,17 @@ def minimum_risk(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tu
 def total(semiring: Log, unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
     """Return ⊕ over all sequences of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
     return TAGS.total(semiring, unary, pairwise, lengths=lengths)
+
+
+def _centred(x: Tensor) -> Tensor:
+    """Return log weights (B, C) minus the largest of each row, so that they keep their digits over long sequences."""
+    top = x.detach().amax(1, keepdim=True)
+    return x - top.masked_fill(top == -torch.inf, 0)
+
+
+def _columns(pairwise: Tensor, sentence: Tensor, at: Any, to: Tensor) -> Tensor:
+    """Return the scores (..., C) of the transitions at positions `at` to the tags `to`."""
+    return pairwise.T[to] if pairwise.dim() == 2 else pairwise.mT[sentence, at, to]
 
 
 def score_tags(unary: Tensor, pairwise: Tensor, tags: Tensor, order: int = 1) -> Tensor:

@@ -188,6 +188,14 @@ class LinearChain(Structured):
     def __init__(self, unary: Tensor, pairwise: Tensor, lengths: Lengths = None):
         super().__init__(chain.TAGS, (unary, pairwise), lengths)
 
+    def gumbel_sample(self, temperature: float | Tensor, sample_shape: Size | list[int] | tuple[int, ...] = (),
+                      hard: bool = False) -> Tensor:  # fmt: skip
+        """Return relaxed samples (*sample_shape, B, T, C) of the Gumbel-CRF, differentiable; see `chain.gumbel_sample`."""
+        shape = Size(sample_shape)
+        unary, pairwise = self.scores
+        drawn = chain.gumbel_sample(unary, pairwise, math.prod(shape), temperature, self.lengths, hard)
+        return drawn.view(*shape, *drawn.shape[1:]).to(self.dtype)
+
 
 class HiddenMarkov(LinearChain):
     """The posterior of the states of a hidden Markov model, given what is observed.
