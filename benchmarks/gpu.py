@@ -49,12 +49,12 @@ BY_TRITON: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
     "chain, by position": (chain.TAGS, [(B, N, 5), (B, N - 1, 5, 5)]),
     "eisner, many roots": (eisner.multi_root, [(B, N + 1, N + 1)]),
     "eisner, one root": (eisner.single_root, [(B, N + 1, N + 1)]),
+    "spans": (spans.TREES, [(B, N, N, 2)]),
 }
 OTHERS: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
     "semimarkov": (segmentations, [(B, N, 2, 3), (3, 3)]),
     "warping": (alignment.warping, [(B, N, N)]),
     "nonprojective": (nonprojective.single_root, [(B, N + 1, N + 1)]),
-    "spans": (spans.TREES, [(B, N, N, 2)]),
     "joint": (joint.trees, [(B, N, N, 2), (B, N + 1, N + 1)]),
     "pcfg": (pcfg.trees, [(B, N, 2), (2, 4, 4), (2,)]),
 }

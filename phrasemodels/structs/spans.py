@@ -25,6 +25,7 @@ from phrasemodels.structs import calls, inference, kernels
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels.decode import BestSpans, best_spans
 from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
+from phrasemodels.structs.kernels.gpu import SpanPrograms
 from phrasemodels.structs.kernels.labels import SpanLabels
 from phrasemodels.structs.kernels.simd import COMPILE
 from phrasemodels.structs.semiring import Chart, Log
@@ -51,7 +52,7 @@ def _rule(n: Any, L: Any, labels: Any, nodes: Any, runs: Any, ends: Any) -> Any:
 class Spans(Structure):
     """The functions over labelled binary trees."""
 
-    kernels = BestSpans(), SpanLabels(), ENGINE
+    kernels = BestSpans(), SpanLabels(), SpanPrograms(), ENGINE
     rule, dims, common = _rule, (4,), (0,)
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:

@@ -1,7 +1,6 @@
 # mypy: disallow-untyped-defs=False
-"""Chains and projective trees by Triton: log Z and marginals on a GPU; of chains also derivatives of marginals, and the best tags.
-
-The torch path computes derivatives of marginals of trees."""
+"""Chains, projective trees and labelled spans by Triton, on a GPU: log Z, marginals and their derivatives, entropy, and the best
+structure. The torch path computes k best and samples, which stay on the device, too."""
 
 import os
 from contextlib import nullcontext
@@ -48,9 +47,20 @@ def _block(size):
 
 def _launch(program, like, *arguments, BLOCK, **options):
     """Run a program for each of a batch, on the device of its scores, which may not be the current one."""
-    warps = min(max(BLOCK * BLOCK // 1024, 4), 16)  # a square of BLOCK is 16 to 32 registers of each thread
     with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
-        program[(len(like),)](*arguments, BLOCK=BLOCK, num_warps=warps, **options)
+        at_once = warps(BLOCK * options.get("TILE", BLOCK))
+        program[(len(like),)](*arguments, BLOCK=BLOCK, num_warps=at_once, num_stages=1, **options)
+
+
+def warps(elements):
+    """Return the warps of a program that holds arrays of so many numbers: 2 numbers a thread, on up to 512 threads, so that they are in
+    registers (`benchmarks/triton_registers.py`)."""
+    return min(max(elements // 64, 1), 16)
+
+
+def tile(block):
+    """Return how many splits of each of `block` spans, or tags before `block` tags, a program takes at once."""
+    return min(block, max(1024 // block, 1))
 
 
 def _strides(pairwise, T, C):
@@ -65,38 +75,17 @@ def chain_passes(unary, pairwise, lengths, wanted, pairs_wanted=True):
     unary, pairwise = unary.detach().contiguous(), pairwise.detach().contiguous()
     summed = pairwise.dim() == 2
     alpha, log_z = torch.empty_like(unary), unary.new_empty(B)
-    given = unary, pairwise, lengths.clamp(min=1), alpha, log_z
+    given = unary, pairwise, lengths, alpha, log_z
     sizes = T, C, *_strides(pairwise, T, C)
     _launch(run.chain_forward, unary, *given, *sizes, BLOCK=block)
-    p = pairs = None
-    if wanted:
-        p = torch.zeros_like(unary)
-        pairs = unary.new_zeros((B, C, C) if summed else (B, T - 1, C, C)) if pairs_wanted else p
-        options = {"PAIRS": pairs_wanted, "SUMMED": summed}
-        _launch(run.chain_backward, unary, *given, p, pairs, *sizes, BLOCK=block, **options)
-        p, pairs = _known(p, lengths, log_z), pairs if pairs_wanted else None
-    return log_z.masked_fill(lengths == 0, 0), p, pairs
-
-
-def _known(p, lengths, log_z):
-    """Return marginals (B, T, C) that are 0 in the padding, and NaN where log Z is."""
-    inside = (torch.arange(p.shape[1], device=p.device) < lengths[:, None])[..., None]
-    return torch.where(inside, torch.where(log_z.isnan()[:, None, None], torch.nan, p), 0)
-
-
-def eisner_passes(arcs, read, lengths, one_root, wanted):
-    """Return log Z (B,) and the marginals (B, N, N), which are 0 unless `wanted`; read (B, N, N): arcs that count."""
-    (B, N, _), run = arcs.shape, _programs()
-    arcs = arcs.detach().contiguous()
-    chart, log_z = arcs.new_full((B, 5, N, N), -torch.inf), arcs.new_empty(B)
-    _launch(run.eisner_inside, arcs, arcs, lengths, chart, log_z, N, one_root=one_root, BLOCK=_block(N))
-    p = torch.zeros_like(arcs)
-    if wanted:
-        probabilities = torch.zeros_like(chart)
-        _launch(run.eisner_outside, arcs, chart, lengths, probabilities, log_z, N, BLOCK=_block(N))
-        p = probabilities[:, 2] + probabilities[:, 3].mT
-        p = torch.where(log_z.isnan()[:, None, None] & read, torch.nan, p)
-    return log_z.masked_fill(lengths == 0, 0), p
+    if not wanted:
+        return log_z, None, None
+    p, work = torch.zeros_like(unary), unary.new_empty(B, 2, C)
+    pairs = unary.new_zeros((B, C, C) if summed else (B, T - 1, C, C)) if pairs_wanted else None
+    options = {"PAIRS": pairs_wanted, "SUMMED": summed, "MEAN": 0, "BLOCK": block, "TILE": tile(block)}
+    outputs = p, p if pairs is None else pairs, p, work
+    _launch(run.chain_backward, unary, *given, unary, pairwise, alpha, *outputs, *sizes, 0, 0, **options)
+    return log_z, p, pairs
 
 
 class ChainPrograms(Programs):
@@ -109,11 +98,9 @@ class ChainPrograms(Programs):
         log_z, p, pairs = chain_passes(*scores, lengths[:, 0], scale is not None, 1 in which)
         if scale is None:
             return log_z, ()
-        found = p, pairs
-        if isinstance(scale, torch.Tensor):
-            found = tuple(x if x is None else x * scale.to(p).view(-1, *(1 for _ in x.shape[1:])) for x in found)
+        found = [x if x is None else _times(x, scale) for x in (p, pairs)]
         if pairs is not None and scores[1].dim() == 2 and not each:
-            found = found[0], found[1].sum(0)
+            found[1] = found[1].sum(0)
         return log_z, tuple(found[i] for i in which)
 
     def covariances(self, structure, scores, lengths, grads, scale=None):
@@ -122,31 +109,24 @@ class ChainPrograms(Programs):
         u, v = (torch.zeros_like(s) if g is None else g.contiguous() for s, g in zip(scores, grads, strict=True))
         summed, block = pairwise.dim() == 2, _block(C)
         alpha, moved, log_z = torch.empty_like(unary), torch.empty_like(unary), unary.new_empty(B)
-        words, sizes = lengths.clamp(min=1), (T, C, *_strides(pairwise, T, C))
-        given = unary, pairwise, words, alpha
+        given, sizes, of_v = (unary, pairwise, lengths, alpha), (T, C, *_strides(pairwise, T, C)), _strides(v, T, C)
         _launch(run.chain_forward, unary, *given, log_z, *sizes, BLOCK=block)
-        of_v = _strides(v, T, C)
         _launch(run.chain_forward_tangent, unary, *given, u, v, moved, *sizes, *of_v, BLOCK=block)
-        p, pairs = torch.zeros_like(unary), unary.new_zeros((B, C, C) if summed else (B, T - 1, C, C))
-        _launch(
-            run.chain_backward_tangent,
-            unary,
-            *given,
-            log_z,
-            u,
-            v,
-            moved,
-            p,
-            pairs,
-            *sizes,
-            *of_v,
-            BLOCK=block,
-            SUMMED=summed,
-        )
-        by = torch.ones_like(log_z) if scale is None else scale.to(log_z)
-        by = torch.where(log_z.isnan(), torch.nan, by)
-        pairs = pairs * by.view(-1, *(1 for _ in pairs.shape[1:]))
-        return _known(p, lengths, log_z) * by[:, None, None], pairs.sum(0) if summed else pairs
+        p, p_u, work = torch.zeros_like(unary), torch.zeros_like(unary), unary.new_empty(B, 2, C)
+        pairs = unary.new_zeros((B, C, C) if summed else (B, T - 1, C, C))
+        options = {"PAIRS": True, "SUMMED": summed, "MEAN": 1, "BLOCK": block, "TILE": tile(block)}
+        _launch(run.chain_backward, unary, *given, log_z, u, v, moved, p, pairs, p_u, work, *sizes, *of_v, **options)
+        pairs = _times(pairs, scale)
+        return _times(p_u, scale), pairs.sum(0) if summed else pairs
+
+    def entropy(self, structure, scores, lengths):
+        unary, pairwise = (s.detach().contiguous() for s in scores)
+        (B, T, C), run, lengths = unary.shape, _programs(), lengths[:, 0]
+        alpha, log_z, entropy = torch.empty_like(unary), unary.new_empty(B), unary.new_empty(B)
+        sizes = T, C, *_strides(pairwise, T, C)
+        _launch(run.chain_forward, unary, unary, pairwise, lengths, alpha, log_z, *sizes, BLOCK=_block(C))
+        _launch(run.chain_entropy, unary, pairwise, lengths, alpha, log_z, entropy, *sizes, BLOCK=_block(C))
+        return entropy
 
     @not_traced
     def best(self, structure, scores, lengths):
@@ -154,16 +134,129 @@ class ChainPrograms(Programs):
         (B, T, C), lengths = unary.shape, lengths[:, 0]
         tags = torch.full((B, T), -1, dtype=torch.int64, device=unary.device)
         best, back = unary.new_empty(B), torch.empty((B, T, C), dtype=torch.int32, device=unary.device)
-        given = unary, pairwise, lengths.clamp(min=1), back, best, tags, T, C, *_strides(pairwise, T, C)
+        given = unary, pairwise, lengths, back, best, tags, T, C, *_strides(pairwise, T, C)
         _launch(_programs().chain_best, unary, *given, BLOCK=_block(C))
-        return best.masked_fill(lengths == 0, 0), tags.masked_fill(lengths[:, None] == 0, -1)
+        return best, tags
 
 
-class EisnerPrograms(Programs):
+def _times(x, scale):
+    """Return x (B, ...) times scale (B,), 1.0 or None."""
+    return x * scale.to(x).view(-1, *(1 for _ in x.shape[1:])) if isinstance(scale, torch.Tensor) else x
+
+
+class Charts(Programs):
+    """Trees whose programs fill a chart (B, *planes, N, N): `names` begins the names of `inside`, `outside` and `best`."""
+
+    planes: tuple[int, ...] = ()
+    names: str
+
+    def _launch(self, what, like, *arguments, **options):
+        block = _block(like.shape[-1])
+        _launch(
+            getattr(_programs(), f"{self.names}_{what}"), like, *arguments, BLOCK=block, TILE=tile(block), **options
+        )
+
+    def _chart(self, scores, value, dtype=None):
+        B, N, _ = scores.shape
+        return torch.full((B, *self.planes, N, N), value, dtype=dtype or scores.dtype, device=scores.device)
+
+    def inside(self, scores, lengths, moves=None, mean=0, **options):
+        """Return log Z (B,), the chart, and by `mean` the chart of its derivatives or entropies, and the entropies (B,)."""
+        chart = self._chart(scores, -torch.inf)
+        moved = self._chart(scores, 0) if mean else chart
+        log_z, entropy = scores.new_empty(len(scores)), scores.new_zeros(len(scores))
+        arguments = scores, scores if moves is None else moves, lengths, chart, moved, log_z, entropy, scores.shape[1]
+        self._launch("inside", scores, *arguments, MEAN=mean, **options)
+        return log_z, chart, moved, entropy
+
+
+class EisnerPrograms(Charts):
     """Projective trees."""
 
+    planes, names = (4,), "eisner"
+
     def passes(self, structure, scores, lengths, scale, which, each):
-        read = structure.read(scores, lengths)[0]
-        log_z, p = eisner_passes(*scores, read, lengths[:, 0], structure.one_root, scale is not None)
-        by = scale.to(p)[:, None, None] if isinstance(scale, torch.Tensor) else 1
-        return log_z, () if scale is None else (p * by,)
+        if scale is None:
+            return self.inside(scores[0].detach().contiguous(), lengths[:, 0], one_root=structure.one_root)[0], ()
+        log_z, p = self._marginals(structure, scores, lengths)
+        return log_z, (_times(p, scale),)
+
+    def covariances(self, structure, scores, lengths, grads, scale=None):
+        return (_times(self._marginals(structure, scores, lengths, grads[0].contiguous(), 1)[1], scale),)
+
+    def _marginals(self, structure, scores, lengths, moves=None, mean=0):
+        """Return log Z (B,), and the marginals (B, N, N) or with `mean` their derivatives in the direction `moves`."""
+        arcs, words = scores[0].detach().contiguous(), lengths[:, 0]
+        log_z, chart, moved, _ = self.inside(arcs, words, moves, mean, one_root=structure.one_root)
+        found, p = torch.zeros_like(arcs), torch.zeros_like(chart)
+        arguments = chart, moved, words, p, torch.zeros_like(p) if mean else p, log_z, found, arcs.shape[1]
+        self._launch("outside", arcs, *arguments, MEAN=mean)
+        return log_z, found
+
+    def entropy(self, structure, scores, lengths):
+        return self.inside(scores[0].detach().contiguous(), lengths[:, 0], None, 2, one_root=structure.one_root)[3]
+
+    @not_traced
+    def best(self, structure, scores, lengths):
+        arcs, words = scores[0].detach().contiguous(), lengths[:, 0]
+        B, N, _ = arcs.shape
+        back = torch.empty((B, 3, N, N), dtype=torch.int32, device=arcs.device)
+        heads = torch.full((B, N), -1, dtype=torch.int64, device=arcs.device)
+        chart, chosen, best = self._chart(arcs, -torch.inf), self._chart(arcs, 0, torch.int8), arcs.new_zeros(B)
+        self._launch("best", arcs, arcs, words, chart, back, chosen, heads, best, N, one_root=structure.one_root)
+        return best, heads
+
+
+class SpanPrograms(Charts):
+    """Labelled binary trees: for the programs, the score of a span is the log of the sum over its labels."""
+
+    names = "spans"
+
+    def passes(self, structure, scores, lengths, scale, which, each):
+        spans, shares = _spans_and_labels(scores[0])
+        if scale is None:
+            return self.inside(spans, lengths[:, 0])[0], ()
+        log_z, p, _ = self._marginals(spans, lengths)
+        return log_z, (_of_labels(p, _times(p, scale)[..., None] * shares),)
+
+    def covariances(self, structure, scores, lengths, grads, scale=None):
+        spans, shares = _spans_and_labels(scores[0])
+        of_spans = (shares * grads[0]).sum(3)
+        _, p, p_moved = self._marginals(spans, lengths, of_spans, 1)
+        found = shares * (p_moved[..., None] + p[..., None] * (grads[0] - of_spans[..., None]))
+        return (_of_labels(p, _times(found, scale)),)
+
+    def _marginals(self, spans, lengths, moves=None, mean=0):
+        """Return log Z (B,), the marginals of spans (B, n, n), and with `mean` their derivatives in the direction `moves`."""
+        log_z, chart, moved, _ = self.inside(spans, lengths[:, 0], moves, mean)
+        p = torch.zeros_like(chart)
+        p_moved = torch.zeros_like(chart) if mean else p
+        self._launch("outside", chart, chart, moved, lengths[:, 0], p, p_moved, log_z, spans.shape[1], MEAN=mean)
+        return log_z, p, p_moved
+
+    def entropy(self, structure, scores, lengths):
+        spans, shares = _spans_and_labels(scores[0])
+        return self.inside(spans, lengths[:, 0], torch.special.entr(shares).sum(3), 2)[3]
+
+    @not_traced
+    def best(self, structure, scores, lengths):
+        labels = scores[0].detach()
+        spans, label = labels.max(3)
+        spans = torch.where(labels.isnan().any(3), torch.nan, spans).contiguous()
+        back, chosen = self._chart(spans, 0, torch.int32), self._chart(spans, 0, torch.int8)
+        chart, best = self._chart(spans, -torch.inf), spans.new_zeros(len(spans))
+        self._launch("best", spans, spans, lengths[:, 0], chart, back, chosen, best, spans.shape[1])
+        flags = torch.zeros_like(labels, dtype=torch.int8).scatter_(3, label[..., None], chosen[..., None])
+        return best, structure._rows(scores, [flags[None]], lengths)[0]
+
+
+def _spans_and_labels(labels):
+    """Return the scores of spans (B, n, n), and the shares of their labels (B, n, n, L), 0 for forbidden ones."""
+    labels = labels.detach()
+    spans = labels.logsumexp(3)
+    return spans.contiguous(), torch.where(labels == -torch.inf, 0, (labels - spans[..., None]).exp())
+
+
+def _of_labels(p, found):
+    """Return results (B, n, n, L), 0 for spans that no tree has, also in the padding, whose scores may be anything."""
+    return torch.where(p[..., None] == 0, 0, found)
