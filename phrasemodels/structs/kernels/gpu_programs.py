@@ -340,7 +340,7 @@ def _best_split(chart, i, N, one, other, start, shift, d, inside, zero, TILE: tl
             chart + right, mask=some, other=-float("inf")
         )
         here = tl.max(x, 1)
-        best = tl.where(here > top, first + tl.argmax(x, 1), best)
+        best = tl.where(here > top, (first + tl.argmax(x, 1)).to(tl.int32), best)
         top = tl.maximum(top, here)
     return top, best
 
