@@ -15,11 +15,12 @@ from torch.utils.checkpoint import checkpoint
 from phrasemodels import config
 from phrasemodels.encoders import check_input
 from phrasemodels.layers.blocks import Dense, SourceToToken, dropout, token_mask
-from phrasemodels.layers.multidim import Alone, attend_within, boundaries, fill_alone, weights_within
+from phrasemodels.layers.multidim import Alone, attend_within, boundaries, fill_alone, same_phrase, weights_within
 from phrasemodels.layers.packing import pack_rows
 
 Composition = Callable[[Tensor], Tensor]
 Observe = Callable[[Any, Tensor, Tensor], None]
+Bounds = Callable[[Tensor, Tensor], Tensor]
 EncodeBatch = Callable[[Tensor, Tensor, Tensor], Tensor]
 RECOMPUTED = 96  # tokens, with padding, of the sentences that `recompute_activations` processes at a time
 
@@ -201,16 +202,20 @@ class Psan(nn.Module):
     def states(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
         """Return the memory of each word after all levels, (B, n, d); 0 for padding."""
         valid = token_mask(lengths, words.shape[1])
+        if torch.compiler.is_compiling():
+            rows = words.masked_fill(~valid.unsqueeze(-1), 0).flatten(0, 1)
+            states = self._remember(rows, self._bounds(levels, valid, same_phrase)).view(words.shape)
+            return states.masked_fill(~valid.unsqueeze(-1), 0)
         cells = valid.flatten().nonzero().squeeze(1)
         packed = self._remember(pack_rows(words.flatten(0, 1), cells), self._bounds(levels, valid))
         return packed.new_zeros(words.shape).masked_scatter(valid.unsqueeze(-1), packed)
 
-    def _bounds(self, levels: Tensor, valid: Tensor) -> list[Tensor]:
+    def _bounds(self, levels: Tensor, valid: Tensor, bounds: Bounds = boundaries) -> list[Tensor]:
         if levels.dim() != 3 or levels.shape[::2] != valid.shape:
             raise ValueError(f"levels must be (B, L, n), the number of each word's phrase, not {tuple(levels.shape)}")
         if levels.shape[1] != len(self.attentions):
             raise ValueError(f"levels={len(self.attentions)}: the data has {levels.shape[1]} levels of phrases")
-        return [boundaries(level, valid) for level in self.order(levels).unbind(1)]
+        return [bounds(level, valid) for level in self.order(levels).unbind(1)]
 
     def _remember(self, words: Tensor, bounds: list[Tensor], observe: Observe = lambda *_: None) -> Tensor:
         """Return the memory (N, d) after all levels; call observe(attention, memory, bounds) before each level."""

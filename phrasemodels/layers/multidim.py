@@ -188,6 +188,22 @@ def boundaries(level: Tensor, valid: Tensor) -> Tensor:
     return torch.cat([packed[fresh.flatten().nonzero().squeeze(1)] - 1, packed[-1:]])
 
 
+def same_phrase(level: Tensor, valid: Tensor) -> Tensor:
+    """Return which other words are of a word's phrase, (B, n, n), as `boundaries` divides them: for a graph of `torch.compile`, which
+    cannot know how many words there are."""
+    phrase = F.pad(level[:, 1:] != level[:, :-1], (1, 0)).cumsum(1)
+    itself = torch.eye(level.shape[1], dtype=torch.bool, device=level.device)
+    return (phrase[:, :, None] == phrase[:, None]) & valid[:, :, None] & valid[:, None] & ~itself
+
+
+def attend_padded(u: Tensor, w: Tensor, p: Tensor, same: Tensor) -> Tensor:
+    """Compute `attend_within` for padded words (B · n, d), by all pairs of words of a sentence: memory is B · n² · d."""
+    u, w, p = (x.unflatten(0, same.shape[:2]) for x in (u, w, p))
+    logits = F.elu(u.unsqueeze(2) + w.unsqueeze(1)).masked_fill(~same[..., None], -torch.inf)
+    weights = logits.masked_fill(~same.any(2)[..., None, None], 0).softmax(2).masked_fill(~same[..., None], 0)
+    return (weights * p.unsqueeze(1)).sum(2).flatten(0, 1)
+
+
 def weights_within(u: Tensor, w: Tensor) -> Tensor:
     """Return a_ij = softmax_j(ELU(u_i + w_j)) over j ≠ i for every feature: u, w (P, l, d) -> (P, l, l, d), l > 1."""
     logits = F.elu(u.unsqueeze(2) + w.unsqueeze(1))
@@ -217,8 +233,10 @@ def attend_within(u: Tensor, w: Tensor, p: Tensor, bounds: Tensor) -> Tensor:
     """Return p̃_i = Σ_j a_ij ∘ p_j over the other words of i's phrase, (N, d); 0 for a phrase of one word.
 
     u, w, p (N, d): the term of each word in its own logits, its term in the logits of other words, and its value. bounds
-    (P + 1) from `boundaries`.
+    (P + 1) from `boundaries`; or (B, n, n) from `same_phrase`, for padded words.
     """
+    if bounds.dim() == 3:
+        return attend_padded(u, w, p, bounds)
     if kernels.can_run_kernel(u, w, p) and u.dtype == torch.float32:
         return AttendWithin.apply(attend_blocks, u, w, p, bounds)
     return attend_blocks(u, w, p, bounds)
@@ -233,6 +251,10 @@ def itself(p: Tensor) -> Tensor:
 
 
 def fill_alone(attended: Tensor, p: Tensor, bounds: Tensor, alone: Alone) -> Tensor:
-    """Replace the outputs of phrases of one word, for which Eq 1 has no key, by alone(p): attended, p (N, d) -> (N, d)."""
-    single = (bounds.diff() == 1).repeat_interleave(bounds.diff(), output_size=len(p))
+    """Replace the outputs of phrases of one word, for which Eq 1 has no key, by alone(p): attended, p (N, d) -> (N, d); `bounds` as in
+    `attend_within`."""
+    lengths = None if bounds.dim() == 3 else bounds.diff()
+    single = (
+        ~bounds.any(2).flatten() if lengths is None else (lengths == 1).repeat_interleave(lengths, output_size=len(p))
+    )
     return torch.where(single.unsqueeze(1), alone(p), attended)

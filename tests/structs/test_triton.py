@@ -10,6 +10,7 @@ if find_spec("triton") is None:
 os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from phrasemodels.structs import chain, eisner, kernels, spans
 from phrasemodels.structs.kernels import gpu
@@ -150,6 +151,48 @@ def test_marginals_of_a_long_chain_sum_to_1():
     torch.testing.assert_close(p.sum(2), torch.ones(1, 400), rtol=0, atol=1e-6)
     with kernels.reference_only():
         torch.testing.assert_close(p, chain.marginals(unary.double(), pairwise.double()).float(), rtol=0, atol=1e-5)
+
+
+class Kernels(TorchDispatchMode):
+    """Counts operations that launch a kernel on a GPU; those of torch that begin with these names do not."""
+
+    FREE = (
+        "view",
+        "expand",
+        "t.",
+        "transpose",
+        "detach",
+        "slice",
+        "select",
+        "unsqueeze",
+        "empty",
+        "new_empty",
+        "alias",
+        "as_strided",
+    )
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += not function.__name__.startswith(self.FREE)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_of_an_operation_are_few_at_any_length(name, monkeypatch):
+    structure, counts = CASES[name][0], []
+    for words in (6, 12):
+        shapes = [
+            [words - (5 - size) if size in (4, 5, 6) and axis else size for axis, size in enumerate(s)]
+            for s in CASES[name][1]
+        ]
+        scores = [torch.randn(s).requires_grad_() for s in shapes]
+        with kernels.only("triton"), monkeypatch.context() as patch, Kernels() as kernel:
+            patch.setattr(gpu, "_launch", lambda *_, **__: setattr(kernel, "count", kernel.count + 1))
+            structure.argmax(*scores)
+            parts = structure.expected_parts(*scores)
+            torch.autograd.grad(sum(p.sum() for p in parts), scores)
+        counts.append(kernel.count)
+    assert counts[0] == counts[1] <= 2 * 44
 
 
 def test_no_transition_of_a_position_is_kept_where_they_are_shared():
