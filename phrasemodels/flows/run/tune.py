@@ -199,7 +199,7 @@ class Trial:
 
     def reached(self, store: Store, share: float) -> bool:
         """Return whether the training has come to a share of its updates, or has ended."""
-        _, updates = _history(store, self.pipeline.trained)
+        _, updates = history_so_far(store, self.pipeline.trained)
         return updates >= min(stop_at(self.pipeline.experiment, share), self.pipeline.experiment.train.steps)
 
 
@@ -282,13 +282,13 @@ def _drawn(drawn: "optuna.Trial", row: Experiment, one: Dimension) -> str:
 def _dev_loss(store: Store, pipeline: Pipeline, share: float) -> tuple[float, int]:
     """Return the lowest dev loss that a training came to within a share of its updates, and the updates of its last
     evaluation there; infinity if it has diverged. A run that finds more of the training done sees the same."""
-    rows, _ = _history(store, pipeline.trained)
+    rows, _ = history_so_far(store, pipeline.trained)
     reached = [row for row in rows if row["step"] <= stop_at(pipeline.experiment, share)]
     losses = [row["dev_loss"] for row in reached if math.isfinite(row["dev_loss"])]
     return (min(losses), int(reached[-1]["step"])) if losses else (math.inf, 0)
 
 
-def _history(store: Store, step: Step) -> tuple[list[dict[str, float]], float]:
+def history_so_far(store: Store, step: Step) -> tuple[list[dict[str, float]], float]:
     """Return the metrics of a training, a row for each evaluation, and its updates; infinity if it has ended."""
     if made := store.find(step, verify=False):
         return history(made), math.inf
