@@ -61,6 +61,11 @@ def numbers(x: Tensor) -> np.ndarray:
     return np.ascontiguousarray(x.detach().numpy())
 
 
+def doubles(x: Tensor) -> np.ndarray:
+    """Return x as `numbers`, in float64, for kernels that are compiled for that type alone."""
+    return np.ascontiguousarray(x.detach().numpy(), np.float64)
+
+
 def factors(scale: Tensor | float, batch: int) -> np.ndarray:
     """Return factors of the sentences, (batch,), float64: a tensor, or one number for all."""
     return scale.double().numpy() if isinstance(scale, Tensor) else np.full(batch, scale)

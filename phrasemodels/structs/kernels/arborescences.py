@@ -30,19 +30,19 @@ import numpy as np
 import torch
 from numba import njit
 
-from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch
+from phrasemodels.structs.kernels import can_run_kernel, doubles, over_batch
 from phrasemodels.structs.kernels.scaled import exponential, ratio
-from phrasemodels.structs.kernels.simd import COMPILE, LANES, added, load, spread, store
+from phrasemodels.structs.kernels.simd import COMPILE, INNER, LANES, added, load, spread, store
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _log_add(x, y):
     if x < y:
         x, y = y, x
     return x if y == -np.inf else x + np.log1p(np.exp(y - x))
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def read_graph(scores, N, w):
     """Copy the log weights of arcs to w (N, N), -inf for arcs of no tree; return whether none is NaN or +inf."""
     known = True
@@ -53,7 +53,7 @@ def read_graph(scores, N, w):
     return known
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _head_sum(w, left, v, least):
     """Return log Σ_h w(h, v) over the positions ≥ least that are left."""
     top, total = -np.inf, 0.0
@@ -68,7 +68,7 @@ def _head_sum(w, left, v, least):
     return np.log(total) + top
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def eliminate(N, one_root, graphs, order, sums):
     """Eliminate all words but one from graphs[0]; fill the graphs after each, the order (N-1,) of words and their sums; return
     log Z. The last of `order` is the word that is left, with the sum of its root arc."""
@@ -97,7 +97,7 @@ def eliminate(N, one_root, graphs, order, sums):
     return total + sums[N - 2]
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def marginals_of(N, one_root, graphs, order, sums, p):
     """Write p(arc) to p (≥ N, ≥ N), which is 0 before."""
     left = np.zeros(N, np.bool_)
@@ -120,7 +120,7 @@ def marginals_of(N, one_root, graphs, order, sums, p):
         left[v] = True
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _weights(scores, N, W, w, tops):
     """Write the weights of arcs to w as rows (N, W), divided by the largest of their column, whose logarithms go to tops, 0 for arcs of no
     tree; return whether all are above e^-300 or 0. Then no product of two can vanish, as elimination never makes a weight smaller."""
@@ -148,7 +148,7 @@ def _weights(scores, N, W, w, tops):
     return low > -300.0
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _eliminate_weights(N, W, one_root, w, shares, sums):
     """Eliminate the words N-1, N-2, ..., 2 as `eliminate` does, in place; return log Z, or NaN if a sum is 0. Row v of w is as before the
     elimination of v, shares (N, W) are w(h, v) / s_v at [v, h]."""
@@ -170,7 +170,7 @@ def _eliminate_weights(N, W, one_root, w, shares, sums):
     return total + np.log(w[1])
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _derivatives(N, W, one_root, w, shares, sums, out):
     """Write the derivatives of log Z in the weights to out (N, W): those in the weights before an elimination are those after it, plus
     what row and column of the word have a part in."""
@@ -216,7 +216,8 @@ def _passes(first, step, scores, lengths, one_root, log_z, p):
                     p[b, h, m] = np.nan if h != m else 0.0
             continue
         if _weights(scores[b], N, W, w, tops):
-            before[: N * W] = w[: N * W]
+            for x in range(N * W):
+                before[x] = w[x]
             log_z[b] = _eliminate_weights(N, W, one_root, w, shares, sums) + tops[1:N].sum()
             if log_z[b] > -np.inf:
                 if p.size > 0:
@@ -228,20 +229,18 @@ def _passes(first, step, scores, lengths, one_root, log_z, p):
         log_z[b] = _wide_passes(scores[b], N, one_root, p[b])
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _wide_passes(scores, N, one_root, p):
     """Return log Z for scores of any spread, and write the marginals to p (≥ N, ≥ N), which is 0 before, unless it is empty."""
     graphs, order, sums = np.empty((N, N, N)), np.empty(N, np.int64), np.empty(N)
     read_graph(scores, N, graphs[0])
     log_z = eliminate(N, one_root, graphs, order, sums)
     if p.size > 0 and log_z > -np.inf:
-        exact = np.zeros((N, N))
-        marginals_of(N, one_root, graphs, order, sums, exact)
-        p[:N, :N] = exact
+        marginals_of(N, one_root, graphs, order, sums, p)
     return log_z
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _tree(N, one_root, graphs, order, draws, left, weight, heads):
     """Write the heads of one sample; draws (N, N) are uniform numbers: [m, v] for the path to m, [0, v] for the head of v."""
     left[:] = False
@@ -279,7 +278,7 @@ def _tree(N, one_root, graphs, order, draws, left, weight, heads):
         left[v] = True
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _hangs_on_root(heads, h):
     """Return whether the heads from h on lead to the root, not to a word without a head."""
     while h > 0:
@@ -302,7 +301,7 @@ def _samples(first, step, scores, lengths, one_root, draws, heads):
                 _tree(N, one_root, graphs, order, draws[k, b], left, weight, heads[k, b])
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _costs(scores, N, one_root, s):
     """Copy the scores to s (N, N), where forbidden arcs and, with `one_root`, root arcs are lowered; return whether no score
     is NaN or +inf. Arcs of no tree are -inf."""
@@ -323,7 +322,7 @@ def _costs(scores, N, one_root, s):
     return True
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _cycle(N, active, best, seen):
     """Return a node of a cycle of best heads, or -1."""
     seen[:N] = 0
@@ -337,7 +336,7 @@ def _cycle(N, active, best, seen):
     return -1
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _contract(N, c, s, best, active, inside, heads_of, words_of):
     """Contract the cycle of c into the node c: heads_of, words_of (N, N) are the arcs of words that each arc stands for."""
     for u in range(N):
@@ -356,7 +355,7 @@ def _contract(N, c, s, best, active, inside, heads_of, words_of):
         s[u, c], s[c, u] = x, y
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _best_tree(N, s, heads):
     """Write the heads of a best tree by s (N, N), which is overwritten."""
     active, inside, best = np.ones(N, np.bool_), np.zeros(N, np.bool_), np.zeros(N, np.int64)
@@ -375,7 +374,9 @@ def _best_tree(N, s, heads):
         c = _cycle(N, active, best, seen)
         if c < 0:
             break
-        nodes[levels], tops[levels], inside[:], v = node, c, False, c
+        for u in range(N):
+            nodes[levels, u], inside[u] = node[u], False
+        tops[levels], v = c, c
         while not inside[v]:
             inside[v] = True
             arcs[levels, v, 0], arcs[levels, v, 1] = heads_of[best[v], v], words_of[best[v], v]
@@ -401,7 +402,7 @@ def _best_tree(N, s, heads):
         entered[nodes[level, word]] = word
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _solve(scores, N, one_root, s, heads):
     """Write the heads of a best tree; return its score, NaN if a score is NaN or +inf, -inf if every tree is forbidden."""
     if not _costs(scores, N, one_root, s):
@@ -423,10 +424,12 @@ def _best(first, step, scores, lengths, one_root, score, heads):
             heads[b] = -1
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _allow(scores, N, given, m, banned, allowed):
     """Copy the scores to `allowed`, -inf for other heads of the words before m than the given ones, and for the banned ones of m."""
-    allowed[:] = scores[:N, :N]
+    for h in range(N):
+        for word in range(N):
+            allowed[h, word] = scores[h, word]
     for word in range(1, m):
         for h in range(N):
             if h != given[word]:
@@ -452,10 +455,12 @@ def _k_best(first, step, scores, lengths, one_root, k, score, heads):
             if len(waiting) == 0 or not waiting[0][0] < np.inf:
                 break
             lowest, one = heapq.heappop(waiting)
-            score[rank, b], heads[rank, b] = -lowest, found[one]
+            score[rank, b] = -lowest
+            for m in range(N):
+                heads[rank, b, m] = found[one, m]
             for m in range(word[one], N):  # the set without its best tree is split by the first word with another head
-                if m == word[one]:
-                    banned[size] = banned[one]
+                for h in range(N if m == word[one] else 0):
+                    banned[size, h] = banned[one, h]
                 banned[size, found[one, m]] = True
                 _allow(scores[b], N, found[one], m, banned[size], allowed)
                 value = _solve(allowed, N, one_root, s, found[size])
@@ -475,28 +480,28 @@ class Arborescences:
 
     def passes(self, structure, scores, lengths, scale, which, each):
         (arcs,), wanted = scores, scale is not None
-        log_z, p = np.empty(len(arcs)), np.zeros(arcs.shape if wanted else (0, 0, 0), numbers(arcs[:0]).dtype)
-        over_batch(_passes, len(arcs), numbers(arcs), lengths[:, 0].numpy(), structure.one_root, log_z, p)
+        log_z, p = np.empty(len(arcs)), np.zeros(arcs.shape if wanted else (0, 0, 0))
+        over_batch(_passes, len(arcs), doubles(arcs), lengths[:, 0].numpy(), structure.one_root, log_z, p)
         if isinstance(scale, torch.Tensor):
-            p *= scale.to(arcs.dtype).numpy()[:, None, None]
-        found = (torch.from_numpy(p),) if which and wanted else ()
+            p *= scale.numpy()[:, None, None]
+        found = (torch.from_numpy(p).to(arcs.dtype),) if which and wanted else ()
         return torch.from_numpy(log_z).to(arcs.dtype), found
 
     def best(self, structure, scores, lengths):
         (arcs,) = scores
         score, heads = np.empty(len(arcs)), np.full(arcs.shape[:2], -1)
-        over_batch(_best, len(arcs), numbers(arcs), lengths[:, 0].numpy(), structure.one_root, score, heads)
+        over_batch(_best, len(arcs), doubles(arcs), lengths[:, 0].numpy(), structure.one_root, score, heads)
         return torch.from_numpy(score).to(arcs.dtype), torch.from_numpy(heads)
 
     def topk(self, structure, scores, lengths, k):
         (arcs,) = scores
         B, N, _ = arcs.shape
         score, heads = np.full((k, B), -np.inf), np.full((k, B, N), -1)
-        over_batch(_k_best, B, numbers(arcs), lengths[:, 0].numpy(), structure.one_root, k, score, heads)
+        over_batch(_k_best, B, doubles(arcs), lengths[:, 0].numpy(), structure.one_root, k, score, heads)
         return torch.from_numpy(score).to(arcs.dtype), torch.from_numpy(heads)
 
     def draw(self, structure, scores, lengths, draws):
         """Return the heads (k, B, N) of samples from uniform numbers draws (k, B, N, N), float64."""
         (arcs,), heads = scores, np.full(draws.shape[:3], -1)
-        over_batch(_samples, len(arcs), numbers(arcs), lengths[:, 0].numpy(), structure.one_root, draws.numpy(), heads)
+        over_batch(_samples, len(arcs), doubles(arcs), lengths[:, 0].numpy(), structure.one_root, draws.numpy(), heads)
         return torch.from_numpy(heads)

@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from numba import njit
 
-from phrasemodels.structs.kernels import can_run_kernel, factors, numbers, over_batch, scratch
+from phrasemodels.structs.kernels import can_run_kernel, doubles, factors, numbers, over_batch, scratch
 from phrasemodels.structs.kernels.scaled import exponential, ratio
-from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, added, larger, load, number, spread, store
+from phrasemodels.structs.kernels.simd import COMPILE, INLINE, INNER, LANES, added, larger, load, number, spread, store
 
 WIDEST = 200.0
 
@@ -46,7 +46,7 @@ def _exponentials(scores, rows, C, width, to):
             top = max(top, number(scores, row * C + c))
         tops += top
         for c in range(C):
-            to[row * width + c] = np.float64(number(scores, row * C + c)) - top
+            to[row * width + c] = number(scores, row * C + c) - top
         for c in range(C, width):
             to[row * width + c] = -np.inf
     for at in range(0, rows * width, LANES):
@@ -93,17 +93,20 @@ def product(x, at, matrix, begin, C, width, out, to):
         store(out, to + k, one + other)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def weights(pairwise, C, width, w, turned):
     """Write exp(pairwise − top), with the top of each position, of pairwise scores (S, C, C) to w and, with tags exchanged, to
     `turned`; return the sum of the tops."""
     tops = 0.0
     for s in range(len(pairwise)):
-        top = pairwise[s].max()
+        top = -np.inf
+        for j in range(C):
+            for k in range(C):
+                top = max(top, pairwise[s, j, k])
         tops += top
         for j in range(C):
             for k in range(width):
-                w[(s * C + j) * width + k] = np.float64(pairwise[s, j, k]) - top if k < C else -np.inf
+                w[(s * C + j) * width + k] = pairwise[s, j, k] - top if k < C else -np.inf
     for at in range(0, len(pairwise) * C * width, LANES):
         m, e = exponential(load(w, at))
         store(w, at, m * ratio(e))
@@ -114,7 +117,7 @@ def weights(pairwise, C, width, w, turned):
     return tops
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def forward(unary, n, stride, C, width, w, x, f, c):
     """Compute x and f (T, width) and c (T,) of a sequence of n positions; return log Z without the tops of pairwise scores."""
     z, factor = _exponentials(unary, n, C, width, x), 1.0
@@ -137,7 +140,7 @@ def forward(unary, n, stride, C, width, w, x, f, c):
     return z + np.log(factor)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _pairs(n, stride, C, width, w, y, f, scale, shared, pairs):
     """Write scale · p(z_t-1 = j, z_t = k) to [t-1, j, k] of pairs (T-1, C, C); or add scale · f_t-1(j) y_t(k) of all t to [j, k] of
     pairs (C, width) if all positions share the scores, of four t at once, since memory takes most of the time."""
@@ -169,7 +172,7 @@ def _pairs(n, stride, C, width, w, y, f, scale, shared, pairs):
                 store(pairs, j * width + k, load(pairs, j * width + k) + load(y, left * width + k) * share)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _backward(n, stride, C, width, w, turned, x, f, c, scale, shared, out, pairs):
     """Write scale · p(z_t = k) to out (T, C), and see `_pairs` unless pairs is empty. y takes the place of x."""
     last, b = (n - 1) * width, np.empty(width)
@@ -215,7 +218,7 @@ def _run(first, step, unary, pairwise, shared, lengths, scale, log_z, out, pairs
                 _backward(n, stride, C, width, w, turned, x, f, c, scale[b], shared, out[b], own)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _centre(n, stride, C, width, turned, x, f, c, b, u, grad, a):
     """Write g (T, width) to a: grad (T, C) without its mean at each position, so that Σ_k p g is 0. x becomes x / c; b is filled,
     and u is workspace."""
@@ -233,7 +236,7 @@ def _centre(n, stride, C, width, turned, x, f, c, b, u, grad, a):
             product(u, row, turned, (t - 1) * stride, C, width, b, row - width)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _sums_before(n, stride, C, width, w, x, f, b, a, u, r):
     """Replace g in a by a, and write b g to u; r (width,) is workspace."""
     for t in range(n):
@@ -246,7 +249,7 @@ def _sums_before(n, stride, C, width, w, x, f, b, a, u, r):
             store(a, row + k, load(f, row + k) * g + before)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _pair_covariances(t, stride, C, width, w, a, y, f, u, shared, pairs):
     """Add the gradients to the pairwise scores between t-1 and t to `pairs`, as `pairs_of` takes them."""
     row = t * width
@@ -262,7 +265,7 @@ def _pair_covariances(t, stride, C, width, w, a, y, f, u, shared, pairs):
                 pairs[((t - 1) * C + j) * C + k] = w[before + k] * (one * y[row + k] + other * u[row + k])
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _covariance(n, stride, C, width, w, turned, x, f, b, a, u, r, shared, out, pairs):
     """Write Cov[Σ_t g_t(z_t), z_t = k] to out (T, C), and of pairs to `pairs`, after `_centre` and `_sums_before`. y takes the
     place of b."""
@@ -314,13 +317,13 @@ def _width(x):
     return 32 // x.itemsize
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _row(C):
     """Return C rounded up to a multiple of 16, so that a row of states has whole vectors."""
     return -(-C // 16) * 16
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _copy(pairwise, w, C):
     """Copy pairwise scores (C, C) to w as rows of whole vectors; return whether none is NaN or +inf.
 
@@ -345,7 +348,7 @@ def _step(w, before, here, C):
         store(w, here + k, top + load(w, here + k))
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _fill(w, unary, pairwise, n, C):
     """Write the best score of a beginning that ends in a state to w (n, row), which follows the pairwise scores;
     return whether no score is NaN or +inf."""
@@ -363,7 +366,7 @@ def _fill(w, unary, pairwise, n, C):
     return known
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _follow(w, unary, pairwise, n, C, tags):
     """Write the tags of the best sequence from its last to its first; return its score."""
     W = _row(C)
@@ -420,10 +423,10 @@ class NarrowChain:
         if paired and each and batch.shared:  # kernels add up what sequences share
             return structure.kernels[-1].passes(structure, scores, lengths, scale, which, each)
         by = factors(1.0 if scale is None else scale, batch.B)
-        out = np.zeros(batch.unary.shape if wanted else (0, 0, 0), batch.unary.dtype)
+        out = np.zeros(batch.unary.shape if wanted else (0, 0, 0))
         log_z, pairs = np.empty(batch.B), batch.pairs(paired)
         over_batch(_run, batch.blocks, *batch.scores, batch.lengths, by, log_z, out, pairs)
-        found = {0: torch.from_numpy(out), 1: batch.tensor(pairs) if paired else None}
+        found = {0: torch.from_numpy(out).to(scores[0].dtype), 1: batch.tensor(pairs) if paired else None}
         return torch.from_numpy(log_z).to(scores[0].dtype), tuple(found[i] for i in which) if wanted else ()
 
     def covariances(self, structure, scores, lengths, grads, scale=None):
@@ -431,8 +434,8 @@ class NarrowChain:
             return structure.kernels[-1].covariances(structure, scores, lengths, grads, scale)
         batch = _Batch(scores, lengths)
         out, pairs = np.zeros_like(batch.unary), batch.pairs(True)
-        over_batch(_covariances, batch.blocks, *batch.scores, batch.lengths, numbers(grads[0]), out, pairs)
-        return torch.from_numpy(out), batch.tensor(pairs)
+        over_batch(_covariances, batch.blocks, *batch.scores, batch.lengths, doubles(grads[0]), out, pairs)
+        return torch.from_numpy(out).to(scores[0].dtype), batch.tensor(pairs)
 
 
 class _Batch:
@@ -441,7 +444,7 @@ class _Batch:
     def __init__(self, scores, lengths):
         unary, pairwise = scores
         self.pairwise, self.shared = pairwise, pairwise.dim() == 2
-        self.unary, pairs = numbers(unary), numbers(pairwise[None, None] if self.shared else pairwise)
+        self.unary, pairs = doubles(unary), doubles(pairwise[None, None] if self.shared else pairwise)
         self.scores, self.lengths = (self.unary, pairs, self.shared), lengths[:, 0].numpy()
         self.B, self.T, self.C = unary.shape
         self.blocks, self.width = -(-self.B // LANES), -(-self.C // LANES) * LANES
@@ -454,7 +457,7 @@ class _Batch:
     def tensor(self, pairs):
         """Return what they wrote in the shape and type of the pairwise scores."""
         if self.shared:
-            weights = np.exp(self.scores[1][0, 0].astype(np.float64) - self.scores[1].max())
+            weights = np.exp(self.scores[1][0, 0] - self.scores[1].max())
             pairs = pairs.sum(0).reshape(self.C, -1)[:, : self.C] * weights
         return torch.from_numpy(pairs).to(self.pairwise.dtype).view(self.pairwise.shape)
 

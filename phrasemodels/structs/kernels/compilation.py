@@ -111,4 +111,10 @@ def _can_be_cached() -> bool:
 
 
 CACHED = _can_be_cached()
-COMPILE: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "nogil": True, "cache": CACHED}
+COMPILE: dict[str, Any] = {
+    "fastmath": {"contract"},
+    "error_model": "numpy",
+    "nogil": True,
+    "cache": CACHED,
+    "no_cfunc_wrapper": True,
+}

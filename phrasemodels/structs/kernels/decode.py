@@ -16,14 +16,14 @@ import torch
 from numba import njit
 
 from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch, scratch
-from phrasemodels.structs.kernels.simd import COMPILE, INLINE, highest, larger, load, number, spread, store
+from phrasemodels.structs.kernels.simd import COMPILE, INLINE, INNER, highest, larger, load, number, spread, store
 
 RIGHT, LEFT, OPEN_RIGHT, OPEN_LEFT, MEET = range(
     5
 )  # MEET is one row: the part that both incomplete spans of i, j share
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _row(N):
     """Return N rounded up to a multiple of 8, so that a row has whole vectors."""
     return -(-N // 8) * 8
@@ -38,7 +38,7 @@ def _push(w, x, other, to, first, N):
         store(w, to + j, larger(add + load(w, other + j), load(w, to + j)))
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _fill_heads(w, arcs, N, one_root):
     """Fill the charts from arcs (≥ N, ≥ N); return whether none is NaN or +inf."""
     W, known = _row(N), True
@@ -68,7 +68,7 @@ def _fill_heads(w, arcs, N, one_root):
     return known
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _first_split(w, left, right, n, W):
     """Return the first k of n with the largest w[left + k] + w[right + k · W]."""
     top, best = w[left] + w[right], 0
@@ -79,7 +79,7 @@ def _first_split(w, left, right, n, W):
     return best
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _follow_heads(w, N, todo, heads):
     """Write the heads of the best tree; todo (≥ 2N, 3) holds cells: kind, i, j."""
     W = _row(N)
@@ -160,7 +160,7 @@ def _largest_sum(x, at, y, to, n):
     return highest(top)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _argmax(x, at, n):
     """Return the first k with the largest x[at + k], of n."""
     top = _largest(x, at, n)
@@ -170,7 +170,7 @@ def _argmax(x, at, n):
     return 0
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _argmax_of_sum(x, at, y, to, n):
     """Return the first k with the largest x[at + k] + y[to + k], of n."""
     top = _largest_sum(x, at, y, to, n)
@@ -180,7 +180,7 @@ def _argmax_of_sum(x, at, y, to, n):
     return 0
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _best_label(labels, at, L, gold, cost):
     """Return the first best of L labels from `at` on and its score, with the score of the label `gold`, if ≥ 0, less its cost."""
     if gold < 0:
@@ -193,7 +193,7 @@ def _best_label(labels, at, L, gold, cost):
     return best, top
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _fill_spans(labels, n, gold, right, cost, best, best_t):
     """Fill best[i, j] = best_t[j, i], the score of the best labelled tree over words i..j, and right[i, j] = label of the cells of
     `gold`."""
@@ -278,7 +278,7 @@ def _hook(charts, body, first, last, add, arcs_t, hook):
         store(charts, hook + h + width, other)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _fill_joint(real, free, arcs_t, charts):
     """Fill the chart of bodies, charts[0], and the chart of hooks, charts[1].
 
@@ -289,7 +289,7 @@ def _fill_joint(real, free, arcs_t, charts):
     """
     n, H = len(real), arcs_t.shape[1]
     hooks, width = n * (n + 1) * H, _width(charts)
-    lowest = np.full(1, -np.inf, real.dtype)[0]
+    lowest = real.dtype.type(-np.inf)
     for j in range(n):
         for i in range(j, -1, -1):
             best = (i * (n + 1) + j) * H
@@ -304,7 +304,7 @@ def _fill_joint(real, free, arcs_t, charts):
             _hook(charts, best, i, j, real[i, j], arcs_t, hooks + best)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _best_merge(i, j, h, free, body, hooks):
     """Return the split k of the best tree over words i..j headed by h."""
     top, best = -np.inf, i if h > i else h
@@ -316,7 +316,7 @@ def _best_merge(i, j, h, free, body, hooks):
     return best
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _label_scores(labels, real, free):
     """Fill real and free (n, n) as `_fill_joint` takes them; a single word may have the empty label."""
     n, N, L = len(real), labels.shape[1], labels.shape[2]
@@ -327,7 +327,12 @@ def _label_scores(labels, real, free):
         real[i, i] = free[i, i]
 
 
-@njit(**COMPILE)
+@njit(**INNER)
+def _push_cell(todo, at, i, j, head, must):
+    todo[at, 0], todo[at, 1], todo[at, 2], todo[at, 3] = i, j, head, must
+
+
+@njit(**INNER)
 def _follow(labels, arcs_t, free, body, hooks, todo, cells, heads):
     """Write the cells, in pre-order, and heads of the best tree. todo holds (i, j, head, 1 if the label must not be empty)."""
     _, N, L = labels.shape
@@ -342,10 +347,15 @@ def _follow(labels, arcs_t, free, body, hooks, todo, cells, heads):
         if i < j:
             k = _best_merge(i, j, h, free, body, hooks)
             a, b = (k + 1, j) if h <= k else (i, k)
-            m = a + np.argmax(body[a, b, a : b + 1] + arcs_t[a : b + 1, h])
+            m, top = a, body[a, b, a] + arcs_t[a, h]
+            for other in range(a + 1, b + 1):
+                x = body[a, b, other] + arcs_t[other, h]
+                if x > top:
+                    m, top = other, x
             heads[m + 1] = h + 1
-            todo[size] = (k + 1, j, m, 1) if h <= k else (k + 1, j, h, 0)
-            todo[size + 1] = (i, k, h, 0) if h <= k else (i, k, m, 1)
+            one, other = (m, h) if h <= k else (h, m)
+            _push_cell(todo, size, k + 1, j, one, h <= k)
+            _push_cell(todo, size + 1, i, k, other, h > k)
             size += 2
 
 
@@ -366,18 +376,21 @@ def _joint(first, step, work, labels, arcs, lengths, score, cells, heads):
         # n + 1, not n, so that the cells of a column fall into different cache sets
         charts = work[first, : 2 * n * (n + 1) * H].reshape((2, n, n + 1, H))
         _fill_joint(real, free, arcs_t, charts)
-        top = charts[0, 0, n - 1, :n] + arcs[b, 0, 1 : n + 1]
-        h = np.argmax(top)
-        score[b] = top[h] + real[0, n - 1]
+        h, top = 0, charts[0, 0, n - 1, 0] + arcs[b, 0, 1]
+        for other in range(1, n):
+            x = charts[0, 0, n - 1, other] + arcs[b, 0, other + 1]
+            if x > top or x != x:
+                h, top = other, x
+        score[b] = top + real[0, n - 1]
         if score[b] == -np.inf:
             continue
         heads[b, h + 1] = 0
         todo = np.empty((n + 1, 4), np.int64)
-        todo[0] = 0, n - 1, h, 1
+        _push_cell(todo, 0, 0, n - 1, h, True)
         _follow(labels[b], arcs_t, free, charts[0], charts[1], todo, cells[b], heads[b])
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _heads(n):
     """Return n rounded up to a multiple of 16, the most heads that one step of `_hook` takes."""
     return -(-n // 16) * 16

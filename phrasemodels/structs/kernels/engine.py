@@ -39,7 +39,18 @@ from phrasemodels.structs.kernels.scaled import (
     power_of_two,
     ratio,
 )
-from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, above, highest, load, maximum, spread, store
+from phrasemodels.structs.kernels.simd import (
+    COMPILE,
+    INLINE,
+    INNER,
+    LANES,
+    above,
+    highest,
+    load,
+    maximum,
+    spread,
+    store,
+)
 
 NONE = -1
 NUMBER, OWN, FIRST = range(3)
@@ -112,7 +123,7 @@ def _gain(w, at, x):
     store(w, at, load(w, at) + x)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _open(w, at, block, order, batch):
     """Copy the weights of the scores of a block to the workspace; weights of shared scores with the first block of a workspace."""
     B, P = batch.scores.shape
@@ -123,14 +134,14 @@ def _open(w, at, block, order, batch):
     exponentials(w, at, at + P * WEIGHT)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _open_shared(w, at, shared):
     for i in range(len(shared)):
         store(w, at + i * WEIGHT, spread(shared[i]))
     exponentials(w, at, at + len(shared) * WEIGHT)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _inside(w, at, rows, nodes, runs):
     """Fill the weights of the nodes of the first rows."""
     store(w, 0, spread(1.0))
@@ -170,7 +181,7 @@ def _inside(w, at, rows, nodes, runs):
         store(w, here + LANES, top)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _goal(w, at, goal, lane):
     """Return the weight m · 2^e of all structures of one lane: the sum over a goal's run."""
     left, to_left, _, _, part, to_part, count = _fields(goal, 0, at)
@@ -183,7 +194,7 @@ def _goal(w, at, goal, lane):
     return total, top
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _goal_mass(w, left, part, lane, top):
     m, e = w[left + lane], w[left + LANES + lane]
     if part >= 0:
@@ -191,7 +202,7 @@ def _goal_mass(w, left, part, lane, top):
     return m * power_of_two(e - top)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _outside(w, at, rows, nodes, runs, p, parts):
     """Add the probabilities of scores to `parts`; p of the tails of goals is there before, p of all other nodes is 0."""
     for v in range(rows - 1, -1, -1):
@@ -223,7 +234,7 @@ def _outside(w, at, rows, nodes, runs, p, parts):
                 _gain(w, p + other // 2, x)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _expectations(w, at, rows, nodes, runs, e, g):
     """Fill e of the nodes of the first rows."""
     store(w, e, spread(0.0))
@@ -249,7 +260,7 @@ def _expectations(w, at, rows, nodes, runs, e, g):
         store(w, e + here // 2, total)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _covariances(w, at, rows, nodes, runs, p, d, e, g, mean, parts):
     """Add the gradients to scores to `parts`, from e and E[Σ g]; p and d of the tails of goals are there before."""
     middle = load(w, mean)
@@ -283,7 +294,7 @@ def _covariances(w, at, rows, nodes, runs, p, d, e, g, mean, parts):
                     _gain(w, parts + first + k * to_part // 2, y + x * (own_g + a + b - middle))
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _begin(w, at, goal, lane, p, d, e, g, mean, parts, covariance):
     """Begin the outside pass, or with `covariance` the pass of gradients, with the tails of a goal of one lane."""
     total, top = _goal(w, at, goal, lane)
@@ -397,7 +408,7 @@ def new_table(nodes, runs, rows, numbers):
     return Table(nodes, runs, rows, numbers, rows_of, int(runs[:used, COUNT].max(initial=0)) + 1)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _highest(w, at, rows, nodes, runs):
     """Fill the best scores of the nodes of the first rows."""
     store(w, 0, spread(0.0))
@@ -493,7 +504,7 @@ def _insert(best, origins, begin, k, x, origin):
     best[at], origins[at] = x, origin
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _merge(runs, run, width, batch, b, k, best, origins, begin):
     """Insert the derivations by the edges of a run into the list from `begin` on (Huang and Chiang 2005); an origin is
     ((run · width + edge) · k + rank on the left) · k + rank on the right."""
@@ -521,7 +532,7 @@ def _merge(runs, run, width, batch, b, k, best, origins, begin):
                 least = best[last]
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _best_lists(table, batch, b, k, width, best, origins):
     """Fill the lists of all nodes that a sentence needs, and the list of its goal after them."""
     nodes, runs, goal = table.nodes, table.runs, table.numbers * k
@@ -607,7 +618,7 @@ def _edge_mass(w, at, left, right, part, lane, power):
     return m * power_of_two(e)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _draw(w, at, runs, begin, end, lane, power, least):
     """Return the run and the edge at which the sum of weights divided by 2^power exceeds `least`, else the last that is possible."""
     total, run_found, edge_found = 0.0, begin, 0

@@ -23,8 +23,8 @@ from numba import int64, njit, types
 from numba.extending import intrinsic
 
 from phrasemodels.structs.kernels.simd import (
-    COMPILE,
     INLINE,
+    INNER,
     LANES,
     exponent,
     load,
@@ -62,7 +62,7 @@ def exponential(x):
     return p * r + 1.0, e
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def exponentials(w, begin, end):
     """Replace scores, stored in place of m, by their weights."""
     for at in range(begin, end, WEIGHT):

@@ -15,7 +15,8 @@ from numba.extending import intrinsic, models, overload, register_model
 
 from phrasemodels.structs.kernels.compilation import COMPILE as COMPILE
 
-INLINE = COMPILE | {"forceinline": True}
+INNER = COMPILE | {"no_cpython_wrapper": True}  # of functions that only compiled ones call
+INLINE = INNER | {"forceinline": True}
 LANES = 4  # one AVX register; small batches would not fill more lanes, and could not be divided among threads
 
 _BITS = ir.VectorType(ir.IntType(64), LANES)
@@ -201,8 +202,8 @@ def above(context, x, least):
 def _operator(python, name):
     apply = _binary(lambda b, x, y: getattr(b, name)(x, y, flags=("contract",)))
 
-    @overload(python)
-    @overload(getattr(operator, "i" + python.__name__))
+    @overload(python, target="cpu")  # a target is tried before what has none, so before all of numba's own
+    @overload(getattr(operator, "i" + python.__name__), target="cpu")
     def overloaded(x, y):
         if isinstance(x, Lanes) and isinstance(y, Lanes):
             return lambda x, y: apply(x, y)

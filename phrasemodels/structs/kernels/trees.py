@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from numba import njit
 
-from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch, possible_scores, scratch
+from phrasemodels.structs.kernels import can_run_kernel, doubles, numbers, over_batch, possible_scores, scratch
 from phrasemodels.structs.kernels.scaled import FORBIDDEN, WEIGHT, exponentials, logarithm, normal, possible, ratio
-from phrasemodels.structs.kernels.simd import COMPILE, INLINE, LANES, above, load, maximum, spread, store
+from phrasemodels.structs.kernels.simd import COMPILE, INLINE, INNER, LANES, above, load, maximum, spread, store
 
 RIGHT, RIGHT_T, LEFT, LEFT_T, OPEN_RIGHT, OPEN_LEFT_T, MEET, ARC = range(8)
 NEGLIGIBLE = 1e-120  # a probability; products of smaller ones would be subnormal, for which processors are slow
@@ -112,7 +112,7 @@ def _posterior(w, left, right, e):
     return load(w, left * WEIGHT) * load(w, right * WEIGHT) * scale
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _inside(w, at, one_root, log_z):
     """Fill the chart of weights from the weights of arcs, and log Z. The length of a sentence becomes 0 if all trees are forbidden."""
     N = at.N
@@ -139,7 +139,7 @@ def _inside(w, at, one_root, log_z):
                 _end(w, at, j, one_root, log_z)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _end(w, at, j, one_root, log_z):
     """Write log Z of sentences of j words. In longer ones RIGHT [0, j] is forbidden if the root has one arc, since the root
     would need a second."""
@@ -154,7 +154,7 @@ def _end(w, at, j, one_root, log_z):
             w[cell + LANES + lane] = FORBIDDEN
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _begin(w, at, p):
     """Fill a chart of p with 1 for the cells of whole sentences, and 0 for all others."""
     for i in range(p, p + CELL_KINDS * at.N * at.N * LANES):
@@ -164,7 +164,7 @@ def _begin(w, at, p):
             w[p + int(w[at.lengths + lane]) * LANES + lane] = 1.0
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _outside(w, at):
     """Compute p of all cells, from the sentence down; p of OPEN_RIGHT and OPEN_LEFT_T are the marginals of arcs."""
     _begin(w, at, at.p)
@@ -181,7 +181,7 @@ def _outside(w, at):
                     store(w, b, load(w, b) + x)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _expectations(w, at):
     """Compute e of all cells."""
     N = at.N
@@ -204,7 +204,7 @@ def _expectations(w, at):
                 store(w, at.e + other * LANES, total + y)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _covariances(w, at):
     """Write the gradient to the arc from i to j over g at [i, j], from E[G]; compute p and d of all cells for it."""
     N = at.N
@@ -246,7 +246,7 @@ def _spread_both(w, at, e, p, d, left, right, n):
         store(w, at.d + b, load(w, at.d + b) + (y + x * load(w, at.e + a)))
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _open(w, block, order, scores, lengths):
     """Copy the scores of the arcs of a block to the workspace w; return its layout.
 
@@ -290,7 +290,7 @@ def _marginals(first, step, work, order, scores, lengths, one_root, log_z, out):
                             p[h, m] = w[at.p + ((kind * N + h) * N + m) * LANES + lane]
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _expect(w, block, order, scores, lengths, one_root, grad, log_z):
     """Compute log Z of a block, and E[G] for the gradient `grad` (B, N, N) to the marginals; return the layout."""
     at = _open(w, block, order, scores, lengths)
@@ -309,7 +309,7 @@ def _expect(w, block, order, scores, lengths, one_root, grad, log_z):
     return at
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _close(w, block, at, order, out):
     """Copy the gradients from the workspace to the rows of the block in out (B, N, N), with 0 in the padding."""
     N = at.N
@@ -323,24 +323,18 @@ def _close(w, block, at, order, out):
 
 
 @njit(**COMPILE)
-def _covariance(first, step, work, order, scores, lengths, one_root, grad, out):
-    """Compute the gradient (B, N, N) to the scores from the gradient `grad` (B, N, N) to the marginals."""
+def _covariance(first, step, work, order, scores, lengths, one_root, grad, entropy, out):
+    """Compute log Z − E[G] (B,), at least 0, and unless it is empty, the gradient `out` (B, N, N) to the scores from the gradient
+    `grad` (B, N, N) to the marginals."""
     w, z = work[first], np.empty(LANES)
     for block in range(first * LANES, len(order), step * LANES):
         at = _expect(w, block, order, scores, lengths, one_root, grad, z)
-        _covariances(w, at)
-        _close(w, block, at, order, out)
-
-
-@njit(**COMPILE)
-def _entropy(first, step, work, order, scores, lengths, one_root, finite, entropy):
-    """Compute the entropy (B,), log Z − E[score]; finite (B, N, N): the scores with 0 for forbidden arcs."""
-    w, z = work[first], np.empty(LANES)
-    for block in range(first * LANES, len(order), step * LANES):
-        at = _expect(w, block, order, scores, lengths, one_root, finite, z)
         for lane in range(min(LANES, len(order) - block)):
             # the difference of almost equal numbers may be below 0; all trees are forbidden if log Z is -inf
             entropy[order[block + lane]] = max(z[lane] - w[at.mean + lane], 0.0)
+        if out.size > 0:
+            _covariances(w, at)
+            _close(w, block, at, order, out)
 
 
 class ProjectiveTrees:
@@ -350,28 +344,28 @@ class ProjectiveTrees:
         return can_run_kernel(*scores)
 
     def passes(self, structure, scores, lengths, scale, which, each):
-        arcs = numbers(scores[0])
-        log_z, out = np.empty(len(arcs)), np.empty(arcs.shape if scale is not None else (0, 0, 0), arcs.dtype)
+        arcs = doubles(scores[0])
+        log_z, out = np.empty(len(arcs)), np.empty(arcs.shape if scale is not None else (0, 0, 0))
         _over_sentences(_marginals, structure, arcs, lengths, log_z, out)
         unknown = _unknown(structure, scores, lengths)
         if unknown is not None:
             log_z[unknown.any((1, 2))] = np.nan
             out[unknown if scale is not None else ()] = np.nan
         found = torch.from_numpy(log_z).to(scores[0].dtype)
-        return found, () if scale is None else (_scaled(torch.from_numpy(out), scale),)
+        return found, () if scale is None else (_scaled(torch.from_numpy(out).to(scores[0].dtype), scale),)
 
     def covariances(self, structure, scores, lengths, grads, scale=None):
-        arcs = numbers(scores[0])
+        arcs = doubles(scores[0])
         out = np.empty_like(arcs)
-        _over_sentences(_covariance, structure, arcs, lengths, numbers(grads[0]), out)
+        _over_sentences(_covariance, structure, arcs, lengths, doubles(grads[0]), np.empty(len(arcs)), out)
         unknown = _unknown(structure, scores, lengths)
         if unknown is not None:
             out[unknown] = np.nan
-        return (_scaled(torch.from_numpy(out), scale),)
+        return (_scaled(torch.from_numpy(out).to(scores[0].dtype), scale),)
 
     def entropy(self, structure, scores, lengths):
-        value = np.empty(len(scores[0]))
-        _over_sentences(_entropy, structure, numbers(scores[0]), lengths, numbers(possible_scores(scores[0])), value)
+        value, arcs, finite = np.empty(len(scores[0])), doubles(scores[0]), doubles(possible_scores(scores[0]))
+        _over_sentences(_covariance, structure, arcs, lengths, finite, value, np.empty((0, 0, 0)))
         unknown = _unknown(structure, scores, lengths)
         if unknown is not None:
             value[unknown.any((1, 2))] = np.nan
@@ -412,7 +406,7 @@ def span_layout(N):
     return Layout(N, p, p + 2 * n, p + 4 * n, p + 6 * n, end, end + LANES, end + 2 * LANES)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _open_spans(w, block, order, scores, factors, lengths):
     """Write factor · exp(score) of the spans of a block to the workspace w, 1 in the padding; return its span_layout."""
     count = min(LANES, len(order) - block)
@@ -434,7 +428,7 @@ def _open_spans(w, block, order, scores, factors, lengths):
     return at
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _inside_spans(w, at, log_z):
     """Fill the chart and log Z. The length of a sentence becomes 0 if all its trees are forbidden."""
     N = at.N
@@ -460,7 +454,7 @@ def _inside_spans(w, at, log_z):
                     w[at.lengths + lane] = 0.0
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _outside_spans(w, at):
     """Compute p of all spans at SPAN, and d of all but themselves at SPAN too; d is 0 unless e and g are given."""
     N = at.N
@@ -484,7 +478,7 @@ def _outside_spans(w, at):
                 _spread_both(w, at, e, p * share, d * share, i * N + i, SPAN_T * M + j * N + i + 1, j - i)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _expect_spans(w, at):
     """Compute e of all spans, E[Σ g over a span and those inside | the span]."""
     N = at.N
@@ -530,7 +524,7 @@ def _span_passes(first, step, work, order, scores, factors, lengths, grad, log_z
         _close_spans(w, block, at, order, grad.size > 0, out)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _close_spans(w, block, at, order, gradient, out):
     """Copy marginals, or their gradients p (e − E[G]) + d, to the rows of the block, with 0 in the padding."""
     N = at.N
