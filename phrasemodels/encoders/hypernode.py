@@ -197,9 +197,8 @@ class HypernodeEncoder(nn.Module):
         return nodes.words.pad(x)
 
 
-NODES_PER_NEIGHBOUR = (
-    6  # with fewer nodes per neighbour, all scores take less time than lists (benchmarks/hypernode.py)
-)
+# with fewer nodes per neighbour, all scores take less time than lists (benchmarks/hypernode.py)
+NODES_PER_NEIGHBOUR = 6
 
 
 class NodeRows(NamedTuple):

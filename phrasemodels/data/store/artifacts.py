@@ -138,6 +138,7 @@ def _is_plain(name: str) -> bool:
 def read_regular(path: Path) -> bytes:
     """Return the content of a file. NotAFileError: something else is there, such as a folder or a pipe, which might never end."""
     try:
+        # O_NONBLOCK: to open a pipe that nobody writes to would wait for ever
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a loop of links; a socket
@@ -183,6 +184,7 @@ def damage_of(artifact: Artifact) -> str | None:
             return f"{path} is missing"
         if path.stat().st_size != expected["bytes"] or sha256_of(path) != expected["sha256"]:
             return f"{path} does not have the digest of its manifest"
+    # earlier versions wrote manifests without a digest of themselves
     return None if has_own_digest(artifact.manifest) else contradiction_of(artifact)
 
 

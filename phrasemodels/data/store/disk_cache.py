@@ -37,9 +37,12 @@ def cached_on_disk(name: str, key: Any, compute: Callable[[], Any]) -> Any:
     text = json.dumps(compute())
     with contextlib.suppress(OSError):
         FOLDER.mkdir(parents=True, exist_ok=True)
+        # renamed into place: another process may read or make the same answer at this moment
         write_durably(path, text)
         for old in sorted(FOLDER.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)[MOST:]:
             old.unlink()
+    # not the value itself: a miss returns what a hit will, lists in place of tuples and text in place of numbers as
+    # keys
     return json.loads(text)
 
 
@@ -49,6 +52,7 @@ def project_digest() -> str:
     the versions of libraries, and of Python's."""
     added = {str(path): sha256_of(path) for path in project.files()}
     offered = {group: project.parts(group) for group in project.GROUPS}
+    # names of .dist-info folders have the versions; importlib.metadata would open a file of each package
     installed = (entry for folder in sys.path for entry in _names(folder) if entry.endswith(".dist-info"))
     return digest_of([sys.version, sorted(installed), contents(PACKAGE, SUFFIXES), added, offered])
 

@@ -74,6 +74,7 @@ def _imports(nodes: Iterable[ast.AST], package: str) -> dict[str, set[Name]]:
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
+                # `import a.b` binds a, `import a.b as c` binds a.b to c
                 top = alias.asname or alias.name.split(".")[0]
                 bound.setdefault(top, set()).add((alias.name if alias.asname else top, ""))
         elif isinstance(node, ast.ImportFrom):
@@ -118,6 +119,8 @@ def _bound_names(node: ast.stmt) -> list[str]:
 def _runs_code(node: ast.stmt) -> bool:
     """Whether a top-level statement does more than bind names: a call, or a decorator that registers a definition."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        # such as @registry.register(key): it changes another object. @dataclass(frozen=True) has keywords alone and
+        # does not
         return any(isinstance(decorator, ast.Call) and decorator.args for decorator in node.decorator_list)
     return not isinstance(node, ast.Import | ast.ImportFrom) and not _bound_names(node) and not _bare_string(node)
 
@@ -134,6 +137,7 @@ def _module(name: str) -> Module | None:
     if not _is_ours(name) or name in NOT_FINGERPRINTED:
         return None
     try:
+        # find_spec imports parent packages, but not the module itself
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
         return None

@@ -32,7 +32,9 @@ def lease(store: Store, keys: Iterable[str], name: str = "") -> Iterator[None]:
     name = name or uuid.uuid4().hex
     folder = store.root / "leases"
     folder.mkdir(parents=True, exist_ok=True)
+    # thread_local=False: a lock that belongs to one thread could not be released by another one
     lock = filelock.FileLock(folder / f"{name}.lock", thread_local=False)
+    # a collection under way has decided what to remove before it could see this lease
     with removal_lock(store):
         lock.acquire()
         write_durably(folder / f"{name}.json", json.dumps(sorted(keys)))
@@ -112,6 +114,7 @@ def reachable(known: dict[str, Artifact], roots: Iterable[str]) -> set[str]:
     while queue:
         if (key := queue.pop()) not in reached:
             reached.add(key)
+            # a leased key may not be made yet, so its inputs are not known here; a lease names them too
             queue += known[key].manifest["parts"]["inputs"].values() if key in known else []
     return reached
 
@@ -170,6 +173,8 @@ def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
     leased = leased_keys(store)
     whole = {artifact.path for artifact in known.values()}
     torn = [path for path in store.root.glob("objects/*/*") if path not in whole and KEY.fullmatch(path.name)]
+    # a torn folder of a root step is kept, and `keys_to_keep` then refuses to remove anything: what it rests on is
+    # unknown
     roots = [*verdict_keys(known, newest), *(path.name for path in torn if path.parent.name in root_steps(known))]
     # a cache may lose what the shared storage keeps, so there a lost input stops nothing
     kept = keys_to_keep(known, roots, leased) if store.shared is None else reachable(known, [*roots, *leased])
@@ -207,11 +212,13 @@ def _remove_unheld_locks(store: Store) -> None:
     for path in store.root.glob("locks/*.lock"):
         if KEY.fullmatch(path.stem) and path.is_file():
             with contextlib.suppress(filelock.Timeout, OSError), filelock.FileLock(path).acquire(blocking=False):
+                # else another process could take the lock just before, and a third one would not see it
                 path.unlink()  # while it is held
 
 
 def _move_to_trash(store: Store, paths: Iterable[Path]) -> None:
     """Move folders to work/.waste-ID, which any process may delete; the caller holds the removal lock."""
+    # below `work`, so that a rename cannot cross file systems
     trash = store.root / "work" / ".waste"
     trash.mkdir(parents=True, exist_ok=True)  # it exists if a process was killed here
     for path in paths:

@@ -55,6 +55,7 @@ PRECONDITION_FAILED, CONFLICT = 412, 409  # HTTP: the file exists; another clien
 def _filesystem(url: str, process: int) -> tuple[Any, str]:
     """Return the fsspec file system of a URL and the path in it; a forked process needs its own."""
     try:
+        # no caches: listings must show the files of other nodes, and a cached instance has a thread that a fork loses
         files, path = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
     except ImportError as error:
         raise OSError(f"{url}: {error}; s3:// needs `pip install s3fs`") from error
@@ -199,10 +200,12 @@ class AtomicFolder(LocalFileSystem):
             with open(temporary, "wb") as file:
                 file.write(value)
             _sync(temporary)
+            # os.link fails if the file exists; os.replace takes its place; both are atomic
             (os.link if mode == "create" else os.replace)(temporary, path)
 
     def put_file(self, path1: str, path2: str, *_: Any, **__: Any) -> None:
         """Copy path1 to path2; if path2 has the same bytes already, only set its time to now."""
+        # the time protects a blob from a collection by another node
         if os.path.isfile(path2) and sha256_of(Path(path1)) == sha256_of(Path(path2)):
             os.utime(path2)
             return
@@ -246,6 +249,8 @@ class ObjectStorage(Bucket):
             if (manifest := _own_manifest(path, text)) is None:
                 return False
             with self.naming_errors(LOCAL_DISK_ERRORS):
+                # into a folder aside, renamed when it is whole: another process of this node may look at `folder` at
+                # any time
                 for name, expected in manifest["files"].items():
                     target = temporary / name
                     target.parent.mkdir(parents=True, exist_ok=True)
@@ -267,6 +272,7 @@ class ObjectStorage(Bucket):
 
     def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
         """Upload the files of a folder, then its manifest; return False if another node has published this key before."""
+        # blobs before the manifest that names them: a manifest is proof that all of its blobs are there
         self._upload(folder, manifest, again=False)
         with self.naming_errors():
             return self.create(self._manifest(manifest), _encoded(manifest))
@@ -337,6 +343,7 @@ class ObjectStorage(Bucket):
             self.files.pipe_file(path, json.dumps({"keys": leased, "until": time.time() + LEASE_SECONDS}).encode())
 
         def renew() -> None:
+            # six tries before it expires
             while not ended.wait(LEASE_SECONDS / 6):
                 with contextlib.suppress(Exception):  # the next time; the storage may be starting again
                     write()
@@ -368,6 +375,7 @@ class ObjectStorage(Bucket):
         for path in list(gone):
             if self.listed("leases") != runs:  # a run has started, and may use some of it, or ended with a verdict
                 runs, before, gone = self._waste(days, newest)
+            # another node may have used the blob again since it was listed: to upload it again sets its time
             if path in gone and self.modified(path) < before:
                 with self.naming_errors(), contextlib.suppress(FileNotFoundError):
                     self.files.rm_file(path)
@@ -379,6 +387,7 @@ class ObjectStorage(Bucket):
         runs, leased = self.listed("leases"), self.leased_keys()
         # no lease holds shards, and blobs are written before their manifest: during a run files of the last day stay
         before = time.time() - max(days, 1.0 if leased else 0.0) * DAY
+        # after the leases were read: a run that ends between the two has left its verdict, which is found here
         found = self._manifests()
         known = {artifact.key: artifact for artifact in found.values() if artifact is not None}
         torn = [Path(path) for path, artifact in found.items() if artifact is None and path.endswith(".json")]

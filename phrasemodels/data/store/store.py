@@ -8,9 +8,7 @@ A key is the sha256 of the step's name, the source code that the step can reach,
 uses, its settings and the keys of its inputs. A cached artifact is used only if all of its files exist and match their
 digests.
 
-A step of the pipeline: a function, and everything that decides what it makes.
-
-A store for what nobody asks for again, such as the answers to a user's text.
+`TemporaryStore` is for artifacts that are not used again, such as the answers to a user's text.
 """
 
 import contextlib
@@ -57,6 +55,7 @@ def digest_of(value: Any) -> str:
 
 
 def _digest(plain: Any) -> str:
+    # sorted: the order in which a mapping was filled must not change a key
     text = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -270,6 +269,7 @@ class Store:
         try:
             for name in ("objects", "work", "locks"):
                 (self.root / name).mkdir(parents=True, exist_ok=True)
+            # folders that exist already do not show that the disk is full or read-only
             probe = self.root / "work" / f".probe-{os.getpid()}"
             probe.write_bytes(b"x")
             probe.unlink()
@@ -321,6 +321,7 @@ class Store:
             with self._naming_disk():
                 artifact = self._local(path, verify) if self.shared.fetch(path) else None
         if artifact is not None:
+            # garbage collection and the caches of nodes take the time of the manifest as the time of the last use
             with contextlib.suppress(OSError):  # the folder belongs to another user
                 os.utime(path / MANIFEST)
         return artifact
@@ -372,6 +373,7 @@ class Store:
             return hit
         inputs = {name: self.resolve(value, executor) for name, value in step.inputs.items()}
         with self.lock(step.key):
+            # another process may have made it while this one waited for the lock
             return self.find(step) or self._make(step, inputs, executor or Executor())
 
     def resolve(self, value: HasKey, executor: Executor | None = None) -> Artifact:
@@ -395,13 +397,17 @@ class Store:
         work, final = self.workspace(step.key), self.where(step.name, step.key)
         out = work / "out"
         made = self.load(out) or self._fill(out, step, inputs, executor)  # `out` is whole if publishing failed before
+        # published before it gets to `objects`: a node may evict all that it has there, since the shared storage has it
+        # too
         if self.shared is not None and not self.shared.publish(out, made.manifest):
             if (first := self.get(final)) is not None:  # another node was first: all nodes use the same bytes
                 shutil.rmtree(work, ignore_errors=True)
                 return first
+            # the storage has a manifest under this key, but `get` found it damaged
             self.shared.replace(out, made.manifest)
         final.parent.mkdir(parents=True, exist_ok=True)
         remove(final)  # what is there is damaged
+        # a rename within one file system: readers see no artifact, or all of it
         os.replace(out, final)
         shutil.rmtree(work, ignore_errors=True)
         return Artifact(final, made.manifest)
@@ -435,7 +441,9 @@ class Store:
                     "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
                 }
                 manifest = with_digest(manifest)
+                # last: a folder without a manifest is no artifact, so a killed process leaves nothing that looks whole
                 write_durably(out / MANIFEST, _to_json(manifest))
+        # Ctrl-C and Prefect's TerminationSignal are no Exceptions; checkpoints are beside `out` and stay
         except BaseException as error:
             shutil.rmtree(out, ignore_errors=True)
             error.add_note(step.label)
@@ -448,6 +456,7 @@ def protect(artifact: Artifact) -> None:
     file = artifact.path / MANIFEST
     changed = file.stat()
     write_durably(file, _to_json(with_digest(artifact.manifest)))
+    # the time is that of the last use, for garbage collection
     os.utime(file, ns=(changed.st_atime_ns, changed.st_mtime_ns))
 
 
@@ -479,6 +488,7 @@ class TemporaryStore(Store):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
+        # a list, searched by ==: steps hold dicts, so they have no hash
         self._made: list[tuple[Step, Artifact]] = []
         self._numbers = itertools.count()
 

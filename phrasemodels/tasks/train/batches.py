@@ -27,6 +27,7 @@ def stream(seed: int, *name: object) -> int:
 
     A stream is a function of its name alone, so a training resumes without the state of a generator.
     """
+    # not hash(): Python draws a new seed for the hashes of text in each process
     digest = hashlib.sha256(repr((seed, *name)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
@@ -129,6 +130,7 @@ def token_batches(
     rng = np.random.default_rng(stream(seed, "order", epoch))
     order = arrange(data.lengths.sum(1), rng)
     if equal_sides:
+        # lexsort is stable: rows of equal lengths stay in the order of `arrange`
         order = order[np.lexsort(data.lengths[order, :equal_sides].T)]
     batches = cut(data, order, max_tokens, max_rows, equal_sides)
     return [batches[i] for i in rng.permutation(len(batches))]

@@ -21,6 +21,7 @@ from phrasemodels.data.store.artifacts import Artifact, describe
 from phrasemodels.data.store.store import digest_of
 from phrasemodels.saved import check_fit, finite
 
+# if the newest is damaged, a training resumes from the one before
 KEEP = 2
 CPU = torch.device("cpu")
 
@@ -48,6 +49,8 @@ class Progress:
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return a copy of a model's weights on the CPU; weights that are tied are in it once."""
+    # copy: on a CPU these would else be the weights that training goes on to change. named_parameters has tied weights
+    # once, and safetensors refuses tensors that share memory
     return {name: parameter.detach().to("cpu", copy=True).contiguous() for name, parameter in model.named_parameters()}
 
 
@@ -127,10 +130,12 @@ def save(
             json.dump(state | {"digest": digest_of(state)}, file)
             file.flush()
             os.fsync(file.fileno())
+        # a damaged checkpoint of the same step may be there, and os.replace takes the place of an empty folder alone
         shutil.rmtree(final, ignore_errors=True)
         os.replace(aside, final)
     finally:
         shutil.rmtree(aside, ignore_errors=True)  # it is there only if writing failed
+    # after the rename, so that at no time fewer than KEEP are whole; names have eight digits, so they sort as numbers
     for old in sorted(folder.glob("step-*"))[:-KEEP]:
         shutil.rmtree(old)
     return final

@@ -47,11 +47,13 @@ class AveragedAdam(torch.optim.Adam):
         loss = super().step(closure)
         for group in self.param_groups:
             moved = [p for p in group["params"] if p.grad is not None]
+            # kept in the optimiser's state, so a checkpoint holds them
             averages = [self.state[p].setdefault("average", p.clone()) for p in moved]
             if moved:
-                # a GPU is asked once, after a start
+                # `step` of a fused Adam is on the GPU, and to read it waits for all work there: once, after a start
                 t = float(self.state[moved[0]]["step"]) if self._updates is None else self._updates + 1
                 self._updates = t
+                # the decay of TensorFlow's ExponentialMovingAverage with num_updates
                 torch._foreach_lerp_(averages, moved, 1 - min(DECAY, (1 + t) / (10 + t)))
         return loss
 
@@ -83,6 +85,7 @@ def averaged_weights(optimiser: torch.optim.Optimizer) -> AbstractContextManager
 def adam_with_decay(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
     """Adam with the L2 penalty of Star-Transformer's tagger (paper 000, section 4.3: "we follow the parameters in Guo et al."):
     2e-5 for matrices, none for biases and norms."""
+    # torch's Adam with weight_decay adds it to the gradient (L2); AdamW would be another optimiser
     matrices: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for parameter in parameters:
@@ -212,8 +215,8 @@ class TrainConfig:
     threads: int = 1
     """Threads of torch in each worker. They change sums in their last bits."""
     gpus: float = 0.0
-    """GPUs of each worker; with a fraction several trainings share one. No part of keys, although a GPU draws other random numbers
-    for dropout, as another seed would; a result names its device."""
+    """GPUs of each worker; with a fraction several trainings share one. They change keys, but no name of a result, although a GPU draws
+    other random numbers for dropout, as another seed would; a result names its device."""
     equal_sides: int | None = None
     """Rows of a batch have equal lengths on so many sides, from the first, as programs without masks need it; None: any."""
     micro_batch_tokens: int = field(default=MICRO_BATCH, compare=False)

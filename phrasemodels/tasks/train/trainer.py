@@ -129,6 +129,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     job.executor.launch(run_training, training)
     found = newest(job.checkpoints, job.key)
     assert found is not None, "a finished training has a checkpoint"
+    # read from the folder: the workers may be processes on other nodes, and return nothing
     path, state = found
     progress = Progress(**state["progress"])
     if not is_finished(progress, settings.config):
@@ -190,18 +191,22 @@ class Trainer:
 
     def __init__(self, training: Training) -> None:
         self.training, self.config, self.objective = training, training.config, training.objective
-        os.environ.setdefault(
-            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-        )  # read when CUDA starts; else sums may differ between runs
+        # cuBLAS reads it when CUDA starts; without it, sums may differ between runs
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         self.worker = Worker(training.device)
         torch.set_num_threads(self.config.threads)
         keep_freed_memory()
         forget_peak_memory()
         if self.worker.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.worker.device)
+        # some operations have no deterministic kernel on CUDA; on a CPU all that a model uses have one, or it is an
+        # error
         torch.use_deterministic_algorithms(True, warn_only=self.worker.device.type == "cuda")
+        # both are set: torch allows TF32 to cuDNN unless told not to, and a process may have trained another model
+        # before
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = self.config.precision == "tf32"
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # saves time alone
+        # deterministic mode fills new memory, in case it is read before it is written; nothing does that here
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         self.data, self.dev = (self.objective.examples(paths) for paths in (training.train, training.dev))
         torch.manual_seed(stream(training.seed, "init"))
         self.model = training.model.build().to(self.worker.device)
@@ -224,6 +229,7 @@ class Trainer:
         limits = (config.batch_tokens, self.training.seed, config.batch_rows, config.arrange, config.equal_sides)
         # a checkpoint of an earlier version knows only the updates since the start
         epoch, done = (0, progress.step) if progress.epoch_step is None else (progress.epoch, progress.epoch_step)
+        # the loop assigns to the fields of progress, so that a checkpoint knows its place in the epoch
         for progress.epoch, progress.epoch_step, rows in batches_from(self.data, epoch, done, *limits):
             if is_finished(progress, config):
                 break
@@ -242,6 +248,7 @@ class Trainer:
     def is_stopped(self) -> bool:
         """Return whether the training has to end before its last update; all workers get the same answer."""
         until, step = self.training.until, self.progress.step
+        # until and step are the same for all workers: either all of them take part in the sum of `any`, or none waits
         asked = math.isfinite(until) and (self.worker.world == 1 or step % ASK_EVERY == 0)
         late = asked and self.worker.any(time.time() >= until)
         return step >= self.training.stop_at or late
@@ -277,11 +284,13 @@ class Trainer:
                     loss = self.parallel(self.data.batch(micro_batch).to(worker.device)) * float(len(own) > 0)
                 (loss * scale).backward()
             total = total + loss.detach()
+        # asked once, as reading a number waits for the GPU; a loss that becomes NaN later shows on dev
         if progress.step == 0 and math.isnan(total):
             raise DivergedError(
                 "the loss is not a number before any update: the model itself computes NaN; check its forward pass"
             )
         if math.isfinite(config.clip):
+            # after all micro-batches and the exchange: the norm is of the whole batch's gradient, equal on all workers
             nn.utils.clip_grad_norm_(self.parallel.parameters(), config.clip)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
@@ -299,6 +308,7 @@ class Trainer:
         with averaged_weights(self.optimiser):
             dev_loss = self.dev_loss()
             others = self.objective.measure(self.model, self.dev, self.config.micro_batch_tokens, self.worker.device)
+            # a NaN is never below the best, so a training whose dev loss always is one ends in DivergedError
             if self.objective.keeps_last or dev_loss < progress.best:
                 progress.best, progress.best_step, self.best = dev_loss, progress.step, tensors(self.model)
         rate = self.optimiser.param_groups[0]["lr"]
@@ -316,9 +326,12 @@ class Trainer:
         for rows in own or batches[:1]:  # a worker without a batch takes part in the reduction with weight 0
             with self.precision():
                 batch = self.dev.batch(rows).to(self.worker.device)
+                # by the bare model: DistributedDataParallel may communicate in each forward pass, and workers have
+                # unequal numbers of dev batches
                 errors = self.objective.criterion(self.model, batch).double()
             count = errors.new_full((), self.objective.count(self.dev, rows))
             sums.append(errors if errors.dim() else torch.stack([errors, count]))
+        # sums, not means, of the batches: so the criterion does not depend on how many workers divided them
         totals = self.worker.total(torch.stack(sums).sum(0) * bool(own))
         return float((totals[..., 0] / totals[..., 1]).sum())
 
@@ -326,6 +339,7 @@ class Trainer:
         """Save a checkpoint at the end, every `checkpoint_every` updates, and CHECKPOINT_SECONDS after the one before, or later if
         it takes long on a busy machine; write progress.json every ten updates."""
         last, step = is_finished(self.progress, self.config), self.progress.step
+        # the clock of rank 0 alone decides: only rank 0 saves, and no other worker waits for it
         late = self.clock.since_saved() > max(CHECKPOINT_SECONDS, self.clock.saving / SAVING)
         if last or step % self.config.checkpoint_every == 0 or late:
             self.save()
