@@ -31,7 +31,8 @@ SUPAR_HIDDEN = 160  # with it a parser of 3 layers has as many parameters as our
 def peers(ours: Parser, sentences: Sentences, stanza: str = "") -> dict[str, tuple[Parse, int]]:
     """Return the peers that are installed, by name, and their parameters. stanza: a folder of models, for its pipeline."""
     made: dict[str, tuple[Parse, int]] = {}
-    for name, make in (("benepar", benepar), ("supar", supar), ("Stanza", lambda *_: stanza_pipeline(stanza))):
+    makers = (benepar, supar, lambda *_: stanza_pipeline(stanza), lambda *_: spacy_pipeline())
+    for name, make in zip(("benepar", "supar", "Stanza", "spaCy"), makers, strict=True):
         try:
             made |= make(ours, sentences)
         except ImportError as missing:
@@ -152,3 +153,22 @@ def stanza_pipeline(models: str) -> dict[str, tuple[Parse, int]]:
     parts = [pipeline.processors[name].trainer.model for name in ("pos", "depparse")]
     parts.append(pipeline.processors["constituency"]._model)
     return {"Stanza": (lambda some: pipeline([list(own) for own in some]), sum(map(size, parts)))}
+
+
+def spacy_pipeline() -> dict[str, tuple[Parse, int]]:
+    """Return spaCy's small English pipeline without names and lemmas: tags and greedy heads."""
+    spacy = importlib.import_module("spacy")
+    try:
+        pipeline = spacy.load("en_core_web_sm", exclude=["ner", "lemmatizer"])
+    except OSError as error:
+        raise ImportError(str(error)) from error
+    networks = [pipe.model for _, pipe in pipeline.pipeline if hasattr(pipe, "model")]
+    sizes = {
+        id(node): node.get_param(name).size for own in networks for node in own.walk() for name in node.param_names
+    }
+    return {
+        "spaCy small": (
+            lambda some: list(pipeline.pipe([spacy.tokens.Doc(pipeline.vocab, words=own) for own in some])),
+            sum(sizes.values()),
+        )
+    }

@@ -27,7 +27,7 @@ from phrasemodels.layers.partitioned import (
     SharedAddNorm,
     StandardNorm,
 )
-from phrasemodels.layers.scorers import HeadDependentMLP, Look, RelationScorer, SpanScorer
+from phrasemodels.layers.scorers import HeadDependentMLP, Look, RelationScorer, SpanScorer, from_head
 from phrasemodels.models.parser import Sinusoids
 
 
@@ -186,7 +186,7 @@ class FusedPerLabel(Fused):
 
 
 Module = TypeVar("Module", bound=nn.Module)
-ROWS = 128  # words whose relations are scored together: what lies between two products then fits the cache
+ROWS = 64  # heads whose relations are scored together: what lies between two products then fits the cache
 POSITIONS = 512  # of the table of sinusoids; positions after it are computed
 
 
@@ -278,7 +278,9 @@ class FusedSpans(Fused):
 
 
 class FusedRelations(Fused):
-    """RelationScorer with its weights in the order in which they are read; their transposition takes as long as the product."""
+    """RelationScorer with its weights in the order in which they are read; their transposition takes as long as the product.
+    The product with a head is made once for all of its dependents, which is half of the time; positions without a head score 0.
+    """
 
     ways: Tensor
 
@@ -289,14 +291,22 @@ class FusedRelations(Fused):
 
     def forward(self, posts: Tensor, heads: Tensor, look: Look) -> Tensor:
         """posts (B, n+1, D), heads (B, n+1), look = from_head or from_itself -> scores (B, n+1, relations)."""
-        head, dependent = self.pairs(posts)
-        head, dependent = (F.pad(x, (0, 1), value=1.0).flatten(0, 1) for x in (look(head, heads), dependent))
-        scores = posts.new_empty(len(head), self.relations)
-        for parts in zip(*(x.split(ROWS) for x in (scores, head, dependent)), strict=True):
-            out, some, words = parts
-            ways = (some @ self.ways).unflatten(1, (self.relations, -1))
-            torch.bmm(ways, words[..., None], out=out[..., None])
-        return scores.unflatten(0, posts.shape[:2])
+        head, dependent = (F.pad(x, (0, 1), value=1.0).flatten(0, 1) for x in self.pairs(posts))
+        sentence = torch.arange(len(heads), device=heads.device)[:, None] * heads.shape[1]
+        words = (heads >= 0).flatten().nonzero()[:, 0]
+        position = torch.arange(heads.shape[1], device=heads.device).expand_as(heads)
+        above, order = ((heads if look is from_head else position) + sentence).flatten()[words].sort()
+        words, (heads_once, counts) = words[order], torch.unique_consecutive(above, return_counts=True)
+        found = posts.new_empty(len(words), self.relations)
+        parts = (x.split(ROWS) for x in (heads_once, counts))
+        first = 0
+        for some, own in zip(*parts, strict=True):
+            ways = (head[some] @ self.ways).unflatten(1, (self.relations, -1)).repeat_interleave(own, 0)
+            last = first + len(ways)
+            torch.bmm(ways, dependent[words[first:last], :, None], out=found[first:last, :, None])
+            first = last
+        scores = posts.new_zeros(len(head), self.relations)
+        return scores.index_copy_(0, words, found).unflatten(0, heads.shape)
 
 
 FORMS: Mapping[type[nn.Module], Callable[[Any], nn.Module]] = {

@@ -18,12 +18,12 @@ OTHERS = {
 
 
 def scores(parser: JointParser, lengths: tuple[int, ...]) -> list[torch.Tensor]:
-    """Return the scores of labels, arcs, relations and tags of random sentences."""
+    """Return the scores of labels, arcs, relations (of words with heads) and tags of random sentences."""
     batch = sentences(lengths)
     states, posts = parser.encode(batch)
     heads = gold().heads if lengths == LENGTHS else torch.zeros(posts.shape[:2], dtype=torch.int64)
     found = [parser.labels(posts, batch.lengths), parser.arc_scores(posts)]
-    found.append(parser.relation_scores(posts, heads, from_head))
+    found.append(parser.relation_scores(posts, heads, from_head)[heads >= 0])
     return found + ([parser.tag_scores(states)] if parser.tag_scores is not None else [])
 
 
