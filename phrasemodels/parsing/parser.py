@@ -33,7 +33,17 @@ from phrasemodels.parsing.constituents import Node, arcs_svg, displacy, forest, 
 from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.ranked import LONGEST_RANKED, MOST_RANKED, SAME, Ranked
 from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
-from phrasemodels.parsing.words import INSIDE, Sentences, Word, divided_texts, sentences, spaced, undivided
+from phrasemodels.parsing.words import (
+    INSIDE,
+    Sentences,
+    Word,
+    composed,
+    divided_texts,
+    plain,
+    sentences,
+    spaced,
+    undivided,
+)
 from phrasemodels.structs.calls import waiting
 from phrasemodels.written import writing
 
@@ -49,10 +59,12 @@ def no_pieces(tokens: Sequence[str]) -> dict[str, list[int]]:
 
 
 class Ids:
-    """Ids of entries of vocabularies. entries: of each side, by id."""
+    """Ids of entries of vocabularies. entries: of each side, by id. plainly: marks that they lack are read as plain ones, and
+    accents with their letters."""
 
-    def __init__(self, entries: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, entries: Mapping[str, Sequence[str]], plainly: bool = False) -> None:
         self.ids = {side: {entry: number for number, entry in enumerate(own)} for side, own in entries.items()}
+        self.plainly, self.plain = plainly, plain(self.ids["characters"]) if plainly else {}
 
     def of(self, side: str, entry: str, otherwise: int = UNKNOWN) -> int:
         """Return the id of an entry, or `otherwise` if the vocabulary lacks it."""
@@ -61,12 +73,17 @@ class Ids:
     def sentence(self, tokens: Sequence[str], tags: Sequence[str] = ()) -> dict[str, Any]:
         """Return words, characters and tags of all positions; without tags, all are unknown. -LRB- is read as a bracket."""
         known = [self.of("tags", tag) for tag in tags] or [UNKNOWN] * len(tokens)
-        forms = [unescape(token) for token in tokens]
+        forms = [self.form(token) for token in tokens]
         return {
             "words": [BEGIN, *(self.of("words", form.lower()) for form in forms), END],
             "tags": [BEGIN, *known, END],
             "characters": [_row([BEGIN]), *map(self._letters, forms), _row([END])],
         }
+
+    def form(self, token: str) -> str:
+        """Return a token as the treebank would write it."""
+        form = unescape(token)
+        return composed(form)[0].translate(self.plain) if self.plainly and not form.isascii() else form
 
     def _letters(self, token: str) -> list[int]:
         if len(token) > LETTERS:
@@ -270,14 +287,15 @@ class Limits:
     """Bounds of memory and time, in words. The memory of a batch is then linear in `longest` and in `jointly`².
 
     jointly: longer sentences are not decoded jointly, which takes 8·n³ bytes. longest: longer sentences are parsed in
-    parts of at most `part` words, so that time is linear in the text, whatever it is. together: padded words of a batch.
-    threads: of torch during a parse; what a sentence needs is so little that
-    several threads wait for one another, and beside other programs take ten times as long as one.
+    parts of at most `part` words, so that time is linear in the text, whatever it is. together: padded words of a batch; what
+    300 need fits a processor's cache, and 2,000 take 1.4 times as long for each word. threads: of torch during a parse; what a
+    sentence needs is so little that several threads wait for one another, and beside other programs take ten times as long as
+    one.
     """
 
     jointly: int = 150
     longest: int = 500
-    together: int = 2000
+    together: int = 300
     threads: int = 1
     part: int = 100
 
@@ -367,7 +385,7 @@ class Parser(Pretrained):
     ) -> None:
         training = any(module.training for module in model.modules())
         evaluated = copy.deepcopy(model).eval() if training else model
-        self.trained, self.model, self.ids = model, fused(evaluated), Ids(entries)
+        self.trained, self.model, self.ids = model, fused(evaluated), Ids(entries, plainly=True)
         self.names = Names(entries["labels"], entries["relations"], entries["tags"])
         self.decode, self.divide = decode or Jointly(), divide
         self.entries, self.config, self.lexicon = entries, config, lexicon
@@ -535,7 +553,8 @@ class Parser(Pretrained):
     def _with_lemmas(self, parse: Parse) -> Parse:
         if self.lexicon is None or not parse.universal:
             return parse
-        words = list(zip(parse.tokens, parse.universal, parse.tags or [""] * len(parse.tokens), strict=True))
+        forms = [self.ids.form(token) if len(token) > 1 else token for token in parse.tokens]
+        words = list(zip(forms, parse.universal, parse.tags or [""] * len(parse.tokens), strict=True))
         lemmas = [self.lexicon.lemma(form, universal) for form, universal, _ in words]
         return replace(parse, lemmas=lemmas, features=[self.lexicon.features_of(*word) for word in words])
 

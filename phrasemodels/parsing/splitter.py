@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels import config
-from phrasemodels.parsing.words import INSIDE, INVISIBLE, Word
+from phrasemodels.parsing.words import INSIDE, INVISIBLE, Word, composed, plain
 
 INSIDE_WORD, WORD_END, TOKEN_END, FUSED_END = range(4)  # labels: WORD_END is followed by a word of the same token
 LABELS = 4
@@ -109,10 +109,11 @@ class Characters:
 
     def __init__(self, alphabet: Sequence[str], buckets: int) -> None:
         self.ids = {character: number for number, character in enumerate(alphabet, 2)}
-        self.buckets = buckets
+        self.plain, self.buckets = plain(self.ids), buckets
 
     def features(self, text: str) -> NDArray[np.int64]:
         """Return ids of characters, categories, trigrams and runs of letters or of marks (n, 4); all are above 0."""
+        text = text.translate(self.plain)
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         different, places = np.unique(codes, return_inverse=True)
         own = np.array([self.ids.get(chr(code), UNKNOWN_CHARACTER) for code in different], np.int64)
@@ -173,6 +174,7 @@ class Splitter:
     def scores(self, paragraphs: Sequence[str]) -> list[NDArray[np.float32]]:
         """Return the scores of the characters of each paragraph (n, 5)."""
         characters, reach = Characters(self.alphabet, self.config.buckets), self.config.reach
+        paragraphs, places = zip(*map(composed, paragraphs), strict=True) if paragraphs else ((), ())
         out = [np.empty((len(text), LABELS + 1), np.float32) for text in paragraphs]
         windows = [
             (number, start, features[max(0, start - reach) : start + CHUNK + reach])
@@ -195,7 +197,7 @@ class Splitter:
                 end, first = min(start + CHUNK, len(out[number])), min(start, reach)
                 out[number][start:end] = own[first : first + end - start]
             place += count
-        return out
+        return [own if isinstance(at, range) else own[at] for own, at in zip(out, places, strict=True)]
 
     def divided(self, text: str, scores: NDArray[np.float32], first: int = 0) -> Iterator[list[Word]]:
         """Yield the words of each sentence of a paragraph by the scores of its characters. first: where it begins."""

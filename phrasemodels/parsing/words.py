@@ -2,7 +2,8 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ INVISIBLE = (
     "\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 )
 _WORD = r"\w[\w\u0300-\u036F]*"  # an accent may follow its letter
+# Marks that a treebank may lack, and the ones that it then has in their place.
+_PLAIN = {"‘’ʼ‹›": "'", "“”„«»": '"', "‐‑–—−": "-", "\u00a0\u2009\u202f": " "}
 INSIDE = re.compile("[\u00ad\u2060]")  # soft hyphens and word joiners, which end no word
 _PIECE = re.compile(
     rf"""
@@ -138,6 +141,28 @@ class Undivided:
 def undivided(split: Sentences) -> Sentences:
     """Return a function that divides a text into the words of `split`, as one sentence; none if it has no words."""
     return Undivided(split)
+
+
+def plain(known: Container[str]) -> dict[int, str]:
+    """Return a table for `str.translate` of typographic marks that are not known to plain ones that are."""
+    pairs = ((mark, one) for marks, one in _PLAIN.items() for mark in marks)
+    return {ord(mark): one for mark, one in pairs if mark not in known and one in known}
+
+
+def composed(text: str) -> tuple[str, Sequence[int]]:
+    """Return a text with each letter and its accents as one character (NFC), and for each character of `text` its place there."""
+    if unicodedata.is_normalized("NFC", text):
+        return text, range(len(text))
+    made, places, length = [], list[int](), 0
+    for found in _LETTER.finditer(text):
+        one = unicodedata.normalize("NFC", found[0])
+        places += [length + min(k, len(one) - 1) for k in range(len(found[0]))]
+        made.append(one)
+        length += len(one)
+    return "".join(made), places
+
+
+_LETTER = re.compile(r"[\s\S][\u0300-\u036F\u1160-\u11FF]*")
 
 
 def by_spaces(text: str) -> list[list[Word]]:

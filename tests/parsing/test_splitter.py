@@ -4,6 +4,7 @@ import dataclasses
 import json
 import random
 import re
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from phrasemodels.parsing import splitter as module
 from phrasemodels.parsing.parser import Parser
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, SPLITTER, load, save
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
-from phrasemodels.parsing.words import Word, sentences
+from phrasemodels.parsing.words import Word, composed, sentences
 from phrasemodels.tasks.parsers.raw_text import ANALYSIS, DIVISION, RawSentence, f1, raw_sentences, written
 from phrasemodels.tasks.parsers.splitting import SplitterTraining, _referring, train_splitter
 
@@ -92,6 +93,16 @@ def test_odd_text_loses_no_character_and_is_divided_between_characters(splitter:
     assert all(c.isspace() or c in "\u00ad\u200b\ufeff\u200c\u200d" for c in lost)
     for word in (word for own in splitter(text) for word in own):
         assert word.form[0] not in "\u0301\ufe0f\U0001f3fd" and word.form != "🇩"
+
+
+def test_accents_and_marks_that_the_treebank_lacks_are_read_as_those_it_has(splitter: Splitter) -> None:
+    text = "Il va au pré. Don't go!"
+    forms = [word.form for own in splitter(text) for word in own]
+    for other in (unicodedata.normalize("NFD", text), text.replace("'", "’")):
+        found = [unicodedata.normalize("NFC", word.form) for own in splitter(other) for word in own]
+        assert [form.replace("’", "'") for form in found] == forms
+    apart = "e\u0302\u0301a\u1100\u1161\u11a8\u1100\u1161"  # two accents; two syllables of Korean
+    assert composed(apart) == ("ếa각가", [0, 0, 0, 1, 2, 2, 2, 3, 3])
 
 
 def test_a_saved_splitter_is_whole_or_refused(splitter: Splitter, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def train_parser(
     parser = _trained(store, chosen, seed)
     terms = {"licences": [manifest.licence], "redistributable": manifest.redistributable}
     numbers = {key: result[key] for key in ("seed", "parameters", "train_seconds")}
-    scores = {name: round(result["scores"][name]["value"], 2) for name in ("uas", "las")}
+    scores = {name: round(result["scores"][f"{name}_unicode"]["value"], 2) for name in ("uas", "las")}
     card = {"name": f"{manifest.title}, dependencies", "corpora": manifest.title, "steps": updates, **terms, **numbers}
     card["scores"] = {"test set, gold words": scores}
     own = (parser.trained, cast(Any, parser.config), parser.entries, parser.decode)

@@ -1,8 +1,8 @@
 """Train a splitter (`parsing/splitter.py`) from the raw text of treebanks (`raw_text.py`).
 
-A treebank's paragraphs are the examples (`# newpar`, `# newdoc`; some sentences each, where it has none). A few are changed, so
-that the splitter reads more than clean text: in one case, without marks at the ends of sentences, with words apart, with line
-breaks, or several paragraphs as one.
+A treebank's paragraphs are the examples (`# newpar`, `# newdoc`; where it has none, some sentences each, and dev is one text). A
+few are changed, so that the splitter reads more than clean text: in one case, without marks at the ends of sentences, with words
+apart, with line breaks, or several paragraphs as one.
 """
 
 import logging
@@ -29,9 +29,9 @@ from phrasemodels.parsing.splitter import (
     Splitter,
     SplitterConfig,
 )
-from phrasemodels.tasks.parsers.raw_text import RawSentence, Token, f1, written
+from phrasemodels.tasks.parsers.raw_text import RawSentence, Token, f1, paragraphs, written
 
-TOGETHER = 5  # sentences of a paragraph on average, where a treebank has no paragraphs
+TOGETHER = 20  # sentences of a paragraph on average, where a treebank has no paragraphs
 WITH_SPACES = 0.001  # the share of words with spaces from which a splitter finds such words
 LONGEST = 512  # characters of an example; longer paragraphs are cut, with what surrounds each part
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of sentence ends
@@ -251,8 +251,7 @@ def train_splitter(
     characters = Characters(alphabet, config.buckets)
     optimiser = torch.optim.Adam(model.parameters(), settings.rate, betas=(0.9, 0.99))
     averaged = {name: p.detach().clone() for name, p in model.named_parameters()}
-    kept = random.Random(1)
-    dev_groups = [grouped(own, kept) for own in dev]
+    dev_groups = [paragraphs(own) for own in dev]
     best, chosen, started, updates = np.inf, splitter, time.process_time(), 0
     for epoch in range(settings.epochs):
         examples = [
