@@ -25,9 +25,8 @@ def main(out: str, *rows: str) -> None:
         points[name] = [(1.0 + line["epoch"], line["dev_bleu"]) for line in found]
         print(name, f"{updates:.0f} updates" if updates != float("inf") else "ended")
         for line in found:
-            print(
-                f"  epoch {line['epoch'] + 1:2.0f}: BLEU {line['dev_bleu']:5.2f}, loss {line['dev_loss']:.3f}, rate {line['learning_rate']:.1e}"
-            )
+            at = f"epoch {line['epoch'] + 1:2.0f}: BLEU {line['dev_bleu']:5.2f}"
+            print(f"  {at}, loss {line['dev_loss']:.3f}, rate {line['learning_rate']:.1e}")
     last = max(epoch for line in points.values() for epoch, _ in line)
     printed = {name: [(1.0, value), (last, value)] for name, value in PRINTED.items()}
     Path(out).write_text(lines(points | printed, "epoch", "BLEU"), encoding="utf-8")

@@ -52,7 +52,8 @@ SMALL = (
 )
 KERNELS = KEPT.with_name("cuda_kernels.tsv")
 INTERNAL = {  # names of operations within those of torch's list
-    "_log_softmax": "log_softmax", "_to_copy": "to", "convolution": "conv2d", "convolution_backward": "conv2d", "index": "__getitem__",
+    "_foreach_copy_": "to", "_log_softmax": "log_softmax", "_to_copy": "to", "convolution": "conv2d",
+    "convolution_backward": "conv2d", "index": "__getitem__",
     "masked_scatter_backward": "masked_scatter", "native_dropout": "dropout", "slice_backward": "__getitem__",
     "threshold_backward": "relu",
 }  # fmt: skip

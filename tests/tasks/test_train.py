@@ -125,6 +125,21 @@ def test_products_are_tf32_only_where_the_training_says_so(shared, tmp_path, pre
         assert torch.is_autocast_enabled("cpu") == (precision == "bfloat16")
 
 
+def test_weights_cast_together_give_the_gradients_of_autocast(shared, tmp_path, monkeypatch):
+    trainer = Trainer(training(shared, tmp_path, "train.precision=bfloat16"))
+    batch, found = trainer.data.batch(np.arange(4)), []
+    ask = torch.is_autocast_enabled
+    for together in (False, True):
+        with trainer.precision(), monkeypatch.context() as patch:
+            patch.setattr(
+                torch, "is_autocast_enabled", lambda device, on=together: on if device == "cuda" else ask(device)
+            )
+            loss = trainer.alone(batch)
+        found.append((loss, *torch.autograd.grad(loss, list(trainer.model.parameters()))))
+    assert len(trainer.alone.names) > 20
+    assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))
+
+
 @pytest.mark.parametrize("given", ["", "cpu"])
 def test_a_training_says_on_which_device_it_ran(shared, tmp_path, given):
     trainer = Trainer(dataclasses.replace(training(shared, tmp_path), device=given))

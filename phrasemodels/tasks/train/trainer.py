@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, distributed, nn
+from torch.func import functional_call
 
 from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import Artifact, write_durably
@@ -214,7 +215,7 @@ class Trainer:
         self.progress, self.best = resume(training.folder, self.model, self.optimiser, training.key)
         self.progress.starts.append((self.progress.step, self.worker.world))
         self.progress.devices.append(self.worker.kind)
-        self.alone = ModelWithLoss(self.model, self.objective, self.config.smoothing)
+        self.alone = CastTogether(ModelWithLoss(self.model, self.objective, self.config.smoothing))
         self.parallel = (
             # the rows of a worker may have no gold of some kind, and leave parameters out that those of others use
             nn.parallel.DistributedDataParallel(self.alone, find_unused_parameters=True)
@@ -393,6 +394,47 @@ class ModelWithLoss(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         return self.objective.loss(self.model, batch, self.smoothing)
+
+
+class CastTogether(nn.Module):
+    """A module whose linear layers have their weights in bfloat16 under autocast on a GPU, cast by one kernel for all of them.
+
+    Autocast would cast each by a kernel of its own, and its gradient by another: the same numbers, but small models wait for launches.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        layers = (f"{name}." * bool(name) for name, layer in module.named_modules() if isinstance(layer, nn.Linear))
+        own = dict(module.named_parameters())  # a weight that is tied has one name
+        self.names = [name for layer in layers for name in (f"{layer}weight", f"{layer}bias") if name in own]
+
+    def forward(self, batch: Batch) -> Tensor:
+        if not torch.is_autocast_enabled("cuda"):
+            return self.module(batch)
+        cast = _Cast.apply(*map(self.module.get_parameter, self.names))
+        return functional_call(self.module, dict(zip(self.names, cast, strict=True)), (batch,))
+
+
+class _Cast(torch.autograd.Function):
+    """Tensors of float32 -> the same in bfloat16, and back for gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, *weights: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        return _all_to(torch.bfloat16, weights)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        found = iter(_all_to(torch.float32, [grad for grad in grads if grad is not None]))
+        return tuple(None if grad is None else next(found) for grad in grads)
+
+
+def _all_to(dtype: torch.dtype, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    found = tuple(torch.empty_like(value, dtype=dtype) for value in values)
+    if found:
+        torch._foreach_copy_(found, tuple(values))
+    return found
 
 
 class Worker:
