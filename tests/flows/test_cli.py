@@ -17,7 +17,7 @@ from running import run_cli
 from phrasemodels.data.formats.lines import lines_or_stdin, lines_with_replacements
 from phrasemodels.flows.cli import models
 from phrasemodels.flows.cli.main import main
-from phrasemodels.flows.cli.terminal import CONTROL, print_rows
+from phrasemodels.flows.cli.terminal import CONTROL, print_rows, wrapped
 from phrasemodels.flows.experiments.catalogue import TABLES, about, experiment
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.run.local import prepare_folder, train_prepared
@@ -304,6 +304,16 @@ def test_input_that_is_not_utf8_is_refused_with_its_line(place, name, monkeypatc
     monkeypatch.chdir(tmp_path)
     done = run_cli("predict", "echo", place, input=b"a\n\xff\x00")
     assert str(done.exception) == f"{name}, line 2: byte 1 is not UTF-8; convert the file"
+
+
+def test_a_long_line_is_broken_on_a_terminal_alone(monkeypatch):
+    line = "001 Table 2   62.3  lower  PSAN: " + "a reason of many words, " * 8
+    assert wrapped(line, 8) == line
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    first, *others = wrapped(line, 8).splitlines()
+    assert all(len(part) <= 60 for part in (first, *others)) and all(part.startswith(" " * 8) for part in others)
+    assert " ".join([first, *others]).split() == line.split()
 
 
 @pytest.mark.parametrize(("width", "lines"), [(60, 16 * 2 + 3), (200, 2 + 4)])

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Force, Json, clean, opened, print_json
+from phrasemodels.flows.cli.terminal import Force, Json, clean, opened, print_json, wrapped
 
 app = typer.Typer()
 
@@ -47,7 +47,7 @@ def verdicts(
     for number, own in groupby(rows, lambda row: row["paper"]):
         print(clean(f"{paper_name(number)}: where it stands, printed, ours, verdict, system: reason  [runs]"))
         for row in own:
-            print(clean(_line(row)))
+            print(wrapped(clean(_line(row)), 8))
     print_verdict_counts(rows)
 
 

@@ -3,7 +3,9 @@
 import json
 import math
 import re
+import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -104,6 +106,16 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, ex
 TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")  # of the direction of text
 NARROW = 8  # characters of a terminal for each column
 KINDS = ("idiom", "plain", "new", "seen")  # groups of sentences that get a column
+
+
+def wrapped(line: str, indent: int) -> str:
+    """Return a line as it is for a file or a pipe, where tools read lines; for a terminal broken at its width, indented from the second
+    line on."""
+    if not sys.stdout.isatty():
+        return line
+    width = max(40, shutil.get_terminal_size().columns)
+    indented = " " * indent
+    return textwrap.fill(line, width, subsequent_indent=indented, break_long_words=False, break_on_hyphens=False)
 
 
 def clean(text: object) -> str:
