@@ -116,6 +116,7 @@ class AdaSent(nn.Module):
         nodes, pooled = self.project(without_padding(words, lengths)), []
         for level in range(words.shape[1]):
             nodes = self.climb(nodes) if level else nodes
+            # node j of a level ends with word j + level: it is of the sentence if that word is
             pooled.append(max_over_tokens(nodes, valid[:, level:]))
         heights = torch.stack(pooled, 1)
         return (masked_softmax(self.belief(heights), valid.unsqueeze(-1), 1) * heights).sum(1)
@@ -201,6 +202,7 @@ class Tbcnn(nn.Module):
         words = without_padding(words, lengths)
         states, words = self.parent(words).flatten(0, 1), words.flatten(0, 1)
         of_relation = relations.flatten()[inner]
+        # sorted by relation: one product a relation, and the GPU is waited for once, for the counts
         order = of_relation.argsort(stable=True)
         each = torch.arange(len(self.dependents), device=words.device)
         counts = (of_relation[:, None] == each).sum(0).tolist()

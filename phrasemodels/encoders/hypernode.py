@@ -148,8 +148,10 @@ class HypernodeLayer(nn.Module):
         first, second, third = self.residuals
         if any(isinstance(part, nn.Dropout) and part.training and part.p for part in first.modules()):
             x, rows = rows.spread(x), nodes.each  # dropout makes equal rows unequal
+        # phase 1: Eq 2 and 3
         x = first(x, lambda y: self.across.packed(y, rows.packing))
         own = rows.words_of(x) if words_only else rows.spread(x)
+        # phase 2: Eq 5 and 7; queries are the nodes of `own`
         return third(second(own, lambda _: self.inside.over_nodes(x, nodes, rows, words_only)), self.feed_forward)
 
 
@@ -227,6 +229,7 @@ class Nodes:
         self.word_rows = true_places(self.packing.pack(is_word.expand_as(graph.valid)), self.words.tokens)
         self.each = NodeRows(self.packing, identity, self.word_rows)
         N = graph.related.shape[1]
+        # waits for the GPU, once a batch: whether lists are made depends on it
         most = int(graph.related.sum(2).max()) if graph.related.numel() else N
         short = most > 0 and most * NODES_PER_NEIGHBOUR <= N
         self.lists = neighbours(graph.related, self.packing, most) if short else None
@@ -274,6 +277,7 @@ def hadamard_over_lists(
     sentence = packing.sentences[lists.keys[:, 0]]
     unrelated = packing.counts.to(v.dtype)[sentence][:, None, None] - known.sum(-1, keepdim=True)
     highest = scores.detach().amax(-1, keepdim=True)
+    # the scores of unrelated nodes, 0, take part in the maximum that keeps exp from overflowing
     highest = torch.where(unrelated > 0, highest.clamp(min=0), highest)
     one, near = torch.where(unrelated > 0, (-highest).exp(), 0), (scores - highest).exp()
     more = mix((near - one).masked_fill(~known, 0), v, edges)

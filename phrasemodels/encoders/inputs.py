@@ -205,6 +205,7 @@ class PretrainedConfig:
 
     def encoder(self) -> Any:
         """Return the encoder with its pretrained weights. ValueError: as of `load_pretrained`."""
+        # use_safetensors: weights in a pickle could run code
         return load_pretrained("AutoModel", self.name, self.folder, self.offline, use_safetensors=True)
 
     def build(self, d: int) -> nn.Module:
@@ -369,6 +370,8 @@ def export_encoder(config: PretrainedConfig, to: Path) -> None:
     ValueError: the encoder cannot be read, or its tokeniser has no form that can be read without code of transformers.
     """
     load_pretrained("AutoConfig", config.name, config.folder, config.offline).save_pretrained(to)
+    # add_prefix_space: byte-level tokenisers mark the beginning of a word by the space before it, and get single words
+    # here
     tokeniser = load_pretrained("AutoTokenizer", config.name, config.folder, config.offline, add_prefix_space=True)
     if not getattr(tokeniser, "is_fast", False):
         raise ValueError(f"{config.name}: only encoders with a fast tokeniser can be exported")
@@ -392,6 +395,7 @@ class ExportedTokeniser:
         except Exception as error:  # tokenizers raises Exception itself
             raise ValueError(f"{folder}: its tokeniser cannot be read ({error}); export the model again") from error
         entries = self._inner.get_vocab_size()
+        # not isinstance: True is an int
         if not all(type(piece) is int and 0 <= piece < entries for piece in special.values()):
             raise ValueError(f"{folder / SPECIAL_PIECES}: no ids of the {entries} pieces; export the model again")
         self._inner.no_truncation()

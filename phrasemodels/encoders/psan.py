@@ -64,6 +64,7 @@ class PhraseSelfAttention(nn.Module):
         x = dropout(p, self.dropout, self.training)
         attended = attend_within(self.own(x), self.other(x), p, bounds)  # Eq 1-2
         attended = fill_alone(attended, p, bounds, self.alone)
+        # Eq 3
         return F.elu(self.compare(torch.cat([(p - attended).abs(), p * attended], -1)))
 
     def alignment(self, p: Tensor, bounds: Tensor) -> Tensor:
@@ -92,6 +93,7 @@ class GatedMemory(nn.Module):
         """memory M, composed C (N, d) -> the new memory (N, d)."""
         both = dropout(torch.cat([memory, composed], -1), self.dropout, self.training)
         gate = self.gate(both).sigmoid()
+        # Eq 4
         return gate * F.elu(self.write(both)) + self.carried(gate, memory)
 
     def forward(self, words: Tensor, compositions: list[Composition]) -> Tensor:
@@ -197,6 +199,7 @@ class Psan(nn.Module):
         return self.run(self._encode, words, lengths, levels)
 
     def _encode(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
+        # Eq 5
         return self.summary(self.states(words, lengths, levels), token_mask(lengths, words.shape[1]))
 
     def states(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, d
     with no_autocast_on_cpu(q):
         q, k, v = at_least_float32(q, k, v)
         if allowed is not None and allowed.dtype != torch.bool:
+            # torch's attention takes a mask of numbers in the type of the queries alone
             allowed = allowed.to(q.dtype)
         if drop is None:
             return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
@@ -130,6 +131,7 @@ class MultiHeadAttention(nn.Module):
 
     def projected(self, x: Tensor, *projections: nn.Linear) -> Tensor:
         """Return several projections of x (T, d) by one product, (T, projections, h, dk)."""
+        # joined at each call: the parameters stay apart, as they are saved and drawn
         weight = torch.cat([projection.weight for projection in projections])
         bias = torch.cat([projection.bias for projection in projections])
         return F.linear(x, weight, bias).unflatten(-1, (len(projections), self.heads, -1))
@@ -144,6 +146,7 @@ class MultiHeadAttention(nn.Module):
         causal: a token sees only itself and those before it.
         """
         groups, heads = packing.groups(min(packing.best_groups, self.most_groups)), []
+        # projected before it is divided into groups: one product of all rows
         padded = self.queries_keys_values(x, packing).split([group.tokens for group in groups])
         for group, own in zip(groups, padded, strict=True):
             q, k, v = group.pad(own).permute(2, 0, 3, 1, 4)

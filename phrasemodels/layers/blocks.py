@@ -35,7 +35,9 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     kept = STATES - round(p * STATES)
     if not training or x.device.type != "cpu" or kept in (0, STATES) or torch.compiler.is_compiling():
         return F.dropout(x, p, training)
+    # all bits of a 64-bit number are random, so one has the bits of four values
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    # uniform from -STATES / 2 on, so `kept` of STATES values are below the bound
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)
     return x * (bits < kept - STATES // 2) * (STATES / kept)
 
@@ -64,6 +66,7 @@ class Dense(nn.Linear):
 
 def masked_softmax(logits: Tensor, valid: Tensor, dim: int) -> Tensor:
     """Return the softmax over the valid entries; all 0, not NaN, if none is valid."""
+    # not -inf: the softmax of a row of -inf is NaN, and NaN times False is, too
     least = torch.finfo(logits.dtype).min
     return logits.masked_fill(~valid, least).softmax(dim) * valid
 

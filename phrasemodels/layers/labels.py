@@ -78,11 +78,13 @@ class LearnedQueries(nn.Module):
 
     def scores(self, x: Tensor) -> Tensor:
         """x (B, N, d) -> scores (B, L, 1, N)."""
+        # q_l W_l first: L vectors of width d, in place of L · N keys (Eq 1)
         queries = self.key.transposed(self.align(self.query, len(x)))
         return (queries @ x.transpose(1, 2))[:, :, None]
 
     def contexts(self, weights: Tensor, x: Tensor) -> Tensor:
         """weights (B, L, 1, N), x (B, N, d) -> (B, L, 1, dk)."""
+        # a_l X first, then W_l, as for the keys (Eq 2)
         return self.value((weights[:, :, 0] @ x)[:, :, None])
 
 
@@ -124,8 +126,10 @@ class PerLabel(Combine):
         self.width, self.groups = labels * out, labels
 
     def forward(self, contexts: Tensor, x: Tensor) -> Tensor:
+        # Eq 3
         o = self.dropout(self.project(contexts))
         r = self.norm(self.reduce(o) + self.reduce(x)[:, None])  # (o + x) R, without (B, L, N, d) numbers o + x
+        # one group of features for each label, side by side; `fenceposts` of layers.scorers divides each again
         return r.transpose(1, 2).flatten(2)
 
 

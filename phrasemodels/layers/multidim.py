@@ -169,6 +169,7 @@ class AttendWithin(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         u, w, p, bounds, z, out = ctx.saved_tensors
+        # the gradient is itself differentiated, which the kernel cannot be
         if torch.is_grad_enabled():
             return None, *reference_vjp(lambda *x: ctx.reference(*x, bounds), (u, w, p), grad), None
         inputs = [np.ascontiguousarray(x.detach().numpy()) for x in (u, w, p, bounds, grad / z, out)]

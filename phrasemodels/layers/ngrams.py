@@ -30,6 +30,7 @@ from phrasemodels.structs.kernels import can_run_kernel, over_batch
 from phrasemodels.structs.kernels.compilation import COMPILE
 from phrasemodels.structs.kernels.exp32 import exp32
 
+# e^MOST is finite in float32, and 1 / (1 + e^MOST) is 4e-18
 ONE, TWO, MOST = np.float32(1), np.float32(2), np.float32(40)
 WINDOWS = 512  # that are processed at a time: their gates take 1 MiB per step at w = 64
 
@@ -154,6 +155,7 @@ class BiLSTMOverWindows(Function):
             h.copy_(last[0].view_as(h))
             c.copy_(last[1].view_as(c))
         ctx.save_for_backward(states, weights, recurrent, saved)
+        # `final_states` does not read the cells: their gradient is None then, not a tensor of zeros
         ctx.set_materialize_grads(False)
         ctx.few, ctx.size = few, size
         return hidden, cells
@@ -168,6 +170,7 @@ class BiLSTMOverWindows(Function):
         for index, gates in enumerate(_gates(saved, ctx.size, n, rows, w, ctx.few)):
             here = slice(index * ctx.few, (index + 1) * ctx.few)
             own = states[:, here]
+            # copies: `_backward` writes to dc, and autograd may have given the same tensor to others
             dh, dc = (
                 own.new_zeros(2, n, *own.shape[1:])
                 if g is None
@@ -425,6 +428,7 @@ class PhraseAttention(MultiHeadAttention):
 
     def queries_keys_values(self, x: Tensor, packing: Packing) -> Tensor:
         """Return the n-grams of the projections of packed tokens x (T, d), (T, 3, h, w)."""
+        # padded, since the words before a word have to be its sentence's
         q, k, v = self.phrases(*packing.pad(super().queries_keys_values(x, packing)).unbind(2))
         return packing.pack(torch.stack([q, k, v], 2))
 

@@ -132,6 +132,7 @@ class Packing:
         """Return the sentences in so many groups. Two packings of the same sentences have the same sentences in a group."""
         if count not in self._groups:
             parts = self.counts.tensor_split(count)
+            # divided on the CPU, where they are known: to read `parts` would wait for the GPU
             lengths = [part.tolist() for part in torch.tensor(self._lengths).tensor_split(count)]
             scores = [None] * count if self.scores is None else self.scores.split([sum(part) for part in lengths])
             self._groups[count] = [_group(*each) for each in zip(parts, lengths, scores, strict=True)]

@@ -99,6 +99,7 @@ def _dots(edges: Edges, q: Tensor, k: Tensor) -> Tensor:
     """Return q_i · k_j for each edge i → j, (rows, c): torch's gradient of a weighted sum to its weights."""
     # torch up to 2.13 has no kernel for bfloat16 on CUDA (pytorch/pytorch#185808)
     exact = (x.float() if x.is_cuda and x.dtype == torch.bfloat16 else x for x in (q, k))
+    # a private operation: torch has no public one for products along lists without a copy of the gathered rows
     found = torch.ops.aten._embedding_bag_per_sample_weights_backward(
         *exact, edges.keys.flatten(), edges.start, edges.row, 0
     )
@@ -172,14 +173,18 @@ def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
     (B, m, k), device = members.shape, members.device
     word = F.pad(torch.arange(n, device=device).view(1, n, 1), (0, k - 1), value=-1).expand(B, -1, -1)
     named = torch.cat([word, members], 1).long() + 1  # position + 1; 0, for none, counts as a word of every node
+    # Eq 4: the nodes are the words, then the phrases
     holds = torch.zeros(B, n + m, n + 1, dtype=torch.bool, device=device).scatter_(2, named, True)
     holds[..., 0] = True
     valid = torch.cat([token_mask(lengths, n), (members >= 0).any(2)], 1)
     sentence, holders = torch.arange(B, device=device).unsqueeze(1), holds.transpose(1, 2).contiguous()
     contained = holders[sentence, named[..., 0]]
+    # a node contains another one if it holds each of its words; one word at a time, which takes a k-th of the memory
     for other in named[..., 1:].unbind(2):
         contained &= holders[sentence, other]
+    # Eq 6
     related = (contained | contained.transpose(1, 2)) & valid.unsqueeze(2) & valid.unsqueeze(1)
+    # without it, the row of scores of a node of padding would be -inf alone, and its softmax NaN
     related |= torch.eye(n + m, dtype=torch.bool, device=device)
     return PhraseGraph(valid, related, holds[:, n:, 1:].float())
 

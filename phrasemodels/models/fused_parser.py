@@ -53,6 +53,7 @@ class FusedNorm(Fused):
         self.keep(weight=norm.weight, bias=norm.bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        # normed = (x − mean) · rstd, and rstd · (s + 1e-3) = ratio + 1e-3 · rstd
         normed, _, rstd = torch.native_layer_norm(x, self.shape, None, None, 1e-20)
         return torch.addcmul(self.bias, normed.div_(rstd.mul_(1e-3).add_(self.ratio)), self.weight)
 
@@ -335,6 +336,7 @@ def fused(module: Module) -> Module:
     parts = {name: None if part is None else fused(part) for name, part in module._modules.items()}
     if all(part is module._modules[name] for name, part in parts.items()):
         return module
+    # shallow, with a dict of parts of its own: the weights are shared, the module that was given stays as it is
     copied = copy.copy(module)
     copied._modules = parts
     copied.training = False

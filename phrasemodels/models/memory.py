@@ -90,6 +90,7 @@ class ReleasedPotentials(BinaryPotentials):
         unary, pairs = super().forward(queries, keys, allowed)
         if self.linear_updates and self.updates <= self.linear_updates:
             return unary, pairs
+        # `super` has counted them twice
         return unary / self.count, torch.zeros_like(pairs)
 
 
@@ -274,6 +275,7 @@ class Hops(nn.Module):
         query, weights = cast(FactEmbedding, self.tables[0]).sentence(question), []
         for keys, values in pairwise(memories):
             p = self._select((keys @ query.unsqueeze(-1)).squeeze(-1), real)
+            # q^{k+1} = q^k + Σ p o (Sukhbaatar et al. 2015, section 2.2)
             query = query + (p.unsqueeze(1) @ values).squeeze(1)
             weights.append(p)
         return torch.stack(weights, 1), query

@@ -142,6 +142,7 @@ class Jointly:
 
     def __call__(self, labels: LazyScores, arcs: LazyScores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         _, cells, heads = joint.argmax(self.weight * labels(), (1 - self.weight) * arcs(), lengths)
+        # Eq 13
         return cells, heads
 
 
@@ -258,12 +259,15 @@ class JointParser(nn.Module):
             cells = (gold[..., 0] >= 0).flatten().nonzero().squeeze(1)
             i, j, label = gold.flatten(0, 1)[cells].unbind(-1)
             truth[cells // gold.shape[1], i, j] = label
+            # s + Δ: each span whose label is not the gold one gains 1, so the best tree of these scores is max_T [s(T)
+            # + Δ(T)]
             labels += 1
             labels.scatter_add_(3, truth[..., None], labels.new_full((1,), -1.0).expand(*truth.shape, 1))
             (best,) = on_device(labels.device, spans.argmax(labels.cpu(), lengths.cpu())[1])
             i, j, label = best.clamp(min=0).unbind(-1)
             own = truth[torch.arange(len(best), device=best.device)[:, None], i, j]
             wrong = ((own != label) & (best[..., 0] >= 0)).sum(1)
+        # scored again, now with gradients: only the cells of two trees, not n² L of them
         scores = self.span_scores.cells(posts, torch.cat([best, gold], 1)).split([best.shape[1], gold.shape[1]], 1)
         return (scores[0].sum(1) + wrong - scores[1].sum(1)).relu()
 

@@ -81,6 +81,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         each = smoothing / scores.shape[-1]
         if smoothing:
             loss = loss - each * logs.sum()
+        # in place: log softmax is not needed again
         gradient = logs.exp_().sub_(each) if smoothing else logs.exp_()
         gradient[at] -= 1 - smoothing
         ctx.save_for_backward(gradient)
@@ -347,6 +348,7 @@ class Translator(nn.Module):
         scale = d**-0.5 if config.tied and not config.scaled else 1.0
         self.project = ScaledLinear(d, config.target_vocabulary, config.output_bias, scale)
         if config.tied:
+            # one parameter under two names, which checkpoints have once
             self.project.weight = self.embed_target.table.weight
         config.draw(self)
 
@@ -362,6 +364,7 @@ class Translator(nn.Module):
 
     def start(self, memory: Tensor, lengths: Tensor) -> "DecoderCache":
         """Return the cache before the first target token: memory (B, n, d), lengths (B)."""
+        # once a sentence: the source does not change while its translation grows
         cross = [layer.source.keys_values(memory) for layer in self.decoder_layers]
         return DecoderCache(cross, token_mask(lengths, memory.shape[1])[:, None, None, :])
 

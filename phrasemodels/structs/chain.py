@@ -237,7 +237,7 @@ def gumbel_sample(
     hard: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Return k relaxed samples (k, B, T, C), differentiable: those of the Gumbel-CRF (Fu et al. 2020); 0 in the padding.
+    """Return k relaxed samples (k, B, T, C), differentiable, by the Gumbel-CRF (Fu et al. 2020); 0 in the padding.
 
     From the last position on, an exact sample of tags is drawn by Gumbel-max, each given the next; in its place stands the softmax of
     log p(tag | next tag) + Gumbel noise, divided by the temperature. hard: the exact sample itself, as 0 and 1, with the gradient of the

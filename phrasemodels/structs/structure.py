@@ -206,9 +206,8 @@ class Engine(Implementation):
         """Return the entropy in nats, (B,)."""
         run = _Run(structure, scores, lengths)
         log_z, mean, _, _ = engine.passes(run.table, run.batch, np.ones(len(lengths)), means=True)
-        value = np.where(
-            log_z == -np.inf, 0, np.maximum(log_z - mean, 0)
-        )  # the difference of almost equal numbers may be below 0
+        # the difference of almost equal numbers may be below 0
+        value = np.where(log_z == -np.inf, 0, np.maximum(log_z - mean, 0))
         run.finish(value)
         return torch.from_numpy(value).to(scores[0].dtype)
 
@@ -256,6 +255,7 @@ class LogPartition(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         (structure, kernel, lengths), scores = ctx.call, ctx.saved_tensors
+        # the gradient is itself differentiated, which only the torch path can be
         if torch.is_grad_enabled():
             return (
                 None,
@@ -269,9 +269,8 @@ class LogPartition(torch.autograd.Function):
         if grad.stride(0) == 0 or (grad == grad[:1]).all():  # as of a sum over the batch
             by = grad[0].item()
             parts = parts if by == 1.0 else {i: p * by for i, p in parts.items()}
-        elif any(
-            scores[i].dim() == structure.common[i] for i in parts
-        ):  # each sentence has a weight of its own in their sums
+        elif any(scores[i].dim() == structure.common[i] for i in parts):
+            # each sentence has a weight of its own in the sums of shared scores, which are not known sentence by sentence
             parts = dict(
                 zip(parts, kernel.passes(structure, scores, lengths, grad, list(parts), False)[1], strict=True)
             )
@@ -289,6 +288,7 @@ class Marginals(torch.autograd.Function):
     ) -> Scores:
         ctx.call = structure, lengths, which
         ctx.save_for_backward(*scores)
+        # a tensor of marginals that is not used has no gradient, and costs nothing
         ctx.set_materialize_grads(False)
         return kernel.passes(structure, scores, lengths, 1.0, which, True)[1]
 
@@ -361,13 +361,11 @@ class Structure:
     """
 
     kernels: ClassVar[tuple[Implementation, ...]] = (ENGINE,)
-    dims: tuple[
-        int, ...
-    ]  # dimensions of the scores, if each sentence, and where there are some each position, has its own
+    # dimensions of the scores, if each sentence, and where there are some each position, has its own
+    dims: tuple[int, ...]
     common: tuple[int, ...]  # their dimensions if all sentences share them; 0 if they cannot
-    rule: ClassVar[
-        Any
-    ]  # (*arguments, nodes, runs, ends): writes nodes, runs, and the rows that each length needs; returns the rows
+    # (*arguments, nodes, runs, ends): writes nodes, runs, and the rows that each length needs; returns the rows
+    rule: ClassVar[Any]
     visible: ClassVar[int] = 1  # the first tensors of scores, whose parts are a structure
     axes: ClassVar[int] = 1  # A
     event: ClassVar[int] = 2  # dimensions of a structure: of rows (R, w) 2, of tags or heads 1
@@ -724,6 +722,7 @@ def _inside_by_levels(structure: Structure, semiring: Log, scores: Scores, lengt
 
 def _topk_by_levels(structure: Structure, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, list[Tensor]]:
     """Return the k best scores (k, B), and flags (k, B, ...), 1 for the parts of each, by an inside pass over lists of k."""
+    # the caller may have turned gradients off; here they are the method, not the result
     with torch.inference_mode(False), torch.enable_grad():
         leaves = tuple(s.detach().clone().requires_grad_() for s in scores)
         masked = tuple(torch.where(m, s, 0) for m, s in zip(structure.read(leaves, lengths), leaves, strict=True))
@@ -744,6 +743,7 @@ def _topk_by_levels(structure: Structure, scores: Scores, lengths: Tensor, k: in
         place, part = _goals(by_number, steps, lengths)
         sentence = torch.arange(len(place), device=place.device)[:, None]
         top = best(nodes[sentence, place], none.expand(-1, place.shape[1], -1), flat[sentence, part])
+        # the gradient of a best score is 1 at the scores that it is the sum of, and 0 at all others
         flags = [
             torch.autograd.grad(top[:, r].sum(), leaves, retain_graph=True, materialize_grads=True) for r in range(k)
         ]

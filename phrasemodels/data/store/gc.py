@@ -173,8 +173,8 @@ def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
     leased = leased_keys(store)
     whole = {artifact.path for artifact in known.values()}
     torn = [path for path in store.root.glob("objects/*/*") if path not in whole and KEY.fullmatch(path.name)]
-    # a torn folder of a root step is kept, and `keys_to_keep` then refuses to remove anything: what it rests on is
-    # unknown
+    # what a torn root rests on is unknown, so `keys_to_keep` refuses to remove anything; a verdict that a run has made since
+    # `known` was read counts as torn, too
     roots = [*verdict_keys(known, newest), *(path.name for path in torn if path.parent.name in root_steps(known))]
     # a cache may lose what the shared storage keeps, so there a lost input stops nothing
     kept = keys_to_keep(known, roots, leased) if store.shared is None else reachable(known, [*roots, *leased])

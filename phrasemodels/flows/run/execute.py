@@ -162,6 +162,7 @@ class SharedCheckpoints:
         if path.name in before:
             return
         names = sorted(file.name for file in path.iterdir())
+        # state.json last: `_complete` takes a checkpoint that has it for whole
         for name in sorted(names, key=lambda name: name == "state.json"):
             self.shared.put(path / name, "checkpoints", self.key, path.name, name)
         for old in before:
@@ -176,6 +177,7 @@ class SharedCheckpoints:
         def upload() -> None:
             nonlocal written
             with contextlib.suppress(OSError):  # not written yet; or the next time
+                # a file from before `began` is of an earlier run of this training on this node
                 if (now := (self.folder / PROGRESS).stat().st_mtime) > max(written, began):
                     self.shared.put(self.folder / PROGRESS, "checkpoints", self.key, PROGRESS)
                     written = now
@@ -278,6 +280,7 @@ def launch_training(
         return run(step, replace(executor, launch=launch))
     trained = run(step, replace(executor, launch=NodeLaunch(launch, store, settings.cache_bytes)))
     with contextlib.suppress(ValueError):  # a damaged lease may belong to another run of the same training
+        # one lease is our own; a second one is of a run of the same training, which may still resume from them
         if shared.leased_keys()[step.key] <= 1:
             shared.remove("checkpoints", step.key)
     return trained
@@ -328,6 +331,7 @@ class Execution:
             executor = Executor(until=self.until)
             return launch_training(step, self.store, self.settings, executor, run=self._on_ray)
         if pipeline is not None and not step.fans_out:
+            # a hit needs no task
             artifact = self.store.find(step) or self._on_ray(step, Executor(until=self.until))
         else:
             executor = Executor(map=self._map(step), sources=self.sources, until=self.until)
@@ -404,4 +408,5 @@ class Execution:
     def _on_ray(self, step: Step, executor: Executor) -> Artifact:
         """Run one step in a Ray task on any node; return its result on this node."""
         made = run_on_ray(run_on_node, self.store, self.settings.cache_bytes, step, executor, label=step.label)
+        # the task has published it: this downloads it
         return made if self.store.shared is None else self.store.run(step)

@@ -54,9 +54,8 @@ class Watch:
         self.shown: dict[str, tuple[str, float]] = {}  # what the page says of each step under way, and its percentage
         self.artifact: UUID | None = None  # Prefect's page of the run's progress
         self.updated = 0.0  # when it was last updated
-        self.states: dict[
-            str, tuple[dict[str, Any] | None, float]
-        ] = {}  # progress of each training, and when it was read
+        # progress of each training, and when it was read
+        self.states: dict[str, tuple[dict[str, Any] | None, float]] = {}
         self.workers: dict[str, int] = {}  # process of each training
         self.missing: dict[str, float] = {}  # since when a training's process has been missing
         self.lost: set[str] = set()
@@ -112,6 +111,7 @@ class Watch:
         """Return the seconds of a step that was started at a time, without its wait for a free processor: by its manifest;
         for a training that stopped, since its progress was first seen."""
         now = time.monotonic()
+        # the smaller one: the manifest of a hit has the seconds of the run that made it
         if (made := self.execution.store.find(step, verify=False)) is not None:
             return min(now - started, made.manifest["seconds"])
         _, since = self.since.get(step.key, (0, started))
@@ -150,9 +150,8 @@ class Watch:
     def _check_worker(self, step: Step, state: dict[str, Any]) -> None:
         """Print at once that a worker died, and where another one continues."""
         pid, at, now = state["pid"], state["step"], time.monotonic()
-        alive = bool(self.execution.settings.ray_address) or _alive(
-            pid
-        )  # processes of other machines cannot be checked
+        # processes of other machines cannot be checked
+        alive = bool(self.execution.settings.ray_address) or _alive(pid)
         if (known := self.workers.get(step.key)) != pid:
             if not alive or state.get("written", 0.0) < self.began:  # by an earlier run
                 return

@@ -61,6 +61,7 @@ class Record:
     @cached_property
     def table_run(self) -> str:
         """The id of the MLflow run of the table, in the experiment of its problem and corpus."""
+        # by the keys of the scores: a rerun that changes nothing opens the same run again
         key = digest_of([self.plan.table.title, [p.scored.key for p in self.plan.pipelines]])
         tags = {"phrasemodels.kind": "table", ATTEMPT: self.attempt, **_code()}
         return self.tracker.open_run(self.plan.table.experiments[0].recipe.name, self.plan.table.title, key, tags)
@@ -138,6 +139,7 @@ class Record:
             used = list(self._used(pipeline, scored))
             self.tracker.datasets(run_id, used)
             tested = next(one for one in used if one.context == "test")
+            # the step of the kept weights, not the last one
             name, step = f"{pipeline.experiment.row}-seed-{pipeline.seed}", int(trained.meta["best_step"])
             about = {"experiment": pipeline.experiment.name, "licences": tags["licences"], **_code()}
             model = self.tracker.logged_model(run_id, name, trained.key, step, about)

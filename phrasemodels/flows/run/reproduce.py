@@ -144,7 +144,7 @@ def _now() -> str:
 
 # States of tasks: found in the store; not done, since the time was up; a training that diverged, or what needs it.
 CACHED, LEFT, DIVERGED = "Cached", "Left", "Diverged"
-EMPTY_RESULT: dict[str, Any] = {  # what is told of a run that came to no row
+EMPTY_RESULT: dict[str, Any] = {  # of a run that came to no row
     "rows": [], "leaks": {}, "report": "", "tuning": [], "trials": (), "stages": {}, "services_seconds": 0.0,
     "diverged": [],
 }  # fmt: skip
@@ -387,6 +387,7 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     stopped = threading.Event()
 
     @task(
+        # the store says what is a hit: Prefect's keys know neither helper functions nor files (docs/decisions/011)
         task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False, retries=1, retry_delay_seconds=5,
         retry_condition_fn=lambda task, run, state: not stopped.is_set() and _lost_cluster(state),
     )  # fmt: skip
@@ -394,6 +395,7 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
         with watch.step(steps[key]) as outcome:
             needed = [step.key for step in steps[key].inputs.values() if isinstance(step, Step)]
             if why := [left[key] for key in needed if key in left]:
+                # an error, if there is one, sorts after the empty text of a step whose time was up
                 left[key] = max(why)
                 outcome.text = "not begun after "
                 why_not = left[key] or "the time was up before a step that it depends on was done"
@@ -402,10 +404,8 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
             try:
                 try:
                     execution.run(steps[key])
-                except (
-                    OSError,
-                    SystemExit,
-                ):  # the latter is raised by Ray in threads that wait for it when it is shut down
+                # Ray raises SystemExit in threads that wait for it when it is shut down
+                except (OSError, SystemExit):
                     if not STOPPING.is_set():
                         raise
                     outcome.text = "stopped after "
@@ -423,6 +423,7 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     futures: dict[str, Any] = {}
     for key, step in steps.items():
         before = [futures[value.key] for value in step.inputs.values() if value.key in futures]
+        # in order: inputs come first, so their futures are known
         named = run_step.with_options(name=step.name, tags=tags_of(execution.plan.table, step))
         submit: Callable[..., Any] = named.submit
         futures[key] = submit(key=key, label=step.label, wait_for=before)

@@ -71,12 +71,12 @@ class Bounded:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":  # the server starts
-            asyncio.get_running_loop().set_default_executor(
-                ThreadPoolExecutor(REQUESTS)
-            )  # so that all can ask for turns
+            # a thread for each request, so that all can ask for turns
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(REQUESTS))
             await self.app(scope, receive, send)
             return
         try:
+            # read as a whole before the model is asked, so that a slow client holds no turn
             body = await asyncio.wait_for(_body(receive), SECONDS)
         except ConnectionError:
             return

@@ -224,11 +224,13 @@ class Search:
                 "by --row, or leave out --tune"
             )
         optuna.logging.set_verbosity(optuna.logging.WARNING)
+        # crc32, not hash(), which differs from process to process: a second run draws the same trials
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(zlib.crc32(row.name.encode())))
         trials = []
         for number in range(budget):
             drawn = study.ask()
             changed = [text for one in SPACE if (text := _drawn(drawn, row, one))] if number else []
+            # without answers: a trial answers no printed number
             trials.append(Trial(replace(overridden(row, *changed), answers=()).steps(SEED)))
         return cls(row, trials)
 

@@ -128,6 +128,7 @@ def _open(w, at, block, order, batch):
     """Copy the weights of the scores of a block to the workspace; weights of shared scores with the first block of a workspace."""
     B, P = batch.scores.shape
     for lane in range(LANES):
+        # the last block repeats its last sentence; nobody reads these lanes
         b = order[min(block + lane, B - 1)]
         for i in range(P):
             w[at + i * WEIGHT + lane] = batch.scores[b, i]
@@ -149,12 +150,14 @@ def _inside(w, at, rows, nodes, runs):
     for v in range(rows):
         begin, end, own = nodes[v, FIRST], nodes[v + 1, FIRST], nodes[v, OWN]
         m, top = spread(1.0), spread(FORBIDDEN)  # of a node that no edge makes
+        # a single edge needs neither a maximum nor a power of two
         if end == begin + 1 and runs[begin, COUNT] == 1:
             left, _, right, _, part, _, _ = _fields(runs, begin, at)
             m, top = load(w, left) * load(w, right), _power(w, left, right, part)
             if part >= 0:
                 m = m * load(w, part)
         elif end > begin:
+            # below the power of any edge that is possible
             top = spread(8 * FORBIDDEN)
             for run in range(begin, end):
                 left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at)
@@ -213,10 +216,12 @@ def _outside(w, at, rows, nodes, runs, p, parts):
         share, power = mine / load(w, here), load(w, here + LANES)
         if own >= 0:
             _gain(w, parts + own * LANES, mine)
+            # the weight of a node includes its own score, the weights of its edges do not
             share, power = share * load(w, at + own * WEIGHT), power - load(w, at + own * WEIGHT + LANES)
         for run in range(nodes[v, FIRST], nodes[v + 1, FIRST]):
             left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at)
             first = parts + (part - at) // 2
+            # the right tail is the empty derivation, whose probability nobody reads
             if right == 0 and to_right == 0 and part >= 0:
                 for k in range(count):
                     x = share * _mass(w, left + k * to_left, 0, part + k * to_part, power)
@@ -370,6 +375,7 @@ def _passes(first, step, work, order, table, batch, scale, grad, shared_grad, ea
             for i in range(P if out.size > 0 else 0):
                 out[b, i] = scale[b] * w[parts + i * LANES + lane]
             for i in range(Q if shared_out.size > 0 else 0):
+                # each thread adds to its own row, so that sums need no lock
                 shared_out[b if each else first, i] += scale[b] * w[parts + (P + i) * LANES + lane]
             if len(mean) > 0:
                 mean[b] = 0.0
@@ -387,10 +393,8 @@ def passes(table, batch, scale=NOTHING, grad=None, shared_grad=None, wanted=(Tru
     (Q,), or with `each` (B, Q); with the gradients `grad` (B, P) and `shared_grad` (1 or B, Q) to marginals, the gradients to the scores.
     wanted: which of both are computed; the other is empty."""
     (B, P), Q = batch.scores.shape, len(batch.shared)
-    blocks, order = (
-        -(-B // LANES),
-        np.argsort(batch.rows, kind="stable"),
-    )  # a block takes the rows of its longest sentence
+    # sorted by length: a block takes the rows of its longest sentence
+    blocks, order = -(-B // LANES), np.argsort(batch.rows, kind="stable")
     own, shared = (bool(len(scale)) and one for one in wanted)
     log_z, mean, out = np.empty(B), np.empty(B if means else 0), np.empty((B, P) if own else (0, 0))
     work = scratch(blocks, table.numbers * (WEIGHT + 3 * LANES) + (P + Q) * (WEIGHT + 2 * LANES) + LANES)
@@ -460,6 +464,7 @@ def _best(first, step, work, order, table, batch, visible, score, chosen):
         _highest(w, at, rows, nodes, runs)
         for lane in range(min(LANES, B - block)):
             b = order[block + lane]
+            # without back pointers: the best edge is looked for again at the few nodes of the best derivation
             _, edge, score[b] = _best_of(w, at, batch.goals[b : b + 1], 0, 1, lane)
             used = size = 0
             if score[b] > -np.inf:
@@ -631,6 +636,7 @@ def _draw(w, at, runs, begin, end, lane, power, least):
                 total, run_found, edge_found = total + x, run, edge
                 if total > least:
                     return run_found, edge_found
+    # by rounding, the sum of all weights may stay below the one that was drawn from
     return run_found, edge_found
 
 
