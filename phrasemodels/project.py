@@ -27,9 +27,8 @@ GROUPS = ("papers", "corpora", "encoders", "metrics", "parsers")
 CORPORA = "corpora"  # the folder of a project with manifests and files of corpora
 BESIDE = ("printed.csv", "settings.csv")  # what a paper's module may have beside it
 PART = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
-LONG_KEY = re.compile(
-    r"""(\.[ \t]*([\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){50}"""
-)  # the time and memory of tomllib grow with its square
+# the time and memory of tomllib grow with the square of its length
+LONG_KEY = re.compile(r"""(\.[ \t]*([\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){50}""")
 
 
 def expanded(path: str | Path, what: str) -> Path:

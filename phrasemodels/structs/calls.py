@@ -37,16 +37,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 FIRST_CALLS: dict[str, list[tuple[Any, tuple[tuple[int, ...], ...]]]] = {}  # by module: functions, and shapes of scores
-MODULES = (
-    "chain",
-    "semimarkov",
-    "alignment",
-    "pcfg",
-    "eisner",
-    "nonprojective",
-    "spans",
-    "joint",
-)  # that register themselves
+# they register themselves
+MODULES = ("chain", "semimarkov", "alignment", "pcfg", "eisner", "nonprojective", "spans", "joint")
 EXACT = {torch.float32}, {torch.float64}  # types of scores that are computed as they are
 _waits = threading.local()
 

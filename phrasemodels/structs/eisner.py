@@ -41,9 +41,8 @@ def _rule(N: Any, one_root: Any, nodes: Any, runs: Any, ends: Any) -> Any:
             r = add_run(runs, r, 0, 0, 0, 0, NONE, 0, 1)
         for i in range(j - 1, -1, -1):
             here, below, own = 1 + i * row + j * column, 1 + i * row + i * column, 1 + (i + 1) * row + j * column
-            splits = (
-                1 if one_root and i == 0 else j - i
-            )  # the root has no complete span that another arc of it could follow
+            # with one root arc, the root has no complete span that another arc of it could follow
+            splits = 1 if one_root and i == 0 else j - i
             v = add_node(nodes, v, here + 4, NONE, r)
             r = add_run(runs, r, below, column, own + 1, row, NONE, 0, splits)
             v = add_node(nodes, v, here + 2, i * N + j, r)

@@ -14,9 +14,8 @@ from phrasemodels.structs.private import transformed as transformed
 from phrasemodels.structs.semiring import Entropy, Log, Max, Sample
 
 InsidePass = Callable[..., Tensor]
-Lengths = (
-    Tensor | Sequence[int] | None
-)  # (B,) numbers of positions or words, or a mask (B, n) that is true inside of sentences
+# (B,) numbers of positions or words, or a mask (B, n) that is true inside of sentences
+Lengths = Tensor | Sequence[int] | None
 
 
 def log_partition(inside: InsidePass, *scores: Tensor) -> Tensor:

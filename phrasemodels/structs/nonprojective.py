@@ -87,9 +87,8 @@ def _eliminate(root: Tensor, words: Tensor, lengths: Tensor, one_root: bool) -> 
         if not one_root:
             sums = logsumexp(torch.stack([sums, root], 1), 1)
         v = torch.where(left, sums.detach(), -torch.inf).argmax(1)
-        v = torch.where(
-            left[sentence, v], v, left.to(torch.int8).argmax(1)
-        )  # argmax takes any word if all sums are -inf
+        # argmax takes any word if all sums are -inf
+        v = torch.where(left[sentence, v], v, left.to(torch.int8).argmax(1))
         s = sums[sentence, v]
         out = words[sentence, v] - s.masked_fill(s == -torch.inf, 0)[:, None]
         gone = more[:, None] & (at == v[:, None])

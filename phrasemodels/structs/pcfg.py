@@ -124,9 +124,8 @@ class _Parses(Structure):
         there = rows[..., 0] >= 0
         word, inner = there & (i == j), there & (i < j)
         at = torch.arange(rows.shape[-2], device=rows.device)
-        left = (
-            (at + 1).clamp(max=max(rows.shape[-2] - 1, 0)).expand(symbol.shape)
-        )  # the row after a cell is its left half
+        # the row after a cell is its left half
+        left = (at + 1).clamp(max=max(rows.shape[-2] - 1, 0)).expand(symbol.shape)
         middle = j.gather(-1, left)
         right = torch.where(inner, left + 2 * (middle - i) + 1, 0).clamp(0, max(rows.shape[-2] - 1, 0))
         head = torch.where(inner, symbol, 0)
@@ -218,11 +217,8 @@ def low_rank_log_partition(
     top_term = words.detach().amax(2)
     weights, logs = _divided((words - top_term[..., None]).exp())
     logs = logs + top_term
-    begin, end, scales = (
-        [weights @ left[..., N:, :]],
-        [weights @ right[..., N:, :]],
-        [logs],
-    )  # by width, of all left ends
+    # by width, of all left ends
+    begin, end, scales = [weights @ left[..., N:, :]], [weights @ right[..., N:, :]], [logs]
     totals = [logs.new_zeros(B), logs.new_full((B,), -torch.inf)]
     for w in range(2, n + 1):
         m = n - w + 1

@@ -48,9 +48,8 @@ def belief_propagation(arcs: Tensor, siblings: Tensor | None = None, grandparent
     arcs, siblings, grandparents, read = _prepared(arcs, siblings, grandparents, lengths)
     once = None if siblings is None else siblings.triu(1)  # each pair of siblings has one factor
     pairs = {name: x for name, x in (("siblings", once), ("grandparents", grandparents)) if x is not None}
-    messages = {
-        name: (torch.zeros_like(x), torch.zeros_like(x)) for name, x in pairs.items()
-    }  # to the first arc, to the second
+    # to the first arc, to the second
+    messages = {name: (torch.zeros_like(x), torch.zeros_like(x)) for name, x in pairs.items()}
     q = _heads(arcs, read)
     for _ in range(steps):
         sums = arcs

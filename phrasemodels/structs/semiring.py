@@ -126,9 +126,8 @@ class Chart:
 
     def __init__(self, diagonal: Tensor):
         self.from_left = diagonal.unsqueeze(3)  # (S, B, i, d, ...), by left end i
-        self.from_right = diagonal.unsqueeze(
-            3
-        )  # (S, B, j, d, ...), by right end j, counted from the right end of the first cell
+        # (S, B, j, d, ...), by right end j, counted from the right end of the first cell
+        self.from_right = diagonal.unsqueeze(3)
 
     def append(self, diagonal: Tensor) -> None:
         """Add the diagonal of the next width."""

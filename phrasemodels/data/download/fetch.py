@@ -169,13 +169,8 @@ PATIENCE, SLOWEST = 60.0, 1000.0  # seconds without data; bytes a second, on ave
 REDIRECTS = 10
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": partial(lzma.open, format=lzma.FORMAT_XZ)}
 AGAIN = "download the file again, or write the sha256 and the bytes of yours, unpacked, into the manifest"
-BROKEN = (
-    EOFError,
-    zlib.error,
-    lzma.LZMAError,
-    gzip.BadGzipFile,
-    MemoryError,
-)  # an xz file states how much memory its decoder needs
+# MemoryError: an xz file states how much memory its decoder needs
+BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, MemoryError)
 
 
 class InterruptedDownloadError(Exception):

@@ -24,11 +24,8 @@ THINGS = tuple(f"{colour} {thing}" for colour in ("blue", "red", "green") for th
 WALK = ("walked to the", "hurried to the", "went over to the", "returned to the")
 TAKE = ("took the", "picked up the", "lifted the")
 DROP = ("put down the", "left the", "let go of the")
-FACTS = {
-    1: range(3, 7),
-    2: range(5, 13),
-    3: range(8, 19),
-}  # the length of a story, by the number of its supporting facts
+# the length of a story, by the number of its supporting facts
+FACTS = {1: range(3, 7), 2: range(5, 13), 3: range(8, 19)}
 
 
 @dataclass(frozen=True, slots=True)

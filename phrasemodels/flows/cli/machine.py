@@ -350,9 +350,8 @@ def _resumed(workers: int, then: int, step: int) -> bool:
         undisturbed, killed, startup = (Path(name, part) for part in ("undisturbed", "killed", "startup"))
         startup.mkdir()
         if workers != then:
-            (startup / "sitecustomize.py").write_text(
-                DOUBLE, encoding="utf-8"
-            )  # every Python process reads it at its start
+            # every Python process reads it at its start
+            (startup / "sitecustomize.py").write_text(DOUBLE, encoding="utf-8")
         _finish(_start(undisturbed, startup, settings, workers, workers))
         process = _start(killed, startup, settings, workers, workers)
         _kill(process, killed, step)
@@ -407,9 +406,8 @@ def _kill(process: subprocess.Popen[str], store: Path, step: int) -> None:
             if (state := json.loads(path.read_bytes()))["step"] >= step - step % 10:
                 process.kill()
                 process.communicate()
-                with suppress(
-                    ProcessLookupError
-                ):  # Ray's worker would train on until Ray notices that the driver is gone
+                # Ray's worker would train on until Ray notices that the driver is gone
+                with suppress(ProcessLookupError):
                     os.kill(state["pid"], signal.SIGKILL)
                 return
         time.sleep(0.005)

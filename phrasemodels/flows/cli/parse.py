@@ -167,9 +167,8 @@ def _named(file: Path, given: Sequence[Path], form: str) -> Path:
     return name.with_suffix({"brackets": ".brackets", "conllu": ".conllu", "json": ".jsonl"}[form])
 
 
-ParseTexts = Callable[
-    [Iterator[str], str, int], Iterator["list[Parse]"]
-]  # texts, how they are divided, texts of a batch
+# texts, how they are divided, texts of a batch
+ParseTexts = Callable[[Iterator[str], str, int], Iterator["list[Parse]"]]
 
 
 @contextmanager

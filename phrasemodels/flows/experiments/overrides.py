@@ -30,10 +30,8 @@ from phrasemodels.tasks.parsers.shipped import NAME as SHIPPED
 from phrasemodels.tasks.parsers.shipped import by_shipped_parser
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 
-GROUPS = {
-    "metrics": "metrics",
-    "parsed": "parsers",
-}  # by the name of a field; encoders go by the class of the old value
+# by the name of a field; encoders go by the class of the old value
+GROUPS = {"metrics": "metrics", "parsed": "parsers"}
 
 
 def added(old: Any, path: str, text: str) -> Any:

@@ -234,10 +234,8 @@ def switches(profile: str) -> list[Experiment]:
     return experiments(table, profile, chosen, map(translator, rows), no_number)
 
 
-PENN, PARSED = (
-    Corpus("penn_treebank", "tagging"),
-    Corpus("penn_treebank", "tagging_arcs"),
-)  # PARSED: with trees by spaCy
+# PARSED: with trees by spaCy
+PENN, PARSED = Corpus("penn_treebank", "tagging"), Corpus("penn_treebank", "tagging_arcs")
 GLOVE = VectorFile("glove/glove.840B.300d.txt", 300)
 # The model is phrase_transformer's; its hypernodes are parts of dependency trees.
 SEMANTIC = tuple(

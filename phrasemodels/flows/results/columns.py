@@ -31,9 +31,8 @@ def _of(kind: str, names: str) -> dict[str, str]:
     return dict.fromkeys(names.split(), kind)
 
 
-PRINTED = _of(
-    TEXT, "paper table_ system variant dataset split printed_metric"
-)  # the columns that identify a printed number
+# the columns that identify a printed number
+PRINTED = _of(TEXT, "paper table_ system variant dataset split printed_metric")
 
 
 EXPERIMENT = {"experiment": TEXT, "seed": WHOLE}

@@ -29,12 +29,8 @@ from phrasemodels.verdicts.printed import NEEDED
 from phrasemodels.verdicts.readers import READERS, Observation, Scores, collected, from_rows, read
 from phrasemodels.verdicts.significance import Array
 
-ROWS_OF_RUNS = (
-    "row",
-    "system",
-    "model",
-    "model_name",
-)  # parameters of an MLflow run that name its row, the first that it has
+# parameters of an MLflow run that name its row, the first that it has
+ROWS_OF_RUNS = ("row", "system", "model", "model_name")
 SEEDS_OF_RUNS = ("seed", "random_seed", "random_state")
 SYSTEM = "system/"  # metrics of the machine
 SCHEMES = ("sqlite", "file", "http", "https", "postgresql", "mysql", "mssql", "databricks")
@@ -104,9 +100,8 @@ def from_mlflow(uri: str) -> Iterator[Observation]:
     The row is the parameter row, system, model or model_name, or else the run's name; the seed the parameter seed, random_seed or
     random_state, or else the run; the data set the parameter dataset, or the first one that the run logged.
     """
-    os.environ.setdefault(
-        "MLFLOW_ALLOW_FILE_STORE", "true"
-    )  # of runs in files, which MLflow reads only if it is asked to
+    # MLflow reads runs in files only if it is asked to
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     for run in Tracker(readable(uri)).runs():
         if run.info.status != "FINISHED":
             continue

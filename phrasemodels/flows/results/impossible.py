@@ -50,9 +50,8 @@ TEST_SETS = (
 )
 SHARES = ("accuracy", "exact match", "logic match", "denotation match")
 LITERATURE = "literature"  # the variant of a row that a paper repeats from others
-COPIED = {
-    ("001", "BiLSTM-Max"): "the row is that of Conneau et al. (2017)"
-}  # all its scores are; the paper does not say so
+# all its scores are; the paper does not say so
+COPIED = {("001", "BiLSTM-Max"): "the row is that of Conneau et al. (2017)"}
 
 
 def not_a_share(line: Line, lines: Sequence[Line]) -> str:
@@ -258,9 +257,8 @@ def not_one_whole(line: Line, lines: Sequence[Line]) -> str:
         if (line["paper"], line["metric"]) == (whole.paper, whole.metric):
             shares = [o["printed"] for o in lines if (o["paper"], o["metric"]) == (whole.paper, whole.metric)]
             said = no_total("100.0", [1.0] * len(shares), shares)
-            if (
-                said and (n := least_whole(shares)) > whole.most
-            ):  # parts of two kinds, which count twice, would not do it
+            # parts of two kinds, which count twice, would not do it
+            if said and (n := least_whole(shares)) > whole.most:
                 of = f"the least number of which all are shares is {n}, and there are {whole.most} {whole.source}"
                 odd = [share for share in shares if no_share(share, whole.most)]
                 suspect = (

@@ -109,9 +109,8 @@ def remove_old(store: Store, days: float, verdicts: Collection[str], dry: bool =
     for record in known:
         if record["id"] not in stay and _ended(record) < before:
             page = page_of(store, record["id"])
-            paths = [
-                path for path in (page, page.with_suffix(".json")) if path.exists()
-            ]  # the record is removed last, because it leads here
+            # the record is removed last, because it leads here
+            paths = [path for path in (page, page.with_suffix(".json")) if path.exists()]
             removed.append(Waste(paths[-1], sum(path.stat().st_size for path in paths), f"run of {record['title']}"))
             for path in () if dry else paths:
                 path.unlink(missing_ok=True)

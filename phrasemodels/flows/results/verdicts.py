@@ -408,9 +408,8 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
     run = [task for task in tasks if task["ours"] is not None]
     if len(run) < len(tasks):
         return {"reason": f"{len(run)} of {len(tasks)} tasks were run; {given}"}
-    means = [
-        fmean(values) for values in zip(*(task["values"] for task in tasks), strict=False)
-    ]  # of seeds that all have
+    # of the seeds that all tasks have
+    means = [fmean(values) for values in zip(*(task["values"] for task in tasks), strict=False)]
     ours = {"ours": fmean(means or [task["ours"] for task in tasks]), "seeds": min(task["seeds"] for task in tasks)}
     unlike = [task for task in tasks if task["verdict"] == "not comparable"]
     if unlike:

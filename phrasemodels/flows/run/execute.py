@@ -267,8 +267,8 @@ def launch_training(
     """Run a training on its workers: a Ray Train group, or else the process in which the step runs; return its artifact.
 
     run: runs the step with an executor, in this process (`store.run`) by default. recorded: its run in MLflow. With shared
-    storage, the workers fetch the
-    data from there and keep their checkpoints there too. ValueError: the cluster can never hold the group.
+    storage, the workers fetch the data from there and keep their checkpoints there too. ValueError: the cluster can never hold
+    the group.
     """
     if group is not None:
         group.check()
@@ -291,8 +291,8 @@ class Execution:
     """Runs the steps of a plan.
 
     shards: for each step under way, by key, the numbers of its finished and of all shards. waits: what trainings wait for, by
-    key. until: the time (seconds
-    since 1970) after which no training begins or goes on. share: of its updates, after which a training stops.
+    key. until: the time (seconds since 1970) after which no training begins or goes on. share: of its updates, after which a
+    training stops.
     """
 
     plan: Plan

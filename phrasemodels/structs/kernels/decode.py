@@ -18,9 +18,8 @@ from numba import njit
 from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch, scratch
 from phrasemodels.structs.kernels.simd import COMPILE, INLINE, INNER, highest, larger, load, number, spread, store
 
-RIGHT, LEFT, OPEN_RIGHT, OPEN_LEFT, MEET = range(
-    5
-)  # MEET is one row: the part that both incomplete spans of i, j share
+# MEET is one row: the part that both incomplete spans of i, j share
+RIGHT, LEFT, OPEN_RIGHT, OPEN_LEFT, MEET = range(5)
 
 
 @njit(**INNER)

@@ -149,9 +149,8 @@ def length_to_failure(hypothesis: list[str], reference: list[str]) -> float:
     return 100 * right / (len(reference) + longer)
 
 
-Metric = Callable[
-    [Sequence[str], Sequence[str]], float
-]  # references, answers, as text -> a value, named as the function
+# references, answers, as text -> a value, named as the function
+Metric = Callable[[Sequence[str], Sequence[str]], float]
 
 
 def check_metrics(metrics: Any) -> None:

@@ -290,9 +290,8 @@ class DecompositionRecipe(Recipe):
     def data(self) -> dict[str, Step]:
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
         name, settings = self.corpus.name, PairVocabulary(self.min_count, self.words, self.vectors)
-        read = (
-            raw if self.vectors else {"rows": raw["train"]}
-        )  # vectors are not trained, so words of dev and test may have theirs
+        # vectors of a file are not trained, so words of dev and test may have theirs
+        read = raw if self.vectors else {"rows": raw["train"]}
         words = Step(pair_vocabulary, f"vocabulary {name}", settings, read)
 
         def numbers(label: str, rows: Step) -> Step:

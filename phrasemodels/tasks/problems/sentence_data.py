@@ -52,9 +52,8 @@ class Marked:
         return ["<s>", *self.tokeniser(text, language), "</s>"]
 
 
-Unknown = Callable[
-    [list[str], Container[str]], list[str]
-]  # (words of a sentence, vocabulary) -> the words that are read
+# (words of a sentence, vocabulary) -> the words that are read
+Unknown = Callable[[list[str], Container[str]], list[str]]
 
 
 def hashed(tokens: list[str], words: Container[str]) -> list[str]:
