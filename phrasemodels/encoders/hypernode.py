@@ -246,6 +246,7 @@ class Nodes:
         count = valid[:, n:].sum(1, keepdim=True)
         real = torch.cat([valid[:, :n], count > 0], 1)
         packing = Packing(real)
+        # 0 for a word, log m for the row that stands for m hypernodes
         packing.scores = packing.pack(torch.cat([valid[:, :n].double(), count.double()], 1)).log()
         place = real.flatten().cumsum(0).view_as(real) - 1
         of_node = self.packing.pack(torch.cat([place[:, :n], place[:, n:].expand(-1, valid.shape[1] - n)], 1))

@@ -122,6 +122,7 @@ def ray_map(
                 on_progress(started - len(pending), len(items))
                 if not pending:
                     return
+                # whichever is done first, so that a slow item does not keep the others from being sent
                 (done,), _ = ray.wait(list(pending), num_returns=1)
                 results[pending.pop(done)] = ray.get(done)
                 while yielded in results:
@@ -150,6 +151,7 @@ def actor_map(
 
     left = iter(enumerate(items))
     count = min(len(items), max(1, int(ray.cluster_resources().get("CPU", 1))))
+    # one thread: there is an actor on each processor, and more threads than processors make parsers slower (stanza#552)
     environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
     title = _title(function, label)
     named = type(f"ActorWorker_{title.removeprefix('step:')}", (ActorWorker,), {})  # Ray lists actors by class
@@ -200,6 +202,7 @@ def _task(function: Callable[..., Any], label: str = "") -> Any:
     """Return a Ray task with one processor that calls a function and is listed under a label, or else its name."""
     import ray
 
+    # steps may run twice: the store keeps one artifact of a key
     return ray.remote(num_cpus=1, max_retries=3)(call_in_worker).options(name=_title(function, label))
 
 

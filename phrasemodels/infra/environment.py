@@ -11,13 +11,16 @@ DEFAULTS = {
     "DO_NOT_TRACK": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    # a pickle can run code
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/",  # `ray start` reports even that reports are off
     # the embedded cluster is on loopback; for a cluster on another machine phrasemodels/infra/settings.py requires a token
     "RAY_AUTH_MODE": "token" if any(map(os.environ.get, ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))) else "disabled",
+    # else, under `uv run`, Ray uploads the working folder and each worker resolves all packages again (ray#50961)
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_ENABLE_AUTO_CONNECT": "0",  # a thread that outlives the run would start a new cluster
+    # the default is 2 s, by which the end of every training would be seen later
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.25",
     # seconds after which a group that waits for room is asked for again, or given up (phrasemodels/infra/cluster.py)
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "60",

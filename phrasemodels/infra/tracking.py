@@ -259,6 +259,7 @@ class Tracker:
 
         client = self.client()
         have = client.get_run(run_id).data.params
+        # MLflow refuses to change a parameter, and cuts longer values with a warning
         new = [Param(name, str(value)[:6000]) for name, value in values.items() if name not in have]
         if new:
             client.log_batch(run_id, params=new)
@@ -272,6 +273,7 @@ class Tracker:
             DatasetInput(
                 Dataset(
                     one.name,
+                    # the most that MLflow takes
                     one.digest[:36],
                     "local" if one.url.startswith("file:") else one.url.partition(":")[0],
                     json.dumps({"uri": one.url}),
@@ -369,6 +371,7 @@ class Tracker:
         # the second is for runs of earlier versions
         for tag, value in ((_at_work(attempt), attempt), (ATTEMPT, attempt)):
             query = f"tags.`{tag}` = {quoted(value)} and attributes.status = 'RUNNING'"
+            # MLflow's largest answer
             for run in client.search_runs(where, query, max_results=50000) if where else []:
                 self._leave(run, attempt, status)
 
@@ -445,10 +448,12 @@ class StepMetrics:
         metrics = [
             Metric(name, float(value), int((zero + row["seconds"]) * 1000), int(row["step"]))
             for row in history
+            # MLflow adds a second value of a step to the first one, it does not replace it
             if row["step"] > last
             for name, value in row.items()
             if name not in ("step",)
         ]
+        # MLflow's largest batch
         for first in range(0, len(metrics), 1000):
             client.log_batch(self.run_id, metrics=metrics[first : first + 1000])
 

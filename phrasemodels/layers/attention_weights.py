@@ -133,6 +133,7 @@ def add_virtual_ends(unary: Tensor, transitions: Tensor, lengths: Tensor) -> Ten
     the end the mean transition out of each state (over columns).
     """
     place = torch.arange(unary.shape[1], device=unary.device)
+    # added to the potentials of the first and the last key, so that the chain itself needs no virtual states
     first = (place == 0).to(unary.dtype)[:, None] * transitions.mean(0)
     last = (place == lengths[:, None] - 1).to(unary.dtype)[..., None] * transitions.mean(1)
     return unary + first + last

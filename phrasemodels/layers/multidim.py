@@ -72,6 +72,7 @@ def _maxima(desk, top):
     for i in range(len(desk)):
         row = desk[i]
         for f in range(WIDTH):
+            # over j ≠ i: the second largest w for the word that has the largest
             x = row[U + f] + (top[WIDTH + f] if row[W + f] == top[f] else top[f])
             row[M + f] = x if x > _0 else exp32(x if x < _0 else _0) - _1
 
@@ -105,6 +106,7 @@ def _forward(begin, step, u, w, p, bounds, z, out):
     room, top = np.empty((longest, DU), np.float32), np.empty(2 * WIDTH, np.float32)
     for phrase in range(begin, len(bounds) - 1, step):
         first, length = bounds[phrase], bounds[phrase + 1] - bounds[phrase]
+        # no other word: `fill_alone` sets its output
         if length == 1:
             z[first], out[first] = _1, _0
             continue

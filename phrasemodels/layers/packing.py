@@ -124,6 +124,7 @@ class Packing:
         counts = self.counts
         if counts.device.type != "cpu" or len(counts) < 2 * GROUPS:
             return 1
+        # pairs of tokens, by which the cost of attention goes
         whole = len(counts) * int(counts.max()) ** 2
         divided = sum(len(part) * int(part.max()) ** 2 for part in counts.tensor_split(GROUPS))
         return GROUPS if whole - divided > max(LEAST_SAVED, whole // 8) else 1

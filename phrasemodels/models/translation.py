@@ -168,6 +168,7 @@ def beam_search(
         logits = model.project(model.advance(tokens[:, :, -1:].flatten(0, 1), cache))[:, -1].float()
         logits.index_fill_(1, never, float("-inf"))
         candidates = scores.unsqueeze(2) + logits.log_softmax(-1).unflatten(0, (len(alive), beam))
+        # of all continuations of all hypotheses of a sentence together
         top, flat = candidates.flatten(1).topk(2 * beam, 1)  # twice the beam: enough even if half of it ends
         parents, words = flat // logits.shape[-1], flat % logits.shape[-1]
         # numbers that float64 holds exactly, so that a GPU is waited for once a token
@@ -418,8 +419,10 @@ class DecoderCache:
 
     def select(self, rows: Tensor) -> None:
         """Replace the batch by some of its rows, on the CPU, which repeats, reorders or drops hypotheses."""
+        # on the CPU: to know how many hypotheses each sentence keeps, a GPU would be waited for
         sentences, counts = (rows // self.width).unique_consecutive(return_counts=True)
         size = self.valid.shape[0]
+        # most tokens of greedy search keep all rows as they are, and need no copy
         if self.past and not _is_range(rows, size * self.width):
             (at,) = on_device(self.valid.device, rows)
             self.past = [(keys[at], values[at]) for keys, values in self.past]

@@ -44,15 +44,20 @@ def _rule(N: Any, one_root: Any, nodes: Any, runs: Any, ends: Any) -> Any:
             # with one root arc, the root has no complete span that another arc of it could follow
             splits = 1 if one_root and i == 0 else j - i
             v = add_node(nodes, v, here + 4, NONE, r)
+            # ⊕_k C→(i,k) ⊗ C←(k+1,j), shared by both directions; the equations are those of `inside`
             r = add_run(runs, r, below, column, own + 1, row, NONE, 0, splits)
+            # I→(i,j)
             v = add_node(nodes, v, here + 2, i * N + j, r)
             r = add_run(runs, r, here + 4, 0, 0, 0, NONE, 0, 1)
             if i > 0:
+                # I←(i,j); the root, i = 0, has no head
                 v = add_node(nodes, v, here + 3, j * N + i, r)
                 r = add_run(runs, r, here + 4, 0, 0, 0, NONE, 0, 1)
                 v = add_node(nodes, v, here + 1, NONE, r)
+                # C←(i,j)
                 r = add_run(runs, r, below + 1, column, here + 3, row, NONE, 0, j - i)
             v = add_node(nodes, v, here, NONE, r)
+            # C→(i,j)
             r = add_run(runs, r, below + column + 2, column, own, row, NONE, 0, j - i)
         ends[j] = v
     nodes[v, FIRST] = r

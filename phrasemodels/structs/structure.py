@@ -76,6 +76,7 @@ class Numbered:
         rule = type(self.structure).rule  # a compiled function of an object would be bound
         rows = (uncompiled(rule) if plain else rule)(*sizes.arguments, nodes, runs, ends)
         table = engine.new_table(nodes, runs, rows, sizes.numbers)
+        # the goals of all lengths are kept too; with two axes these would be as many as pairs of lengths
         if small and self.structure.axes == 1:
             each = np.arange(sizes.longest + 1)[:, None]
             self._kept = table, ends, self.structure.goals(sizes, self, each)
@@ -563,8 +564,10 @@ class Structure:
         return self._rows(scores, flags, lengths)
 
     def _minimum_risk(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        # the marginals take the place of the scores: the best structure by them has the most right parts (Goodman 1996)
         p = self._expected_parts(scores, lengths, range(self.visible))
         zeros = [*p, *(torch.zeros_like(s) for s in scores[self.visible :])]
+        # what is forbidden stays forbidden, although its marginal, 0, would be a score like others
         return self._argmax(
             tuple(torch.where(s == -torch.inf, s, x) for s, x in zip(scores, zeros, strict=True)), lengths
         )
@@ -653,6 +656,7 @@ def _levels(structure: Structure, shapes: tuple[torch.Size, ...], device: torch.
     depth, deepest = np.zeros(rows, np.int64), np.zeros(table.numbers, np.int64)
     edges = [_edges(runs[first[v] : first[v + 1]]) for v in range(rows)]
     for v, (left, right, _) in enumerate(edges):
+        # tails come before heads, so one pass over the nodes gives their depths
         depth[v] = deepest[nodes[v, 0]] = 1 + max(deepest[left].max(initial=0), deepest[right].max(initial=0))
     order = np.argsort(depth, kind="stable")
     places = np.zeros(table.numbers, np.int64)

@@ -100,6 +100,7 @@ PROFILES = {
     # long is trained: this is the converged reading, 80 epochs; that code trains 10, which is the other (TEN_EPOCHS).
     "paper": Profile(
         Size(d=512, heads=8, layers=6, d_ff=2048, dropout=0.1),
+        # 7e-4 = (512 · 4000)^-½, the peak of the schedule of Vaswani et al. (2017, Eq 3); rows alone limit a batch
         TrainConfig(steps=80 * EPOCH, batch_tokens=1 << 20, batch_rows=64, arrange=at_random, learning_rate=7e-4, warmup=4000,
                     clip=math.inf, precision="bfloat16", evaluate_every=EPOCH, checkpoint_every=EPOCH),
         TranslationRecipe(
@@ -112,6 +113,7 @@ PROFILES = {
 
 def translator(row: Row) -> Row:
     """The row with a decoder on its encoder."""
+    # vocabularies have 0 words until the data sets their sizes (`TranslationObjective.configure`)
     return replace(row, model=lambda size: TranslationConfig(row.model(size), 0, 0, size.layers, size.d_ff))
 
 
@@ -166,6 +168,7 @@ def as_base_code(row: Row) -> Row:
     recipe = {
         **row.recipe,
         "problem": TokenAccuracyObjective(greedy_bleu=True),
+        # 52: the code's longest sequences, 50 words between <s> and </s>
         "search": BeamSearch(beam=5, length_penalty=0.0, growth=0.0, extra=52, unknown=True),
         "copy_unknown": False,
         "count_end": True,

@@ -55,6 +55,7 @@ class Cost:
 
 def costs(plan: Plan, store: Store, executor: Executor) -> Iterator[Cost]:
     """Measure a training of each row of a plan, and make the data that it reads."""
+    # reversed: of the seeds of a row, the first one is written last and stays
     first = {pipeline.experiment.name: pipeline for pipeline in reversed(plan.pipelines) if pipeline.trains}
     for pipeline in reversed(first.values()):
         yield _cost(pipeline, store, executor)
@@ -67,6 +68,7 @@ def _cost(pipeline: Pipeline, store: Store, executor: Executor) -> Cost:
     inputs = {name: store.run(needed, executor) for name, needed in step.inputs.items() if isinstance(needed, Step)}
     with (
         tempfile.TemporaryDirectory() as folder,
+        # spawn: a forked process would begin with the memory of this one
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
     ):
         job = Job(Path(folder), Path(folder), inputs, store, executor, step.key)
@@ -89,6 +91,7 @@ def measure(training: Training) -> tuple[float, float]:
     trainer, config = Trainer(training), training.config
     limits = (config.batch_tokens, training.seed, 0, config.batch_rows, config.arrange, config.equal_sides)
     batches = token_batches(trainer.data, *limits)
+    # rows times the sum of the longest on each side: padded tokens, by which memory goes
     batches.sort(key=lambda rows: len(rows) * int(trainer.data.lengths[rows].max(0).sum()))
     trainer.update(batches[-1])  # compiles kernels, too
     took = []

@@ -43,6 +43,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     executor = Executor(sources=sources, report=report)
     checkpoints = store.workspace(pipeline.trained.key) / "checkpoints"
     with contextlib.ExitStack() as stack:
+        # before the first look-up: garbage collection must not take what is found
         stack.enter_context(leased_steps(store, with_dependencies([pipeline.scored]), settings))
         stack.enter_context(progress_lines(checkpoints))
         if not local:
@@ -84,6 +85,7 @@ def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[No
                 state = json.loads((checkpoints / PROGRESS).read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 continue
+            # an earlier run got further than its last checkpoint, from which this one resumes
             if not first or state["step"] < first["step"]:
                 first = state
             if seen < (step := state["step"]) < state["steps"]:

@@ -68,5 +68,6 @@ def _of_table(
         settled = not any(map(reads_encoders, table.experiments))
         return {"settled": settled, "answer": make(with_user_files(table, sources))}
 
+    # `states`: the digests of files that users supplied are in keys, and change with the files
     known = cached_on_disk(name, [asked, sources, states(sources.mirrors)], made)
     return dict((known if known["settled"] else made())["answer"])

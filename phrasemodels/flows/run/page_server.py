@@ -164,6 +164,7 @@ def server(parser: Parser, host: str, port: int) -> PageServer:
 def check_client(connection: socket.socket) -> None:
     """Raise a ConnectionError if a client has left, or sends no more: nobody waits for its answer."""
     readable, _, _ = select.select([connection], [], [], 0)
+    # a closed connection is readable, and has no byte; MSG_PEEK leaves a byte for who reads the next request
     if readable and not connection.recv(1, socket.MSG_PEEK):
         raise ConnectionError("the client is gone")
 
@@ -216,6 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 raise RefusedError(HTTPStatus.NOT_FOUND, "the form is at /, JSON at /parse.json; see /openapi.json")
         except RefusedError as error:
+            # the body may not have been read: the next request would begin in the middle of it
             self.close_connection = True
             self._send(error.status, PLAIN, str(error))
         except OSError:  # the client is gone

@@ -290,6 +290,7 @@ def _covariances(w, at, rows, nodes, runs, p, d, e, g, mean, parts):
                     q, own_g = _mass(w, one, other, part + k * to_part, power), load(w, g + first + k * to_part // 2)
                 else:
                     q = _mass(w, one, other, NONE, power)
+                # the formulas above: p(edge) and q d, then d of both tails, then the gradient of the edge's score
                 x, y = mine * q, out * q
                 _gain(w, p + one // 2, x)
                 _gain(w, p + other // 2, x)
@@ -474,6 +475,7 @@ def _best(first, step, work, order, table, batch, visible, score, chosen):
                 size -= 1
                 if todo[size] == 0:
                     continue
+                # a stack in place of recursion: derivations are as deep as sentences are long
                 v = table.rows_of[todo[size]]
                 run, edge, _ = _best_of(w, at, runs, nodes[v, FIRST], nodes[v + 1, FIRST], lane)
                 used = _choose(nodes[v, OWN], visible, chosen, 0, b, used)

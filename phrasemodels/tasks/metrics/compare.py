@@ -141,6 +141,7 @@ def differences(rows: list[TestedRow]) -> list[dict[str, Any] | None]:
     found: list[dict[str, Any] | None] = []
     for row in rows:
         same = [r for r in rows if (r.metric, r.test_set, r.statistic) == (row.metric, row.test_set, row.statistic)]
+        # of the same test set alone: differences are taken sentence by sentence
         base = next((r for r in same if r.experiment == row.baseline), same[0])
         if row.statistic is None or base is row:
             found.append(None)

@@ -129,6 +129,7 @@ class SentenceTranslationObjective(TranslationObjective):
 
     def count(self, data: PhraseExamples, rows: Rows) -> int:
         """Return the number of sentences."""
+        # a sentence each: the gradient is larger than that of a mean over tokens, by the length of a sentence
         return len(rows)
 
 
@@ -255,6 +256,7 @@ def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]
         from sacrebleu.metrics.bleu import BLEU
 
         tokens = "char" if settings.language in UNSPACED else "13a"
+        # force: no warning that a text looks tokenised
         scores["sacrebleu"] = bleu(BLEU(force=True, tokenize=tokens), text, raw)
         scores["sacrebleu_lc"] = bleu(BLEU(lowercase=True, force=True, tokenize=tokens), text, raw)
     for suffix, mask in by_group(table["group"].to_pylist()).items():
