@@ -22,7 +22,7 @@ def main(out: str, *rows: str) -> None:
     for row in rows:
         name, _, seed = row.partition(":")
         found, updates = history_so_far(store, experiment(name).steps(int(seed or 0)).trained)
-        points[name] = [(1.0 + line["epoch"], line["dev_bleu"]) for line in found]
+        points[name.rsplit("/", 1)[1]] = [(1.0 + line["epoch"], line["dev_bleu"]) for line in found]
         print(name, f"{updates:.0f} updates" if updates != float("inf") else "ended")
         for line in found:
             at = f"epoch {line['epoch'] + 1:2.0f}: BLEU {line['dev_bleu']:5.2f}"

@@ -359,7 +359,7 @@ def _other_readings(row: Columns, ours: float | None, results: Sequence[Result],
     nearest = min(means, key=lambda name: abs(means[name] - float(row["value"])))
     readings = []
     for name, line in lines.items():
-        seeds = "" if line["exact"] else f" by {line['seeds']} seeds"
+        seeds = "" if line["exact"] else f" by {line['seeds']} seed{'s' * (line['seeds'] != 1)}"
         readings.append(f"{name} {line['ours']:.2f}{seeds} ({line['verdict']})")
     return f"; other readings, which decide nothing: {', '.join(readings)}; nearest to the printed number: {nearest}"
 
