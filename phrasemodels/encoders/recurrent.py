@@ -44,6 +44,7 @@ class LSTMEncoder(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor, members: Tensor | None = None) -> Tensor:
         """x (B, n, d), lengths (B) -> states (B, n, d); `members` are not used."""
+        # not packed: from left to right, padding is read after the words
         return self.lstm(without_padding(x, lengths))[0]
 
 
@@ -57,5 +58,6 @@ class BiLSTM(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         if not len(x):
             return x.new_zeros(*x.shape[:2], 2 * self.lstm.hidden_size)  # packing refuses an empty batch
+        # packed: the other direction would begin with the padding
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         return pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])[0]

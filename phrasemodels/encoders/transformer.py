@@ -237,6 +237,7 @@ class PsanTokenEncoder(nn.Module):
         super().__init__()
         self.sizes = config.sizes
         self.psan = Psan(PsanConfig(config.d, len(config.sizes), config.dropout, order=as_numbered))
+        # token states are not pooled; these weights would be trained by nothing, and saved
         del self.psan.summary
         self.residual = AddNorm(config.d, config.dropout)
         self.feed_forward = feed_forward(config.d, config.d_ff)

@@ -90,6 +90,7 @@ class SpanScorer(nn.Module):
         i, j = torch.triu_indices(n, n, device=posts.device)
         scores = posts.new_zeros(len(posts), n, n, self.output.out_features + 1)
         for row, sentence in enumerate(projected):  # one sentence at a time, to limit the memory of hidden units
+            # by autocast, the scores of the cells are bfloat16, the chart is not
             scores[row, i, j, 1:] = self._score(sentence[j + 1] - sentence[i]).to(scores.dtype)
         return scores
 

@@ -230,6 +230,7 @@ class Decomposable(nn.Module):
         self.attend = perceptron(width, d, config.dropout)
         self.compare = perceptron(2 * width, d, config.dropout)
         self.aggregate = nn.Sequential(*perceptron(2 * d, d, config.dropout), nn.Linear(d, config.labels))
+        # before there is an embedding, which has a start of its own
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=config.initial)
         self.embed = FrozenEmbedding(config.vocabulary, d) if config.vectors else config.embed(config.vocabulary, d)

@@ -208,6 +208,8 @@ def _finish(
         done = finished[sentence]
         stay: list[int] = []
         for rank, (score, parent, word) in enumerate(zip(scores[row], origin[row], token[row], strict=True)):
+            # of 2 · beam candidates, an ending after the first `beam` does not count: else a beam of 1 would not be
+            # greedy search
             if word == END and rank < search.beam:
                 done.add(tokens[row, parent], (), score / length**search.length_penalty)
             elif word != END and len(stay) < search.beam:
@@ -217,6 +219,7 @@ def _finish(
             for rank in stay:
                 score = scores[row][rank] / length**search.length_penalty
                 done.add(tokens[row, origin[row][rank]], (token[row][rank],), score)
+        # goes on while the best unfinished hypothesis, if it ended here, would be the best of all
         elif done.count < search.beam or best_alive / length**search.length_penalty > done.score:
             unfinished.append((row, stay))
     return unfinished

@@ -156,6 +156,7 @@ class LinearChains(HigherOrder):
         unary, pairwise = (torch.where(mask, s, 0) for mask, s in zip(self.read(scores, lengths), scores, strict=True))
         (B, T, C), device = unary.shape, unary.device
         at, sentence = torch.arange(T, device=device), torch.arange(B, device=device)
+        # −log of an exponential variable is a Gumbel variable
         noise = -torch.empty(k, B, T, C, dtype=unary.dtype, device=device).exponential_(generator=generator).log()
         alpha = [unary[:, 0]] if T else []  # log weights of the beginnings, up to a constant
         for t in range(1, T):
@@ -163,6 +164,7 @@ class LinearChains(HigherOrder):
             alpha.append(logsumexp(_centred(alpha[-1])[..., None] + step, 1) + unary[:, t])
         filtered, inside, last = torch.stack(alpha or [unary], 1).view_as(unary), at < lengths, at >= lengths - 1
         following = lengths.new_zeros(k, B, T)
+        # the exact sample has no gradient; the relaxed one below is computed from it, all positions at once
         with torch.no_grad():
             for t in range(T - 1, 0, -1):
                 given = _columns(pairwise, sentence, min(t, T - 2), following[:, :, t]).masked_fill(last[:, t, None], 0)

@@ -159,6 +159,7 @@ def _column(field: pa.Field, values: Any, rows: int) -> pa.Array:
 
 
 SHARD_ROWS = 10_000
+# above SHARD_ROWS, so that a shard is one batch, whose columns are views of the mapped file
 BATCH_ROWS = 16_384
 
 
@@ -212,6 +213,7 @@ def _update(digest: "hashlib._Hash", array: pa.Array) -> None:
         _update(digest, array.flatten())
     elif pa.types.is_string(kind):
         _update(digest, pc.binary_length(array))
+        # the buffers of a slice are those of the whole array
         offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
         if len(array):
             digest.update(memoryview(array.buffers()[2] or b"")[offsets[0] : offsets[-1]])
