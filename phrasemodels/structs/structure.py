@@ -134,6 +134,8 @@ class Implementation(Protocol):
         scores (B,) and structures (B, ...) or scores (k, B) and structures (k, B, ...), -1 where there is none
     sample(structure, scores, lengths, k, generator)
         structures (k, B, ...), -1 where there is none
+    waits
+        true if to ask for a number waits for a device: then nobody looks at the weights of sentences
     """
 
     def takes(self, structure: "Structure", scores: Scores) -> bool:
@@ -249,7 +251,8 @@ class LogPartition(torch.autograd.Function):
         if hasattr(kernel, "log_partition"):
             log_z, ctx.gradient = kernel.log_partition(structure, scores, lengths, bool(which))
             return log_z
-        log_z, parts = kernel.passes(structure, scores, lengths, 1.0 if which else None, which, False)
+        ctx.waits = getattr(kernel, "waits", False)
+        log_z, parts = kernel.passes(structure, scores, lengths, 1.0 if which else None, which, ctx.waits)
         ctx.parts = dict(zip(which, parts, strict=True))
         return log_z
 
@@ -267,7 +270,10 @@ class LogPartition(torch.autograd.Function):
         if hasattr(kernel, "log_partition"):
             return None, None, None, *ctx.gradient(grad)
         parts = ctx.parts
-        if grad.stride(0) == 0 or (grad == grad[:1]).all():  # as of a sum over the batch
+        if ctx.waits:
+            weighed = {i: p * _column(grad, p) for i, p in parts.items()}
+            parts = {i: p.sum(0) if p.dim() > scores[i].dim() else p for i, p in weighed.items()}
+        elif grad.stride(0) == 0 or (grad == grad[:1]).all():  # as of a sum over the batch
             by = grad[0].item()
             parts = parts if by == 1.0 else {i: p * by for i, p in parts.items()}
         elif any(scores[i].dim() == structure.common[i] for i in parts):

@@ -53,7 +53,13 @@ def outcome(structure, scores):
     entropy, (best, rows) = structure.entropy(*scores, **options), structure.argmax(*scores, **options)
     found = {"log Z": log_z, "entropy": entropy, "best": best} | {f"marginals {i}": p for i, p in enumerate(parts)}
     weighed = sum((p * torch.arange(p.numel()).view(p.shape).to(p).cos()).sum() for p in parts)
-    for name, value in {"log Z": log_z.sum(), "marginals": weighed, "entropy": entropy.sum()}.items():
+    weight = torch.arange(1.0, 5.0).to(log_z)
+    for name, value in {
+        "log Z": log_z.sum(),
+        "weighed log Z": log_z @ weight,
+        "marginals": weighed,
+        "entropy": entropy.sum(),
+    }.items():
         found |= {f"of {name} by {i}": x for i, x in enumerate(torch.autograd.grad(value, scores, retain_graph=True))}
     return found, rows
 

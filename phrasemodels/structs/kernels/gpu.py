@@ -29,6 +29,8 @@ def _programs():
 class Programs:
     """Serves scores on a GPU, all float32 or all float64 and not empty; see `structure.Implementation`."""
 
+    waits = True
+
     def takes(self, structure, scores):
         device, dtype = scores[0].device.type, scores[0].dtype
         return (
