@@ -273,6 +273,13 @@ class Parse:
         return NltkTree.fromstring(self.brackets)
 
 
+FORMATS: dict[str, Callable[[Parse, str], str]] = {
+    "brackets": lambda parse, sent_id: parse.brackets,
+    "conllu": Parse.conllu,
+    "json": lambda parse, sent_id: parse.json(),
+}
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 

@@ -47,7 +47,7 @@ def treebank(copies: int = 1) -> list[RawSentence]:
 
 @pytest.fixture(scope="module")
 def splitter() -> Splitter:
-    settings = SplitterTraining(epochs=12, rate=0.02, batch=512, model=SMALL)
+    settings = SplitterTraining(epochs=20, rate=0.02, batch=512, model=SMALL)
     return train_splitter([treebank(30)], [treebank(4)], settings)
 
 

@@ -222,7 +222,7 @@ def check_names(form: str, decode: str, read: str) -> None:
     """Check the names of a format, a decoder and a kind of input. ValueError: one is unknown, or two do not go together."""
     from phrasemodels.data.download.manifest import closest
     from phrasemodels.models.parser import DECODES
-    from phrasemodels.tasks.problems.parsing import FORMATS
+    from phrasemodels.parsing.parser import FORMATS
 
     decoders = ("jointly", *DECODES)
     for name, value, values in (("format", form, FORMATS), ("decoder", decode, decoders), ("input", read, INPUTS)):
@@ -243,7 +243,7 @@ class Answer(NamedTuple):
 def written(answer: Answer, form: str, prefix: str = "") -> Iterator[str]:
     """Yield the parses of an answer in a format; CoNLL-U that was read keeps what the parser does not predict. prefix: of the
     names of sentences, which are the number of the line and of the sentence that begins in it."""
-    from phrasemodels.tasks.problems.parsing import FORMATS
+    from phrasemodels.parsing.parser import FORMATS
 
     for count, found in enumerate(answer.parses, 1):
         if form == "conllu" and answer.conllu:

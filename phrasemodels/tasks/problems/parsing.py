@@ -1,7 +1,7 @@
 """Constituency and dependency parsing."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -125,13 +125,6 @@ def parse_sentences(job: Job, settings: PredictSettings) -> dict[str, Any]:
         "relations": [parse.relations for parse in parses],
     }
     return {"predictions": write_shard(job.out / "predictions.arrow", pa.table(columns, schema=PARSES))}
-
-
-FORMATS: dict[str, Callable[[Parse, str], str]] = {
-    "brackets": lambda parse, sent_id: parse.brackets,
-    "conllu": Parse.conllu,
-    "json": lambda parse, sent_id: parse.json(),
-}
 
 
 @dataclass(frozen=True)
