@@ -75,7 +75,7 @@ class Numbered:
         ends = np.zeros(sizes.longest + 1, np.int64)
         rule = type(self.structure).rule  # a compiled function of an object would be bound
         rows = (uncompiled(rule) if plain else rule)(*sizes.arguments, nodes, runs, ends)
-        table = engine.new_table(nodes, runs, rows, sizes.numbers)
+        table = Table(nodes, runs, rows, sizes.numbers)
         # the goals of all lengths are kept too; with two axes these would be as many as pairs of lengths
         if small and self.structure.axes == 1:
             each = np.arange(sizes.longest + 1)[:, None]

@@ -59,15 +59,12 @@ NEGLIGIBLE = 1e-120  # a probability; products of smaller ones would be subnorma
 
 
 class Table(NamedTuple):
-    """A rule for the sizes of one batch: nodes and runs as above, the number of rows, the largest number of a node plus 1, the row of each
-    number, and the most edges of a run plus 1."""
+    """A rule for the sizes of one batch: nodes and runs as above, the number of rows, and the largest number of a node plus 1."""
 
     nodes: np.ndarray
     runs: np.ndarray
     rows: int
     numbers: int
-    rows_of: np.ndarray
-    width: int
 
 
 class Batch(NamedTuple):
@@ -119,6 +116,12 @@ def _mass(w, left, right, part, power):
 
 
 @njit(**INLINE)
+def _mass_of_one(w, left, part, power):
+    """Return the weight of an edge with one tail and a score divided by 2^power."""
+    return load(w, left) * load(w, part) * ratio(load(w, left + LANES) + load(w, part + LANES) - power)
+
+
+@njit(**INLINE)
 def _gain(w, at, x):
     store(w, at, load(w, at) + x)
 
@@ -161,7 +164,10 @@ def _inside(w, at, rows, nodes, runs):
             top = spread(8 * FORBIDDEN)
             for run in range(begin, end):
                 left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at)
-                if part >= 0:
+                if right == 0 and to_right == 0 and part >= 0:
+                    for k in range(count):
+                        top = maximum(top, load(w, left + k * to_left + LANES) + load(w, part + k * to_part + LANES))
+                elif part >= 0:
                     for k in range(count):
                         top = maximum(top, _power(w, left + k * to_left, right + k * to_right, part + k * to_part))
                 else:
@@ -170,7 +176,10 @@ def _inside(w, at, rows, nodes, runs):
             m = spread(0.0)
             for run in range(begin, end):
                 left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at)
-                if part >= 0:
+                if right == 0 and to_right == 0 and part >= 0:
+                    for k in range(count):
+                        m += _mass_of_one(w, left + k * to_left, part + k * to_part, top)
+                elif part >= 0:
                     for k in range(count):
                         m += _mass(w, left + k * to_left, right + k * to_right, part + k * to_part, top)
                 else:
@@ -224,7 +233,7 @@ def _outside(w, at, rows, nodes, runs, p, parts):
             # the right tail is the empty derivation, whose probability nobody reads
             if right == 0 and to_right == 0 and part >= 0:
                 for k in range(count):
-                    x = share * _mass(w, left + k * to_left, 0, part + k * to_part, power)
+                    x = share * _mass_of_one(w, left + k * to_left, part + k * to_part, power)
                     _gain(w, p + (left + k * to_left) // 2, x)
                     _gain(w, first + k * to_part // 2, x)
                 continue
@@ -398,7 +407,10 @@ def passes(table, batch, scale=NOTHING, grad=None, shared_grad=None, wanted=(Tru
     blocks, order = -(-B // LANES), np.argsort(batch.rows, kind="stable")
     own, shared = (bool(len(scale)) and one for one in wanted)
     log_z, mean, out = np.empty(B), np.empty(B if means else 0), np.empty((B, P) if own else (0, 0))
-    work = scratch(blocks, table.numbers * (WEIGHT + 3 * LANES) + (P + Q) * (WEIGHT + 2 * LANES) + LANES)
+    size = table.numbers * (WEIGHT + LANES) + (P + Q) * (WEIGHT + LANES)
+    if grad is not None or shared_grad is not None:
+        size += 2 * table.numbers * LANES + (P + Q) * LANES + LANES
+    work = scratch(blocks, size)
     shared_out = np.zeros((B if each else len(work), Q) if shared else (0, 0))
     none = np.empty((0, 0))
     given = (none if x is None else np.ascontiguousarray(x, np.float64) for x in (grad, shared_grad))
@@ -406,11 +418,13 @@ def passes(table, batch, scale=NOTHING, grad=None, shared_grad=None, wanted=(Tru
     return log_z, mean, out, shared_out if each else shared_out.sum(0)
 
 
-def new_table(nodes, runs, rows, numbers):
-    """Return a table, of which the rest is computed here."""
-    rows_of, used = np.zeros(numbers, np.int64), nodes[rows, FIRST]  # `runs` may be longer than that
-    rows_of[nodes[:rows, NUMBER]] = np.arange(rows)
-    return Table(nodes, runs, rows, numbers, rows_of, int(runs[:used, COUNT].max(initial=0)) + 1)
+@njit(**INNER)
+def _rows_of(table):
+    """Return the row of each number."""
+    rows_of = np.empty(table.numbers, np.int64)
+    for v in range(table.rows):
+        rows_of[table.nodes[v, NUMBER]] = v
+    return rows_of
 
 
 @njit(**INNER)
@@ -434,6 +448,20 @@ def _highest(w, at, rows, nodes, runs):
         store(w, nodes[v, NUMBER] * LANES, top + load(w, at + own * LANES) if own >= 0 else top)
 
 
+@njit(**INNER)
+def _highest_of_block(w, at, block, order, table, batch):
+    """Fill the best scores of all nodes that a block of sentences needs."""
+    (B, P), rows = batch.scores.shape, 0
+    for i in range(len(batch.shared)):
+        store(w, at + (P + i) * LANES, spread(batch.shared[i]))
+    for lane in range(LANES):
+        b = order[min(block + lane, B - 1)]
+        rows = max(rows, batch.rows[b])
+        for i in range(P):
+            w[at + i * LANES + lane] = batch.scores[b, i]
+    _highest(w, at, rows, table.nodes, table.runs)
+
+
 @njit(**INLINE)
 def _best_of(w, at, runs, begin, end, lane):
     """Return the first run and edge with the best score of one lane, and that score."""
@@ -451,18 +479,10 @@ def _best_of(w, at, runs, begin, end, lane):
 
 @njit(**COMPILE)
 def _best(first, step, work, order, table, batch, visible, score, chosen):
-    w, (B, P), at = work[first], batch.scores.shape, table.numbers * LANES
-    nodes, runs, todo = table.nodes, table.runs, np.empty(table.rows + 2, np.int64)
-    for i in range(len(batch.shared)):
-        store(w, at + (P + i) * LANES, spread(batch.shared[i]))
+    w, B, at = work[first], len(batch.rows), table.numbers * LANES
+    nodes, runs, rows_of, todo = table.nodes, table.runs, _rows_of(table), np.empty(table.rows + 2, np.int64)
     for block in range(first * LANES, B, step * LANES):
-        rows = 0
-        for lane in range(LANES):
-            b = order[min(block + lane, B - 1)]
-            rows = max(rows, batch.rows[b])
-            for i in range(P):
-                w[at + i * LANES + lane] = batch.scores[b, i]
-        _highest(w, at, rows, nodes, runs)
+        _highest_of_block(w, at, block, order, table, batch)
         for lane in range(min(LANES, B - block)):
             b = order[block + lane]
             # without back pointers: the best edge is looked for again at the few nodes of the best derivation
@@ -476,7 +496,7 @@ def _best(first, step, work, order, table, batch, visible, score, chosen):
                 if todo[size] == 0:
                     continue
                 # a stack in place of recursion: derivations are as deep as sentences are long
-                v = table.rows_of[todo[size]]
+                v = rows_of[todo[size]]
                 run, edge, _ = _best_of(w, at, runs, nodes[v, FIRST], nodes[v + 1, FIRST], lane)
                 used = _choose(nodes[v, OWN], visible, chosen, 0, b, used)
                 used = _choose(_part(runs, run, edge), visible, chosen, 0, b, used)
@@ -496,12 +516,6 @@ def best(table, batch, visible, most):
 
 
 @njit(**INLINE)
-def _score(batch, b, part):
-    P = batch.scores.shape[1]
-    return 0.0 if part < 0 else batch.scores[b, part] if part < P else batch.shared[part - P]
-
-
-@njit(**INLINE)
 def _insert(best, origins, begin, k, x, origin):
     """Insert x into the list of k from `begin` on, before the first smaller one; the last one, which is smaller, is dropped."""
     at = begin + k - 1
@@ -509,59 +523,6 @@ def _insert(best, origins, begin, k, x, origin):
         best[at], origins[at] = best[at - 1], origins[at - 1]
         at -= 1
     best[at], origins[at] = x, origin
-
-
-@njit(**INNER)
-def _merge(runs, run, width, batch, b, k, best, origins, begin):
-    """Insert the derivations by the edges of a run into the list from `begin` on (Huang and Chiang 2005); an origin is
-    ((run · width + edge) · k + rank on the left) · k + rank on the right."""
-    left, to_left, right, to_right = (
-        runs[run, LEFT] * k, runs[run, LEFT_STEP] * k, runs[run, RIGHT] * k, runs[run, RIGHT_STEP] * k
-    )  # fmt: skip
-    part, to_part, count, last = runs[run, PART], runs[run, PART_STEP], runs[run, COUNT], begin + k - 1
-    single, least = right == 0 and to_right == 0, best[last]
-    for edge in range(count):
-        own = _score(batch, b, part + edge * to_part) if part >= 0 else 0.0
-        origin = (run * width + edge) * k
-        one, other = left + edge * to_left, right + edge * to_right
-        for i in range(k):
-            first = best[one + i] + own
-            x = first if single else first + best[other]
-            if not x > least:
-                break
-            _insert(best, origins, begin, k, x, (origin + i) * k)
-            least = best[last]
-            for j in range(1, 1 if single else k // (i + 1)):  # (i + 1) (j + 1) - 1 sums are better
-                x = first + best[other + j]
-                if not x > least:
-                    break
-                _insert(best, origins, begin, k, x, (origin + i) * k + j)
-                least = best[last]
-
-
-@njit(**INNER)
-def _best_lists(table, batch, b, k, width, best, origins):
-    """Fill the lists of all nodes that a sentence needs, and the list of its goal after them."""
-    nodes, runs, goal = table.nodes, table.runs, table.numbers * k
-    best[:k] = -np.inf
-    best[0] = 0.0
-    for v in range(batch.rows[b]):
-        begin, own = nodes[v, NUMBER] * k, _score(batch, b, nodes[v, OWN])
-        run, end = nodes[v, FIRST], nodes[v + 1, FIRST]
-        if end == run + 1 and runs[run, COUNT] == 1 and runs[run, RIGHT] == 0:  # the same list, with other scores
-            left = runs[run, LEFT] * k
-            own += _score(batch, b, runs[run, PART])
-            for rank in range(k):
-                best[begin + rank] = best[left + rank] + own
-                origins[begin + rank] = (run * width * k + rank) * k
-            continue
-        best[begin : begin + k] = -np.inf
-        for each in range(run, end):
-            _merge(runs, each, width, batch, b, k, best, origins, begin)
-        for rank in range(begin, begin + k):
-            best[rank] += own
-    best[goal : goal + k] = -np.inf
-    _merge(batch.goals[b : b + 1], 0, width, batch, b, k, best, origins, goal)
 
 
 @njit(**INLINE)
@@ -579,40 +540,167 @@ def _choose(part, visible, chosen, r, b, used):
     return used
 
 
+class Lists(NamedTuple):
+    """Best derivations of the nodes that need more than one: best and origins have k places for each slot, best first.
+
+    slot: of each number, -1 if it has none, the last one's of a goal; followed: how many of a list have been followed by the next ones
+    to try; used[0]: the slots. An origin has, from its low bits on, the ranks of both tails, in `bits` each, the edge in `wide` bits, and
+    the run.
+    """
+
+    best: np.ndarray
+    origins: np.ndarray
+    slot: np.ndarray
+    followed: np.ndarray
+    used: np.ndarray
+    k: int
+    bits: int
+    wide: int
+
+
+@njit(**INLINE)
+def _tails(runs, origin, lists):
+    """Return run, edge, tails and their ranks of an origin."""
+    ranks, edges = (1 << lists.bits) - 1, (1 << lists.wide) - 1
+    run, edge = origin >> (2 * lists.bits + lists.wide), origin >> (2 * lists.bits) & edges
+    left, right = runs[run, LEFT] + edge * runs[run, LEFT_STEP], runs[run, RIGHT] + edge * runs[run, RIGHT_STEP]
+    return run, edge, left, right, origin >> lists.bits & ranks, origin & ranks
+
+
+@njit(**INLINE)
+def _ranked(w, lane, lists, number, rank):
+    """Return the score of a derivation of a node, -inf if there is none."""
+    return w[number * LANES + lane] if rank == 0 else lists.best[lists.slot[number] * lists.k + rank]
+
+
+@njit(**INNER)
+def _open_list(w, at, lane, runs, begin, end, own, number, lists):
+    """Give a node a list, of its edges with the best derivations of their tails."""
+    k = lists.k
+    lists.slot[number] = slot = lists.used[0]
+    lists.used[0], lists.followed[slot] = slot + 1, 0
+    for rank in range(slot * k, slot * k + k):
+        lists.best[rank] = -np.inf
+    for run in range(begin, end):
+        left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at, LANES)
+        for edge in range(count):
+            x = w[left + edge * to_left + lane] + w[right + edge * to_right + lane]
+            if part >= 0:
+                x += w[part + edge * to_part + lane]
+            if x > lists.best[slot * k + k - 1]:
+                _insert(lists.best, lists.origins, slot * k, k, x, (run << lists.wide | edge) << 2 * lists.bits)
+    for rank in range(slot * k, slot * k + k):  # after the first is chosen, which is that of `_best_of`
+        lists.best[rank] += own
+
+
+@njit(**INNER)
+def _follow(w, at, lane, table, goal, rows_of, number, rank, lists, todo):
+    """Find the derivation of this rank of a node (Huang and Chiang 2005, algorithm 3): all better ones are followed by those that have the
+    next derivation of one tail. Tails come first, by a stack."""
+    k = lists.k
+    todo[0, 0], todo[0, 1], size = number, rank, 1
+    while size > 0:
+        number, rank = todo[size - 1]
+        runs, begin, end, part = goal, 0, 1, NONE
+        if number < table.numbers:
+            v = rows_of[number]
+            runs, begin, end, part = table.runs, table.nodes[v, FIRST], table.nodes[v + 1, FIRST], table.nodes[v, OWN]
+        own = w[at + part * LANES + lane] if part >= 0 else 0.0
+        if lists.slot[number] < 0:
+            _open_list(w, at, lane, runs, begin, end, own, number, lists)
+        first = lists.slot[number] * k
+        done = lists.followed[lists.slot[number]]
+        if done >= rank or lists.best[first + done] == -np.inf:
+            size -= 1
+            continue
+        run, edge, left, right, i, j = _tails(runs, lists.origins[first + done], lists)
+        by_right, by_left = right > 0 and j + 1 < k, left > 0 and j == 0 and i + 1 < k
+        if by_right and not _is_found(lists, right, j + 1):
+            todo[size, 0], todo[size, 1], size = right, j + 1, size + 1
+            continue
+        if by_left and not _is_found(lists, left, i + 1):
+            todo[size, 0], todo[size, 1], size = left, i + 1, size + 1
+            continue
+        score, origin = _part(runs, run, edge), lists.origins[first + done]
+        more = w[at + score * LANES + lane] if score >= 0 else 0.0
+        last = first + k - 1  # sums have the order of `_highest`, so that none is above that of better tails
+        if by_right:
+            x = _ranked(w, lane, lists, left, i) + _ranked(w, lane, lists, right, j + 1) + more + own
+            if x > lists.best[last]:
+                _insert(lists.best, lists.origins, first, k, x, origin + 1)
+        if by_left:
+            x = _ranked(w, lane, lists, left, i + 1) + _ranked(w, lane, lists, right, 0) + more + own
+            if x > lists.best[last]:
+                _insert(lists.best, lists.origins, first, k, x, origin + (1 << lists.bits))
+        lists.followed[lists.slot[number]] = done + 1
+
+
+@njit(**INLINE)
+def _is_found(lists, number, rank):
+    """Return whether the derivation of this rank of a node is known, or known not to exist."""
+    slot = lists.slot[number]
+    return slot >= 0 and (lists.followed[slot] >= rank or lists.best[slot * lists.k + lists.followed[slot]] == -np.inf)
+
+
 @njit(**COMPILE)
-def _topk(first, step, table, batch, visible, score, chosen):
-    runs, nodes, width, k = table.runs, table.nodes, table.width, len(score)
-    best, origins = np.empty((table.numbers + 1) * k), np.zeros((table.numbers + 1) * k, np.int64)
+def _topk(first, step, work, order, table, batch, wide, visible, score, chosen):
+    w, B, k, at, goals = work[first], len(batch.rows), len(score), table.numbers * LANES, table.numbers
+    runs, nodes, rows_of = table.runs, table.nodes, _rows_of(table)
+    places = (table.rows + 1) * k
+    bits = 0
+    while k > 1 << bits:
+        bits += 1
+    best, origins, slot = np.empty(places), np.empty(places, np.int64), np.empty(goals + 1, np.int64)
+    lists = Lists(best, origins, slot, np.empty(table.rows + 1, np.int64), np.zeros(1, np.int64), k, bits, wide)
     todo = np.empty((2 * table.rows + 2, 2), np.int64)
-    for b in range(first, len(batch.rows), step):
-        _best_lists(table, batch, b, k, width, best, origins)
-        for r in range(k):
-            score[r, b], used, size = best[table.numbers * k + r], 0, 0
-            if score[r, b] > -np.inf:
-                origin = origins[table.numbers * k + r]
-                edge, size = origin // k // k, 1
-                used = _choose(_part(batch.goals, b, edge), visible, chosen, r, b, used)
-                todo[0, 0], todo[0, 1] = batch.goals[b, LEFT] + edge * batch.goals[b, LEFT_STEP], origin // k % k
-            while size > 0:
-                size -= 1
-                number, rank = todo[size]
-                if number == 0:
-                    continue
-                origin = origins[number * k + rank]
-                run, edge = origin // k // k // width, origin // k // k % width
-                used = _choose(nodes[table.rows_of[number], OWN], visible, chosen, r, b, used)
-                used = _choose(_part(runs, run, edge), visible, chosen, r, b, used)
-                todo[size, 0], todo[size, 1] = runs[run, RIGHT] + edge * runs[run, RIGHT_STEP], origin % k
-                todo[size + 1, 0], todo[size + 1, 1] = runs[run, LEFT] + edge * runs[run, LEFT_STEP], origin // k % k
-                size += 2
+    for block in range(first * LANES, B, step * LANES):
+        _highest_of_block(w, at, block, order, table, batch)
+        for lane in range(min(LANES, B - block)):
+            b = order[block + lane]
+            goal = batch.goals[b : b + 1]
+            lists.slot[:] = NONE
+            lists.used[0] = 0
+            for r in range(k):
+                _follow(w, at, lane, table, goal, rows_of, goals, r, lists, todo)
+                score[r, b], used, size = lists.best[r], 0, 0
+                if score[r, b] > -np.inf:
+                    _, edge, left, _, i, _ = _tails(goal, lists.origins[r], lists)
+                    used = _choose(_part(goal, 0, edge), visible, chosen, r, b, used)
+                    todo[0, 0], todo[0, 1], size = left, i, 1
+                while size > 0:
+                    size -= 1
+                    number, rank = todo[size]
+                    if number == 0:
+                        continue
+                    v = rows_of[number]
+                    run, edge, _ = nodes[v, FIRST], 0, 0.0
+                    if rank == 0:
+                        run, edge, _ = _best_of(w, at, runs, nodes[v, FIRST], nodes[v + 1, FIRST], lane)
+                    left, right, i, j = (
+                        runs[run, LEFT] + edge * runs[run, LEFT_STEP],
+                        runs[run, RIGHT] + edge * runs[run, RIGHT_STEP],
+                        0,
+                        0,
+                    )
+                    if rank > 0:
+                        run, edge, left, right, i, j = _tails(runs, lists.origins[lists.slot[number] * k + rank], lists)
+                    used = _choose(nodes[v, OWN], visible, chosen, r, b, used)
+                    used = _choose(_part(runs, run, edge), visible, chosen, r, b, used)
+                    todo[size, 0], todo[size, 1] = right, j
+                    todo[size + 1, 0], todo[size + 1, 1] = left, i
+                    size += 2
 
 
 def topk(table, batch, k, visible, most):
     """Return the scores (k, B) of the k best derivations, and which of the first `visible` scores each uses, in pre-order, (k, B,
     most); NONE after the last."""
     B = len(batch.rows)
+    blocks, order = -(-B // LANES), np.argsort(batch.rows, kind="stable")
+    work = scratch(blocks, (table.numbers + batch.scores.shape[1] + len(batch.shared)) * LANES)
+    used = table.nodes[table.rows, FIRST]  # `runs` may be longer than that
+    wide = max(int(x[:, COUNT].max(initial=0)) for x in (table.runs[:used], batch.goals)).bit_length()
     score, chosen = np.empty((k, B)), np.full((k, B, most), NONE)
-    over_batch(_topk, B, table, batch, visible, score, chosen)
+    over_batch(_topk, blocks, work, order, table, batch, wide, visible, score, chosen)
     return score, chosen
 
 
@@ -645,7 +733,7 @@ def _draw(w, at, runs, begin, end, lane, power, least):
 @njit(**COMPILE)
 def _samples(first, step, work, order, table, batch, draws, visible, chosen):
     w, B, P, V = work[first], len(batch.rows), batch.scores.shape[1], table.numbers
-    nodes, runs, at = table.nodes, table.runs, V * WEIGHT
+    nodes, runs, rows_of, at = table.nodes, table.runs, _rows_of(table), V * WEIGHT
     todo = np.empty(table.rows + 2, np.int64)
     _open_shared(w, at + P * WEIGHT, batch.shared)
     for block in range(first * LANES, B, step * LANES):
@@ -667,7 +755,7 @@ def _samples(first, step, work, order, table, batch, draws, visible, chosen):
                     number = todo[size]
                     if number == 0:
                         continue
-                    v = table.rows_of[number]
+                    v = rows_of[number]
                     begin, end, own = nodes[v, FIRST], nodes[v + 1, FIRST], nodes[v, OWN]
                     run, edge = begin, 0
                     if end > begin + 1 or runs[begin, COUNT] > 1:
