@@ -14,7 +14,7 @@ The active set method (Nocedal and Wright 1999, §16.5) needs best structures on
 
 and the best structure by scores − u enters S, until its score is τ. Each time M, the inverse of that system, changes by a product of
 vectors. A structure whose u is an affine combination of those in S takes the place of one. p is linear in θ by M, so derivatives are
-exact, and those of second order 0.
+exact, and second derivatives 0.
 
 Every function takes a kind of structures (`chain.TAGS`, `eisner.single_root`, `semimarkov.segmentations`, `spans.TREES`, `joint.trees`,
 ...) and scores and lengths as that has them. All is computed in float64. Empty sentences have one structure; those without structure
@@ -131,7 +131,7 @@ def _search(
 
 class _ActiveSet:
     """S of each sentence in K slots: p, scores θ and whether a slot is in use (B, K); structures (K, B, ...); M (B, 1 + K, 1 + K) with
-    0 for unused slots, whose first row is that of τ."""
+    0 for unused slots, whose first row belongs to τ."""
 
     def __init__(self, functions: Structure, scores: Scores, lengths: Tensor, best: Tensor, rows: Tensor):
         self.functions, self.scores, self.lengths = functions, scores, lengths

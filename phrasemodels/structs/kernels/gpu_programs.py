@@ -110,7 +110,7 @@ def chain_forward_tangent(
 
 @triton.jit
 def chain_entropy(pairwise, lengths, alpha, log_z, entropy, T, C, by_sequence, by_position, BLOCK: tl.constexpr):
-    """Fill the entropies (B,) in nats: the entropy of the last tag, and the mean of those of the tag before each tag."""
+    """Fill the entropies (B,) in nats: the entropy of the last tag, and the mean entropy of the tag before each tag."""
     b = tl.program_id(0).to(tl.int64)
     n = tl.load(lengths + b)
     c = tl.arange(0, BLOCK)
@@ -157,8 +157,8 @@ def chain_backward(
     unary, pairwise, lengths, alpha, log_z, u, v, alpha_u, p, pair_p, p_u, work, T, C, by_sequence, by_position, v_by_sequence,
     v_by_position, PAIRS: tl.constexpr, SUMMED: tl.constexpr, MEAN: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Fill the marginals p (B, T, C), and if PAIRS pair_p, those of transitions, (B, T-1, C, C), or their sums (B, C, C) if SUMMED; with
-    MEAN = 1 also p_u, the derivatives of p in the direction u of unary and v of pairwise, and pair_p has those of transitions. All
+    """Fill the marginals p (B, T, C), and if PAIRS pair_p, the marginals of transitions, (B, T-1, C, C), or their sums (B, C, C) if
+    SUMMED. With MEAN = 1 fill p_u, the derivatives of p in the direction u of unary and v of pairwise; pair_p has derivatives then. All
     are 0 before. work (B, 2, C): memory for the endings, since Triton 3.7 fails to compile them as variables of the loop.
 
     A position is a distribution over its tag, softmax of alpha + log Σ of endings, and of the next tag given it. So no sum has the
@@ -300,7 +300,7 @@ def _share_out(
     chart, moved, p_chart, p_moved, i, N, one, other, start, shift, d, p, p_u, inside, zero, MEAN: tl.constexpr,
     TILE: tl.constexpr,
 ):  # fmt: skip
-    """Add p times the posterior of each of d splits to both of its spans; with MEAN = 1 also its derivative, of that of p, p_u."""
+    """Add p times the posterior of each of d splits to both of its spans; with MEAN = 1 also its derivative; p_u is the derivative of p."""
     top, total, mean = _over_splits(chart, moved, i, N, one, other, start, shift, d, inside, zero, MEAN, TILE)
     # posteriors are divided by their own sum: the log of a sum loses the digits of small ones
     share = tl.where(total == 0, 0.0, 1 / _divisor(total))
@@ -397,7 +397,7 @@ def eisner_outside(
     chart, moved, lengths, p, p_moved, log_z, marginals, N, MEAN: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr
 ):
     """Fill the marginals of arcs (B, N, N), or with MEAN = 1 their derivatives; they are 0 before. Memory, 0 before: p (B, 4, N, N), the
-    probabilities of spans, of which the incomplete ones are those of arcs, and with MEAN = 1 p_moved, their derivatives.
+    probabilities of spans, where incomplete spans are arcs, and with MEAN = 1 p_moved, their derivatives.
 
     With one root no span of the root before the last word is complete, and p of it is 0."""
     b = tl.program_id(0).to(tl.int64)  # offsets of large charts exceed 32 bits
