@@ -149,13 +149,13 @@ def named_cells(table: re.Match[str]) -> str:
         r"<td([^>]*)>(.*?)</td>", lambda cell: f"<td{cell[1]}>{CODE.sub(parted, cell[2])}</td>", table[0], flags=re.S
     )
     whole = whole.replace(" ± ", " ±\u00a0")
-    names = re.findall(r"<th[^>]*>(.*?)</th>", whole, re.S)
+    names = [re.sub("<.*?>", "", name) for name in re.findall(r"<th[^>]*>(.*?)</th>", whole, re.S)]
     if len(names) < (3 if "<code" in whole else 4):
         return whole
 
     def row(found: re.Match[str]) -> str:
         column = iter(names)
-        return re.sub(r"<td", lambda _: f'<td data-name="{html.escape(re.sub("<.*?>", "", next(column)))}"', found[0])
+        return re.sub(r"<td", lambda _: f'<td data-name="{html.escape(html.unescape(next(column)))}"', found[0])
 
     head, body, rest = whole.partition("<tbody>")
     return head.replace("<table", '<table data-wide="1"', 1) + body + re.sub(r"<tr>.*?</tr>", row, rest, flags=re.S)
