@@ -38,6 +38,7 @@ from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest,
 from phrasemodels.tasks.train.config import TrainConfig, averaged_adam, averaged_weights
 from phrasemodels.tasks.train.trainer import (
     PROGRESS,
+    CastTogether,
     Clock,
     Trainer,
     Training,
@@ -138,6 +139,16 @@ def test_weights_cast_together_give_the_gradients_of_autocast(shared, tmp_path, 
         found.append((loss, *torch.autograd.grad(loss, list(trainer.model.parameters()))))
     assert len(trainer.alone.names) > 20
     assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))
+
+
+def test_a_tied_weight_is_not_cast_together():
+    linear, table = torch.nn.Linear(3, 5), torch.nn.Embedding(5, 3)
+    table.weight = linear.weight
+    assert CastTogether(torch.nn.ModuleList([linear, table, torch.nn.Linear(3, 2)])).names == [
+        "0.bias",
+        "2.weight",
+        "2.bias",
+    ]
 
 
 @pytest.mark.parametrize("given", ["", "cpu"])

@@ -15,6 +15,7 @@ import resource
 import sys
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -215,7 +216,10 @@ class Trainer:
         self.progress, self.best = resume(training.folder, self.model, self.optimiser, training.key)
         self.progress.starts.append((self.progress.step, self.worker.world))
         self.progress.devices.append(self.worker.kind)
-        self.alone = CastTogether(ModelWithLoss(self.model, self.objective, self.config.smoothing))
+        self.alone: nn.Module = ModelWithLoss(self.model, self.objective, self.config.smoothing)
+        # DistributedDataParallel would take each weight for used, and give zeros for gradients where there are none
+        if self.worker.world == 1:
+            self.alone = CastTogether(self.alone)
         self.parallel = (
             # the rows of a worker may have no gold of some kind, and leave parameters out that those of others use
             nn.parallel.DistributedDataParallel(self.alone, find_unused_parameters=True)
@@ -405,9 +409,12 @@ class CastTogether(nn.Module):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
+        own = dict(module.named_parameters(remove_duplicate=False))
+        names = Counter(map(id, own.values()))
         layers = (f"{name}." * bool(name) for name, layer in module.named_modules() if isinstance(layer, nn.Linear))
-        own = dict(module.named_parameters())  # a weight that is tied has one name
-        self.names = [name for layer in layers for name in (f"{layer}weight", f"{layer}bias") if name in own]
+        each = (name for layer in layers for name in (f"{layer}weight", f"{layer}bias") if name in own)
+        # a weight that is tied may be a table of embeddings, which autocast leaves in float32
+        self.names = [name for name in each if names[id(own[name])] == 1]
 
     def forward(self, batch: Batch) -> Tensor:
         if not torch.is_autocast_enabled("cuda"):
