@@ -673,16 +673,12 @@ def _topk(first, step, work, order, table, batch, wide, visible, score, chosen):
                     if number == 0:
                         continue
                     v = rows_of[number]
-                    run, edge, _ = nodes[v, FIRST], 0, 0.0
                     if rank == 0:
                         run, edge, _ = _best_of(w, at, runs, nodes[v, FIRST], nodes[v + 1, FIRST], lane)
-                    left, right, i, j = (
-                        runs[run, LEFT] + edge * runs[run, LEFT_STEP],
-                        runs[run, RIGHT] + edge * runs[run, RIGHT_STEP],
-                        0,
-                        0,
-                    )
-                    if rank > 0:
+                        left = runs[run, LEFT] + edge * runs[run, LEFT_STEP]
+                        right = runs[run, RIGHT] + edge * runs[run, RIGHT_STEP]
+                        i, j = 0, 0
+                    else:
                         run, edge, left, right, i, j = _tails(runs, lists.origins[lists.slot[number] * k + rank], lists)
                     used = _choose(nodes[v, OWN], visible, chosen, r, b, used)
                     used = _choose(_part(runs, run, edge), visible, chosen, r, b, used)
