@@ -1,6 +1,7 @@
 """A store with shared storage: a real S3 server, and a folder that several nodes share."""
 
 import contextlib
+import dataclasses
 import errno
 import http.server
 import json
@@ -22,15 +23,16 @@ from fsspec.implementations.local import LocalFileSystem
 from serving import serving
 from test_gc import OLD, Text, age, chain, write
 
-from phrasemodels.data.formats.shards import write_shard
+from phrasemodels.data.formats.shards import SHARD_ROWS, read_shard, write_shard
 from phrasemodels.data.store import shared as shared_storage
-from phrasemodels.data.store.artifacts import describe
-from phrasemodels.data.store.gc import DAY, damage, lease, trim, trimmed
+from phrasemodels.data.store.artifacts import Artifact, damage_of, describe
+from phrasemodels.data.store.gc import DAY, artifact_bytes, damage, lease, trim, trimmed
 from phrasemodels.data.store.shared import LEASE_SECONDS, ObjectStorage
-from phrasemodels.data.store.store import Job, Step, Store, digest_of
-from phrasemodels.flows.results.query import write_shards
-from phrasemodels.flows.run.execute import SharedCheckpoints, fetch, progress_of
+from phrasemodels.data.store.store import Executor, Job, LostFileError, Step, Store, digest_of
+from phrasemodels.flows.results import query
+from phrasemodels.flows.run.execute import SharedCheckpoints, progress_of
 from phrasemodels.infra.services import free_port
+from phrasemodels.tasks.prepare.sharded import SHARD, Shard, map_shards, read_shards, write_shards
 
 
 @pytest.fixture(scope="module")
@@ -150,10 +152,84 @@ def test_a_damaged_artifact_in_the_storage_is_not_used_and_is_made_again(nodes: 
         assert [found.key for found, *_ in shared.damage()] == [step.key]
     else:
         shared.files.pipe_file(*((blob, b"abd") if kind == "flip" else (manifest, b"{")))
+    if kind == "flip":  # it has the right size, so it is noticed when it is read
+        with pytest.raises(LostFileError, match="has it no longer, or damaged"):
+            nodes[1].find(step).file("text")
     assert nodes[1].find(step) is None
     assert nodes[1].run(step).file("text").read_text() == "abc"
     shutil.rmtree(nodes[0].root)
     assert nodes[0].open().find(step).file("text").read_text() == "abc"
+
+
+def numbers(job: Job, settings: None) -> dict[str, Any]:
+    terms = {"licences": ["MIT"], "redistributable": True, "stand_in": False}
+    return {**terms, **write_shards(job.out, pa.table({"n": range(2 * SHARD_ROWS + 1)}))}
+
+
+def square(job: Job, settings: None) -> dict[str, Any]:
+    return map_shards(job, square_shard)
+
+
+def square_shard(job: Job, settings: None) -> dict[str, Any]:
+    found = read_shard(job.inputs["shard"].path)["n"].to_numpy() ** 2
+    return {"dropped": 0, **write_shard(job.out / SHARD, pa.table({"n": found}))}
+
+
+def total(job: Job, settings: None) -> dict[str, Any]:
+    return {"total": sum(read_shards(job.inputs["rows"])["n"].to_pylist())}
+
+
+def on(node: Store) -> Executor:
+    """Return an executor that runs the shards of a step on another node, whose store would have the same path there."""
+
+    def there(value: Shard) -> Shard:
+        return dataclasses.replace(value, path=node.root.joinpath(*value.path.parts[-4:]))
+
+    def call(function: Callable[..., Any], store: Store, step: Step) -> Artifact:
+        moved = dataclasses.replace(step, inputs={name: there(value) for name, value in step.inputs.items()})
+        found = pickle.loads(pickle.dumps(function(node, moved)))  # ours
+        return dataclasses.replace(found, path=store.root.joinpath(*found.path.parts[-3:]), store=store)
+
+    return Executor(map=lambda function, items: [call(function, *item) for item in items])
+
+
+def files_in(node: Store, kind: str) -> list[str]:
+    return sorted(path.name for path in node.root.glob(f"objects/{kind}/*/*.arrow"))
+
+
+def test_no_byte_of_a_shard_passes_the_node_that_fans_out(nodes: list[Store]) -> None:
+    driver, worker = nodes
+    rows = Step(numbers, "numbers")
+    worker.run(rows)
+    shutil.rmtree(worker.root / "objects")
+    squares = Step(square, "squares", inputs={"rows": rows})
+    made = driver.run(squares, on(worker))
+    assert not list(driver.root.glob("objects/*/*/*.arrow")) and files_in(worker, "square_shard") == ["shard.arrow"] * 3
+    assert files_in(worker, "numbers") == ["00000.arrow", "00001.arrow", "00002.arrow"], "each shard by itself"
+    assert driver.find(squares).manifest == made.manifest and driver.shared.damage() == damage(driver) == []
+    assert artifact_bytes(driver.find(squares)) == 0 < artifact_bytes(worker.find(squares.inputs["rows"]))
+    assert read_shard(made.file("00002.arrow"))["n"].to_pylist() == [(2 * SHARD_ROWS) ** 2]
+    assert files_in(driver, "square") == ["00002.arrow"], "what was asked for"
+    alone = Store(driver.root.parent / "alone").open().run(squares)
+    assert alone.manifest["files"] == made.manifest["files"] and damage_of(alone) is None
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_shard_that_the_storage_lost_is_made_again(nodes: list[Store], lost: int) -> None:
+    """lost: the rows, or what was made from them; the driver's cache and the worker's know nothing of it."""
+    driver, worker = nodes
+    squares = Step(square, "squares", inputs={"rows": Step(numbers, "numbers")})
+    steps = [squares.inputs["rows"], squares, Step(total, "total", inputs={"rows": squares})]
+    driver.run(squares, on(worker))
+    blob = driver.find(steps[lost]).manifest["files"]["00001.arrow"]
+    shutil.rmtree(worker.root / "objects")
+    for file in driver.root.glob("objects/*/*/*.arrow"):
+        file.unlink()
+    driver.shared.files.pipe_file(driver.shared.path("blobs", blob["sha256"][:2], blob["sha256"]), b"?" * blob["bytes"])
+    if lost == 0:
+        steps[2] = Step(total, "total", inputs={"rows": steps[0]})
+    assert driver.run(steps[2], on(worker)).meta["total"] == sum(n ** (lost + 1) for n in range(2 * SHARD_ROWS + 1))
+    assert driver.shared.damage() == []
 
 
 UNUSABLE = ["", ".", "..", "a/..", "/a", "a//b", "\\u0000", "\\ud800", "x" * 300, "x/" * 1200, "manifest.json/x"]
@@ -190,7 +266,7 @@ def test_the_cache_is_trimmed_to_its_limit_and_no_artifact_is_lost(nodes: list[S
     age(nodes[0])
     for number, step in enumerate(steps):
         os.utime(nodes[0].where(step.name, step.key) / "manifest.json", (1.7e9 + number,) * 2)
-    fetch(nodes[0], nodes[0].where(steps[4].name, steps[4].key))
+    nodes[0].bring(nodes[0].where(steps[4].name, steps[4].key))
     with lease(nodes[0], [steps[0].key]), nodes[1].shared.lease([steps[1].key]):
         with pytest.raises(ValueError, match="no"), trimmed(nodes[0], 3500):
             raise ValueError("no")
@@ -237,7 +313,7 @@ def test_a_cache_is_trimmed_once_in_a_pause(folder: ObjectStorage, tmp_path: Pat
     store, step = Store(tmp_path / "one", folder).open(), Step(write, "step", Text("abc"))
     mark, left = store.root / "trimmed", []
     for last in (None, time.time(), 0.0):  # when the cache was last trimmed
-        store.run(step)
+        store.run(step).file("text")
         age(store)
         if last is not None:
             os.utime(mark, (last, last))
@@ -545,7 +621,7 @@ def test_an_unwritable_cache_is_not_reported_as_a_broken_storage(nodes, monkeypa
 
     monkeypatch.setattr(nodes[1].shared.files, "get_file", get_file)
     with pytest.raises(OSError, match=f"^the disk of {nodes[1].root} is {state}: .*PHRASEMODELS_CACHE"):
-        nodes[1].find(step)
+        nodes[1].find(step).file("text")
     assert not list(nodes[1].root.glob("work/*"))
 
 
@@ -573,10 +649,10 @@ def test_shards_on_object_storage_are_named_by_what_they_are_and_read_by_duckdb(
     import fsspec
 
     made = store.run(Step(write_records, "records of /x", Text("a")))
-    write_shards(store, f"{s3}/records")
+    query.write_shards(store, f"{s3}/records")
     with duckdb.connect() as plain:
         plain.register_filesystem(fsspec.filesystem("s3"))
         name = f"{s3}/records/write_records/records-of--x-{made.key[:8]}/test.parquet"
         assert plain.sql(f"select sum(id)::int from '{name}'").fetchall() == [(1,)]
     with pytest.raises(ValueError, match="holds files already"):
-        write_shards(store, f"{s3}/records")
+        query.write_shards(store, f"{s3}/records")

@@ -52,6 +52,10 @@ class Artifact:
     def file(self, name: str) -> Path:
         return self.path / name
 
+    def folder(self) -> Path:
+        """Return the folder, with all of its files in it."""
+        return self.path
+
 
 def about(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return for whom a step was made, such as {"experiment": ..., "seed": ...}; empty if it belongs to no training.
@@ -107,13 +111,13 @@ def has_own_digest(content: Mapping[str, Any]) -> bool | None:
 def contradiction_of(artifact: Artifact) -> str | None:
     """Return the first value of the manifest's meta that a JSON file of the artifact has otherwise, in words.
 
-    It is looked for where the manifest has no digest of itself. The files must have their digests.
+    It is looked for where the manifest has no digest of itself. The files that are there must have their digests.
     """
     for name in sorted(artifact.manifest["files"]):
-        if not name.endswith(".json") or "/" in name:
+        if not name.endswith(".json") or "/" in name or not (artifact.path / name).is_file():
             continue
         try:
-            content = json.loads(artifact.file(name).read_text(encoding="utf-8"))
+            content = json.loads((artifact.path / name).read_text(encoding="utf-8"))
         except (ValueError, RecursionError):
             continue
         own = {Path(name).stem: content, **(content if isinstance(content, dict) else {})}
@@ -176,11 +180,16 @@ def describe(path: Path) -> dict[str, Any]:
     return {"bytes": status.st_size, "sha256": sha256_of(path)}
 
 
-def damage_of(artifact: Artifact) -> str | None:
-    """Return the first file of an artifact that is missing or differs from its digest, in words; None if all are whole."""
+def damage_of(artifact: Artifact, partial: bool = False) -> str | None:
+    """Return the first file of an artifact that is missing or differs from its digest, in words; None if all are whole.
+
+    partial: files may be missing, as in a node's cache, which holds those that were asked for.
+    """
     for name, expected in artifact.manifest["files"].items():
         path = artifact.path / name
         if not path.is_file():
+            if partial and not os.path.lexists(path):
+                continue
             return f"{path} is missing"
         if path.stat().st_size != expected["bytes"] or sha256_of(path) != expected["sha256"]:
             return f"{path} does not have the digest of its manifest"

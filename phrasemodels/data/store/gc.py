@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import filelock
@@ -286,8 +287,9 @@ def _last_changed(folder: Path) -> float:
 
 
 def artifact_bytes(artifact: Artifact) -> int:
-    """Return the size of an artifact as its manifest gives it."""
-    return sum(file["bytes"] for file in artifact.manifest["files"].values())
+    """Return the size of the files of an artifact that are here, as its manifest gives them."""
+    files = artifact.manifest["files"].items()
+    return sum(file["bytes"] for name, file in files if (artifact.path / name).is_file())
 
 
 def folder_bytes(folder: Path) -> int:
@@ -328,7 +330,7 @@ def damage(store: Store) -> list[Damage]:
     lost = {*there} - {artifact.path for artifact in known}
     return [
         *without_manifest(folder for folder in sorted(lost) if folder.exists()),  # not if it has just been removed
-        *damaged_artifacts(known, damage_of),
+        *damaged_artifacts(known, partial(damage_of, partial=store.shared is not None)),
         *([] if store.shared is None else store.shared.damage()),
     ]
 

@@ -18,6 +18,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -232,14 +233,16 @@ def _sync(path: str) -> None:
 
 LEASE_SECONDS = 3600.0  # a lease that was not renewed for so long is of a dead run
 PIECE = 2**23  # bytes of one read
+REQUESTS = 16  # at once
 
 
 @dataclass(frozen=True)
 class ObjectStorage(Bucket):
     """Artifacts under a URL."""
 
-    def fetch(self, folder: Path) -> bool:
-        """Download an artifact into ROOT/objects/STEP/KEY; return False if the storage has no whole one."""
+    def fetch(self, folder: Path, check: bool = True) -> bool:
+        """Download the manifest of an artifact into ROOT/objects/STEP/KEY, unless it is there; return False if the storage has no
+        artifact. check: nor if a file of it is missing there or has another size."""
         step, key = folder.parts[-2:]
         temporary = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}"
         path = self.path("manifests", step, f"{key}.json")
@@ -248,16 +251,12 @@ class ObjectStorage(Bucket):
                 text = self.files.cat_file(path)
             if (manifest := _own_manifest(path, text)) is None:
                 return False
-            with self.naming_errors(LOCAL_DISK_ERRORS):
-                # into a folder aside, renamed when it is whole: another process of this node may look at `folder` at
-                # any time
-                for name, expected in manifest["files"].items():
-                    target = temporary / name
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    self.files.get_file(self._blob(expected["sha256"]), str(target))
-                    if describe(target) != expected:
-                        return False
-            temporary.mkdir(parents=True, exist_ok=True)
+            described = manifest["files"].values()
+            blobs = self._states(self._blob(file["sha256"]) for file in described) if check else []
+            if any(blob is None or blob[0] != file["bytes"] for blob, file in zip(blobs, described, strict=check)):
+                return False
+            # into a folder aside, renamed: another process of this node may look at `folder` at any time
+            temporary.mkdir(parents=True)
             write_durably(temporary / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
             folder.parent.mkdir(parents=True, exist_ok=True)
             if not _is_whole(folder):  # else another process has just downloaded it
@@ -269,6 +268,36 @@ class ObjectStorage(Bucket):
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return True
+
+    def download(self, folder: Path, name: str, expected: Mapping[str, Any]) -> bool:
+        """Download one file of an artifact into its folder; return False if it is missing or damaged.
+
+        One that is damaged in the storage is removed there, so that no node takes it for whole. NotADirectoryError: the folder
+        of the artifact is gone.
+        """
+        temporary, blob = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}", self._blob(expected["sha256"])
+        temporary.mkdir(parents=True)
+        try:
+            # aside, and renamed when it is whole, as a reader may look for it at any time
+            with self.naming_errors(LOCAL_DISK_ERRORS):
+                self.files.get_file(blob, str(temporary / "file"))
+            if describe(temporary / "file") != expected:
+                if self._problem_of(blob) is not None:  # read once more: the download may have been at fault
+                    with self.naming_errors(), contextlib.suppress(FileNotFoundError):
+                        self.files.rm_file(blob)
+                return False
+        except FileNotFoundError:
+            return False
+        else:
+            try:
+                if "/" in name:
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(temporary / "file", folder / name)
+            except FileNotFoundError:
+                raise NotADirectoryError(str(folder)) from None
+            return True
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
         """Upload the files of a folder, then its manifest; return False if another node has published this key before."""
@@ -284,12 +313,36 @@ class ObjectStorage(Bucket):
             self.files.pipe_file(self._manifest(manifest), _encoded(manifest))
 
     def _upload(self, folder: Path, manifest: Mapping[str, Any], again: bool) -> None:
-        with self.naming_errors():
-            for name, described in manifest["files"].items():
-                blob = self._blob(described["sha256"])
-                # an old blob may be about to be removed; a new one stays until its manifest is written
-                if again or self.size(blob) != described["bytes"] or self.modified(blob) < time.time() - DAY / 2:
-                    self.files.put_file(str(folder / name), blob)
+        """Upload the files of a folder that the storage does not have. One that is not in the folder, as it was adopted from
+        another node, must be in the storage. again: upload all."""
+        blobs = {name: self._blob(described["sha256"]) for name, described in manifest["files"].items()}
+        for (name, blob), there in zip(blobs.items(), self._states(blobs.values()), strict=True):
+            # an old blob may be about to be removed; a new one stays until its manifest is written
+            size, written = there or (-1, 0.0)
+            new = size == manifest["files"][name]["bytes"] and written >= time.time() - DAY / 2
+            if new and not (again and (folder / name).is_file()):
+                continue
+            if not (folder / name).is_file() and not self.download(folder, name, manifest["files"][name]):
+                raise OSError(f"{blob}, a file of {manifest['label']}, is lost: start again")
+            with self.naming_errors():
+                self.files.put_file(str(folder / name), blob)
+
+    def _states(self, paths: Iterable[str]) -> list[tuple[int, float] | None]:
+        """Return the bytes of files and the times, in seconds, at which they were last written; None for one that is missing."""
+
+        def state(path: str) -> tuple[int, float] | None:
+            try:
+                with self.naming_errors():
+                    known = self.files.info(path)
+                    written = known.get("LastModified") or known.get("mtime") or self.files.modified(path)
+            except FileNotFoundError:
+                return None
+            return int(known["size"]), written if isinstance(written, float) else written.timestamp()
+
+        with ThreadPoolExecutor(
+            REQUESTS
+        ) as threads:  # a request takes some 10 ms, and a stage may have thousands of files
+            return list(threads.map(state, paths))
 
     def _blob(self, digest: str) -> str:
         return self.path("blobs", digest[:2], digest)
@@ -406,12 +459,12 @@ def _encoded(manifest: Mapping[str, Any]) -> bytes:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Return whether ROOT/objects/STEP/KEY holds an artifact without damage."""
+    """Return whether ROOT/objects/STEP/KEY holds an artifact of which no file is damaged; files may be missing."""
     try:
         manifest = _own_manifest(f"{folder.parent.name}/{folder.name}.json", (folder / MANIFEST).read_bytes())
     except OSError:
         return False
-    return manifest is not None and damage_of(Artifact(folder, manifest)) is None
+    return manifest is not None and damage_of(Artifact(folder, manifest), partial=True) is None
 
 
 def _own_manifest(path: str, text: bytes) -> dict[str, Any] | None:

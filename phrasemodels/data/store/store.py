@@ -146,13 +146,14 @@ class Executor:
     map(function, items): call function(*item) for each item and yield the results in order; nothing runs before they are
     asked for.
     launch(function, *arguments): call the function on every training worker, with torch.distributed set up if there are
-    several. report(history): receive the metrics measured so far. sources: where downloads come from. until: the time
-    (seconds since 1970) at which a training saves a checkpoint and ends with OutOfTimeError; stop_at: it does so after these
-    updates, too.
+    several. fetches: these workers download the files that they need. report(history): receive the metrics measured so far.
+    sources: where downloads come from. until: the time (seconds since 1970) at which a training saves a checkpoint and ends with
+    OutOfTimeError; stop_at: it does so after these updates, too.
     """
 
     map: Callable[[Callable[..., Any], Collection[tuple[Any, ...]]], Iterable[Any]] = serial_map
     launch: Callable[..., None] = call_here
+    fetches: bool = False
     report: Callable[[list[dict[str, float]]], None] | None = None
     sources: Any = None
     until: float = math.inf
@@ -169,6 +170,25 @@ class Job:
     store: "Store"
     executor: Executor
     key: str
+    adopted: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # files of other artifacts, by name, as manifests have them
+
+    def adopt(self, artifact: Artifact, name: str, target: str) -> None:
+        """Make a file of another artifact one of this step's own, under the name `target`. No byte of it is read: it gets a second
+        name here, or only one in the manifest if it is on another node."""
+        if self.store.shared is None or (artifact.path / name).is_file():
+            _link(artifact.path / name, self.out / target)
+        if "files" in artifact.manifest:  # those of a TemporaryStore have no digests
+            self.adopted[target] = artifact.manifest["files"][name]
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file a second name, or copy it where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 DISK_ERRORS = {"No space left on device": "full", "Disk quota exceeded": "full", "Read-only file system": "read-only"}
@@ -182,17 +202,35 @@ class Damage(NamedTuple):
     verdicts: list[str]
 
 
+class LostFileError(OSError):
+    """The shared storage has lost a file of an artifact, or it is damaged there. A step that needs it makes it again."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder}: the shared storage has it no longer, or damaged: phrasemodels store verify")
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LostFileError, (self.folder,)
+
+
 @dataclass(frozen=True)
 class SharedArtifact(Artifact):
-    """An artifact of the shared storage, which is downloaded when a file of it is asked for."""
+    """An artifact of the shared storage. Its folder here has the files that were asked for."""
 
     store: "Store"
 
     def file(self, name: str) -> Path:
-        """Return the path of a file. OSError: it was removed from the shared storage, or is damaged there."""
-        if self.store.get(self.path, verify=False) is None:
-            raise OSError(f"{self.path}: the shared storage has it no longer, or damaged: phrasemodels store verify")
-        return super().file(name)
+        """Return the path of a file, which is downloaded if it is not here. LostFileError: it is lost."""
+        path = super().file(name)
+        if name in self.manifest["files"] and not path.is_file():
+            self.store.download(self.path, name)
+        return path
+
+    def folder(self) -> Path:
+        """Return the folder, with all of its files in it. LostFileError: one is lost."""
+        for name in self.manifest["files"]:
+            self.file(name)
+        return self.path
 
 
 def is_manifest_of(manifest: Mapping[str, Any], step: str, key: str) -> bool:
@@ -222,8 +260,12 @@ class SharedStorage(Protocol):
     def open(self) -> None:
         """Check that the storage can be written to. OSError: it cannot."""
 
-    def fetch(self, folder: Path) -> bool:
-        """Download the artifact of ROOT/objects/STEP/KEY to this folder; return whether the storage has it."""
+    def fetch(self, folder: Path, check: bool = True) -> bool:
+        """Download the manifest of ROOT/objects/STEP/KEY to this folder; return whether the storage has it. check: and all of its
+        files, with their sizes."""
+
+    def download(self, folder: Path, name: str, expected: Mapping[str, Any]) -> bool:
+        """Download one file of an artifact into its folder; return False, and forget the file, if it is lost or damaged."""
 
     def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
         """Upload an artifact; return False if another node has published one under its key."""
@@ -313,13 +355,14 @@ class Store:
     def get(self, path: Path, verify: bool = True) -> Artifact | None:
         """Return the artifact in ROOT/objects/STEP/KEY, or None, and mark it as used.
 
-        It is downloaded from the shared storage if it is missing or damaged here. verify: compare every file with its digest
-        in the manifest; without it damage is not noticed.
+        Its manifest is downloaded from the shared storage if it is missing or damaged here, its files when they are asked for.
+        verify: compare every file here with its digest in the manifest, and when the manifest is downloaded look at the sizes of
+        the others; without it damage is not noticed.
         """
         artifact = self._local(path, verify)
         if artifact is None and self.shared is not None:
             with self._naming_disk():
-                artifact = self._local(path, verify) if self.shared.fetch(path) else None
+                artifact = self._local(path, verify) if self.shared.fetch(path, check=verify) else None
         if artifact is not None:
             # garbage collection and the caches of nodes take the time of the manifest as the time of the last use
             with contextlib.suppress(OSError):  # the folder belongs to another user
@@ -327,21 +370,51 @@ class Store:
         return artifact
 
     def _local(self, path: Path, verify: bool) -> Artifact | None:
-        """Return the artifact in ROOT/objects/STEP/KEY; None also if the manifest there is of another artifact."""
-        artifact = self.load(path, verify)
-        return artifact if artifact is not None and is_manifest_of(artifact.manifest, *path.parts[-2:]) else None
+        """Return the artifact in ROOT/objects/STEP/KEY; None also if the manifest there is of another artifact.
 
-    def load(self, path: Path, verify: bool = True) -> Artifact | None:
+        With shared storage, files may be missing here: they are downloaded when they are asked for.
+        """
+        artifact = self.load(path, verify, partial=self.shared is not None)
+        if artifact is None or not is_manifest_of(artifact.manifest, *path.parts[-2:]):
+            return None
+        return self._artifact(path, artifact.manifest)
+
+    def _artifact(self, path: Path, manifest: Mapping[str, Any]) -> Artifact:
+        return Artifact(path, manifest) if self.shared is None else SharedArtifact(path, manifest, self)
+
+    def download(self, folder: Path, name: str) -> None:
+        """Download a file of an artifact from the shared storage into ROOT/objects/STEP/KEY. LostFileError: it is lost."""
+        assert self.shared is not None, "without shared storage every artifact is whole"
+        while (artifact := self.get(folder, verify=False)) is not None:
+            with self._naming_disk(), contextlib.suppress(NotADirectoryError):  # the folder has just been trimmed
+                if self.shared.download(folder, name, artifact.manifest["files"][name]):
+                    return
+                break
+        remove(folder)  # with it, this node would not look at the shared storage again
+        raise LostFileError(folder)
+
+    def bring(self, path: Path) -> None:
+        """Download a file of an artifact, or if the path is its folder all of them, unless they are here. LostFileError: one is
+        lost."""
+        if self.shared is None or not path.is_relative_to(self.root / "objects"):
+            return
+        step, key, *names = path.relative_to(self.root / "objects").parts
+        artifact = self.get(self.where(step, key), verify=False)
+        if artifact is None:
+            raise LostFileError(self.where(step, key))
+        artifact.file("/".join(names)) if names else artifact.folder()
+
+    def load(self, path: Path, verify: bool = True, partial: bool = False) -> Artifact | None:
         """Return the artifact in any folder, also outside the store and under any name, or None.
 
-        verify: only if every file has its digest in the manifest.
+        verify: only if every file has its digest in the manifest. partial: files may be missing.
         """
         try:
             manifest = parse_manifest(read_regular(path / MANIFEST))
         except (FileNotFoundError, NotADirectoryError, NotAFileError):
             return None
         artifact = None if manifest is None else Artifact(path, manifest)
-        return None if artifact and verify and damage_of(artifact) else artifact
+        return None if artifact and verify and damage_of(artifact, partial) else artifact
 
     def artifacts(self) -> Iterator[Artifact]:
         """Yield every artifact in the folder, oldest first. Files are not verified."""
@@ -368,17 +441,34 @@ class Store:
         return sorted(found.values(), key=lambda artifact: artifact.manifest["finished"])
 
     def run(self, step: Step, executor: Executor | None = None) -> Artifact:
-        """Return the artifact of a step. If it does not exist, make its inputs, then the step itself."""
+        """Return the artifact of a step. If it does not exist, make its inputs, then the step itself.
+
+        If the shared storage has lost a file of an input, the input is made again once.
+        """
         if (hit := self.find(step)) is not None:
             return hit
+        try:
+            return self._run(step, executor)
+        except LostFileError as error:
+            remove(error.folder)  # another node may have missed it
+        try:
+            return self._run(step, executor)
+        except LostFileError as error:  # no step that needs this one tries again
+            raise OSError(str(error)) from error
+
+    def _run(self, step: Step, executor: Executor | None) -> Artifact:
         inputs = {name: self.resolve(value, executor) for name, value in step.inputs.items()}
         with self.lock(step.key):
             # another process may have made it while this one waited for the lock
             return self.find(step) or self._make(step, inputs, executor or Executor())
 
     def resolve(self, value: HasKey, executor: Executor | None = None) -> Artifact:
-        """Return an input as an artifact: run it if it is a step."""
-        return self.run(value, executor) if isinstance(value, Step) else value  # type: ignore[return-value]
+        """Return an input as an artifact: run it if it is a step, and download the file or folder that it names."""
+        if isinstance(value, Step):
+            return self.run(value, executor)
+        if isinstance(path := getattr(value, "path", None), Path) and not isinstance(value, Artifact):
+            self.bring(path)
+        return value  # type: ignore[return-value]
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
@@ -410,7 +500,7 @@ class Store:
         # a rename within one file system: readers see no artifact, or all of it
         os.replace(out, final)
         shutil.rmtree(work, ignore_errors=True)
-        return Artifact(final, made.manifest)
+        return self._artifact(final, made.manifest)
 
     def _fill(self, out: Path, step: Step, inputs: Mapping[str, Artifact], executor: Executor) -> Artifact:
         """Call the step's function in an empty folder and write the manifest last. After an error the folder is gone."""
@@ -419,7 +509,8 @@ class Store:
         started = time.monotonic()
         try:
             with self._naming_disk():
-                meta = step.make(Job(out, out.parent / "checkpoints", inputs, self, executor, step.key), step.settings)
+                job = Job(out, out.parent / "checkpoints", inputs, self, executor, step.key)
+                meta = step.make(job, step.settings)
                 meta = {**inherited(inputs), **meta}
                 if "shards" in meta and (lacking := [name for name in TERMS if name not in meta]):
                     raise ValueError(
@@ -434,7 +525,10 @@ class Store:
                     "about": dict(step.about),
                     "root": step.root,
                     "parts": step.parts,
-                    "files": {name: describe(out / name) for name in sorted(files_of(out))},
+                    "files": {
+                        name: job.adopted.get(name) or describe(out / name)
+                        for name in sorted({*files_of(out), *job.adopted})
+                    },
                     "meta": meta,
                     "machine": this_machine(),
                     "seconds": round(time.monotonic() - started, 3),

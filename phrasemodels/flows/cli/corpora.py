@@ -268,7 +268,7 @@ def where(name: Name) -> None:
     artifact = _store().find(_step(find_corpus(name), _sources()), verify=False)
     if artifact is None:
         raise OSError(f"{name} has not been fetched: phrasemodels corpora fetch {name}")
-    print(artifact.path)
+    print(artifact.folder())
 
 
 def _changed(manifest: "Manifest") -> str:
@@ -321,7 +321,7 @@ def _details(manifest: "Manifest") -> dict[str, Any]:
 def _table(artifact: "Artifact", manifest: "Manifest", split: str) -> "pa.Table":
     from phrasemodels.data.corpora.readers import read
 
-    return read(manifest, split, artifact.path)
+    return read(manifest, split, artifact.folder())
 
 
 def _step(manifest: "Manifest", sources: "Sources") -> "Step":

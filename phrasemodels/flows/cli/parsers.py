@@ -104,7 +104,7 @@ def train(
     artifact = _artifact(step)
     print_json(artifact.meta["agreement"])
     print(f"its name in other commands: {TRAINED}{step.label.removeprefix(LABEL)}", file=sys.stderr)
-    print(artifact.path)
+    print(artifact.folder())
 
 
 @app.command()

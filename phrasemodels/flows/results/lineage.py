@@ -151,9 +151,9 @@ def verified(corpora: Sequence[tuple[Manifest, Artifact]]) -> Iterator[Verified]
 def _verified_once(manifest: Manifest, artifact: Artifact, processes: ProcessPoolExecutor | None = None) -> Verified:
     def make() -> Verified:
         return (
-            processes.submit(read_all, manifest, artifact.path).result()
+            processes.submit(read_all, manifest, artifact.folder()).result()
             if processes
-            else read_all(manifest, artifact.path)
+            else read_all(manifest, artifact.folder())
         )
 
     lines, whole = cached_on_disk("verified", [artifact.key, manifest.model_dump(mode="json")], make)

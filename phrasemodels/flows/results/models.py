@@ -171,7 +171,7 @@ class Model:
             raise ValueError(f"{to}: the model itself is there; export it to another folder")
         with writing_folder(to, force) as new:
             for name, artifact in self.artifacts.items():
-                shutil.copytree(artifact.path, new / name)
+                shutil.copytree(artifact.folder(), new / name)
             write_durably(new / CARD, json.dumps(self.card(), indent=1))
             predictor = self.experiment.recipe.predictor(self.vocabulary)
             write_durably(new / README, model_readme(self.card(), predictor))

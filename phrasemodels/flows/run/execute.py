@@ -42,25 +42,20 @@ PAUSE = 60.0  # seconds between two checks of the size of a node's cache: there 
 
 @dataclass(frozen=True)
 class NodeMap:
-    """A map over the cluster that fetches its results to this node. limit: of each node's cache, in bytes."""
+    """A map over a cluster whose nodes trim their caches. limit: of each node's cache, in bytes."""
 
     map: Callable[..., Iterable[Any]]
     store: Store
     limit: int
 
-    def __call__(self, function: Callable[..., Any], items: Collection[tuple[Any, ...]]) -> Iterator[Any]:
+    def __call__(self, function: Callable[..., Any], items: Collection[tuple[Any, ...]]) -> Iterable[Any]:
         calls = [(self.store, self.limit, function, item) for item in items]
-        for value in self.map(_call_on_node, calls, label=getattr(function, "__name__", "")):
-            yield fetch(self.store, value.path) if isinstance(value, Artifact) else value
+        return self.map(_call_on_node, calls, label=getattr(function, "__name__", ""))
 
 
 def _call_on_node(store: Store, limit: int, function: Callable[..., Any], item: tuple[Any, ...]) -> Any:
-    """In a Ray worker: fetch the inputs of the steps among the arguments, then call the function."""
+    """In a Ray worker: call the function, then trim the cache."""
     with trimmed(store, limit, PAUSE):
-        for step in (value for value in item if isinstance(value, Step)):
-            for value in step.inputs.values():
-                if (path := getattr(value, "path", None)) is not None:
-                    fetch(store, path)
         return function(*item)
 
 
@@ -68,15 +63,6 @@ def run_on_node(store: Store, limit: int, step: Step, executor: Executor) -> Art
     """In a Ray worker: run one step."""
     with trimmed(store, limit, PAUSE):
         return store.run(step, executor)
-
-
-def fetch(store: Store, path: Path) -> Artifact:
-    """Return the artifact that a file belongs to, on this node. OSError: neither this node nor the shared store has it."""
-    folder = store.where(*path.relative_to(store.root / "objects").parts[:2])
-    artifact = store.get(folder, verify=False)  # counts as used
-    if artifact is None:
-        raise OSError(f"{folder} is neither on this node nor in the shared store: run it again")
-    return artifact
 
 
 @dataclass(frozen=True)
@@ -101,7 +87,7 @@ def _train_on_node(
     """In a training worker: fetch data and checkpoints, then train."""
     with trimmed(store, limit):
         for path in (*training.train, *training.dev):
-            fetch(store, path)
+            store.bring(path)
         checkpoints.pull()
         with checkpoints.sharing_progress():
             function(replace(training, report=ReportAndUpload(training.report, checkpoints)))
@@ -278,7 +264,7 @@ def launch_training(
         launch = RecordedLaunch(launch, recorded)
     if (shared := store.shared) is None:
         return run(step, replace(executor, launch=launch))
-    trained = run(step, replace(executor, launch=NodeLaunch(launch, store, settings.cache_bytes)))
+    trained = run(step, replace(executor, launch=NodeLaunch(launch, store, settings.cache_bytes), fetches=True))
     with contextlib.suppress(ValueError):  # a damaged lease may belong to another run of the same training
         # one lease is our own; a second one is of a run of the same training, which may still resume from them
         if shared.leased_keys()[step.key] <= 1:
@@ -406,7 +392,5 @@ class Execution:
         self.shards[key] = (done, total)
 
     def _on_ray(self, step: Step, executor: Executor) -> Artifact:
-        """Run one step in a Ray task on any node; return its result on this node."""
-        made = run_on_ray(run_on_node, self.store, self.settings.cache_bytes, step, executor, label=step.label)
-        # the task has published it: this downloads it
-        return made if self.store.shared is None else self.store.run(step)
+        """Run one step in a Ray task on any node; its files are there, and in the shared store."""
+        return run_on_ray(run_on_node, self.store, self.settings.cache_bytes, step, executor, label=step.label)

@@ -87,7 +87,7 @@ class ReadSplit:
 def read_split(job: Job, settings: ReadSplit) -> dict[str, Any]:
     """Write the records of one split of the files job.inputs["corpus"]. ValueError: they differ from the manifest."""
     split = Split.model_validate(settings.division)
-    table = readers.read_split(settings.read, split, job.inputs["corpus"].path, settings.max_words, settings.name)
+    table = readers.read_split(settings.read, split, job.inputs["corpus"].folder(), settings.max_words, settings.name)
     unusable = readers.reasons(table)
     return {**_terms(*settings.terms), "record": split.schema_, "unusable": unusable, **write_shards(job.out, table)}
 

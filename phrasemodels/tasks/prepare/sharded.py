@@ -1,7 +1,5 @@
 """Tables in shards: reading, writing, and running a step on each shard by itself."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,10 +32,11 @@ def required(**columns: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns.items()])
 
 
-def shards(artifact: Artifact) -> list[Shard]:
-    """Return the shards of an artifact, in order."""
+def shards(artifact: Artifact, here: bool = True) -> list[Shard]:
+    """Return the shards of an artifact, in order. here: with their files on this node; a step downloads its own otherwise."""
     terms = {name: artifact.meta[name] for name in ("licences", "redistributable", "stand_in")}
-    return [Shard(artifact.file(s["file"]), s["content"], terms) for s in artifact.meta["shards"]]
+    file = artifact.file if here else artifact.path.joinpath
+    return [Shard(file(s["file"]), s["content"], terms) for s in artifact.meta["shards"]]
 
 
 def shard_tables(artifact: Artifact) -> Iterator[pa.Table]:
@@ -71,11 +70,13 @@ def map_shards(
 ) -> dict[str, Any]:
     """Run a step on each shard of job.inputs["rows"], an artifact of its own each; return the meta of all shards.
 
+    No byte of a shard passes this process: the steps may run on other nodes, and what is here of their results is manifests.
+
     The step's inputs are `shard`; the shard with the same rows of each artifact in `beside`, by its name; and `others`,
     which are the same for every shard. ValueError: an artifact in `beside` has another number of shards.
     """
-    rows = shards(job.inputs["rows"])
-    columns = {"shard": rows, **{name: shards(artifact) for name, artifact in (beside or {}).items()}}
+    rows = shards(job.inputs["rows"], here=False)
+    columns = {"shard": rows, **{name: shards(artifact, here=False) for name, artifact in (beside or {}).items()}}
     if any(len(column) != len(rows) for column in columns.values()):
         raise ValueError(f"{make.__name__}: {', '.join(columns)} do not have the same rows; make them from one corpus")
     steps = [
@@ -90,7 +91,7 @@ def map_shards(
     made = []
     for index, artifact in enumerate(job.executor.map(run_step, [(job.store, step) for step in steps])):
         name = f"{index:05d}.arrow"
-        _link(artifact.file(SHARD), job.out / name)
+        job.adopt(artifact, SHARD, name)
         made.append({"file": name, **{k: artifact.meta[k] for k in ("rows", "schema", "content", "dropped")}})
     return {
         "rows": sum(shard["rows"] for shard in made),
@@ -102,11 +103,3 @@ def map_shards(
 def run_step(store: Store, step: Step) -> Artifact:
     """Run a step in this process: a function that executors can send to another one."""
     return store.run(step)
-
-
-def _link(source: Path, target: Path) -> None:
-    """Give a file a second name, or copy it where the file system has no links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
