@@ -24,9 +24,10 @@ from torch import Tensor
 
 from phrasemodels.structs import calls
 from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs.kernels.alignment import Lines
 from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
 from phrasemodels.structs.kernels.simd import COMPILE
-from phrasemodels.structs.structure import Integers, Numbered, Scores, Sizes, Structure
+from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
 
 Moves = tuple[tuple[int, int], ...]
 
@@ -55,6 +56,7 @@ def _rule(n: Any, m: Any, ways: Any, begins: Any, cells: Any, steps: Any, by_row
 class Alignment(Structure):
     """The functions over the paths by some moves (rows, columns); ends: how many outer columns a path may begin and end at."""
 
+    kernels = Lines(), ENGINE
     rule, common, axes = _rule, (0, 0), 2
 
     def __init__(self, moves: Moves, ends: int = 1):
@@ -67,11 +69,13 @@ class Alignment(Structure):
         (B, n, m), k = scores[0].shape, len(self.moves)
         if len(scores) == 2 and scores[1].shape not in ((B, m, k), (B, n, m, k)):
             raise ValueError(f"steps must be {(B, m, k)} or {(B, n, m, k)}, not {tuple(scores[1].shape)}")
-        sizes = torch.as_tensor((n, m) if lengths is None else lengths, device=scores[0].device)
+        if lengths is None:
+            return torch.tensor((n, m), device=scores[0].device).expand(B, 2)
+        sizes = torch.as_tensor(lengths, device=scores[0].device)
         if B and (sizes.is_floating_point() or sizes.dtype == torch.bool):
             raise ValueError(f"lengths must be integers, not {sizes.dtype}")
         sizes = sizes.long().expand(B, 2)
-        if B and lengths is not None and ((sizes < 0) | (sizes > torch.tensor([n, m], device=sizes.device))).any():
+        if B and ((sizes < 0) | (sizes > torch.tensor([n, m], device=sizes.device))).any():
             raise ValueError(
                 f"lengths must be in 0..{n} and 0..{m}, not {sizes.amin(0).tolist()}..{sizes.amax(0).tolist()}"
             )

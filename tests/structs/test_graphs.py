@@ -73,6 +73,10 @@ KINDS = {
 }
 
 
+# with two rows or columns a move, and more of both than a vector holds
+OTHERS = alignment.Alignment(((0, 2), (1, 0), (4, 1))), alignment.Alignment(((1, 0), (2, 1), (1, 9)), ends=3)
+
+
 @pytest.fixture(params=KINDS)
 def case(request):
     """Return functions, float64 scores, lengths; and for each sentence, scores of all structures and their rows."""
@@ -196,6 +200,23 @@ def test_results_have_the_type_of_the_scores(case, dtype):
     assert found.dtype == torch.float32 and functions.marginals(*short, lengths=lengths)[0].dtype == dtype
     exact = functions.log_partition(*(s.double() for s in short), lengths=lengths)
     torch.testing.assert_close(found.double(), exact, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("std", [1, 1e5])
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("by", ["nothing", "column", "cell"])
+@pytest.mark.parametrize("kind", [alignment.warping, alignment.frames, alignment.ctc, *OTHERS])
+def test_the_kernel_of_alignments_equals_the_engine(kind, by, dtype, std):
+    gen, K = torch.Generator().manual_seed(0), len(kind.moves)
+    shapes = [(5, 20, 13)] + {"nothing": [], "column": [(5, 13, K)], "cell": [(5, 20, 13, K)]}[by]
+    scores = [torch.randn(*s, generator=gen, dtype=dtype) * std for s in shapes]
+    for s in scores:
+        s[torch.rand(s.shape, generator=gen) < 0.1] = -torch.inf
+    lengths = torch.tensor([[20, 13], [7, 9], [0, 3], [2, 12], [20, 13]])
+    scores[0][1, 7:] = scores[0][1, :, 9:] = scores[0][4, 0, 0] = torch.nan
+    found, wanted = (k.passes(kind, scores, lengths, 2.0, range(len(scores)), False) for k in kind.kernels)
+    torch.testing.assert_close(found, wanted, equal_nan=True)
+    assert found[0].isnan().tolist() == [False, False, False, False, True]
 
 
 def test_ctc_equals_that_of_torch():
