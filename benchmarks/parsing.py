@@ -17,7 +17,7 @@ import phrasemodels.infra.environment  # noqa: F401  before Ray
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.flows.cli.parsers import step_of
-from phrasemodels.infra.cluster import actor_map
+from phrasemodels.infra.cluster import ray_map
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.parsers.stanza import Stanza
@@ -39,7 +39,7 @@ def rate(workers: int, batches: list[pa.Table], models: Path) -> float:
     with tempfile.TemporaryDirectory() as folder:
         start_ray(Settings(store=folder, cpus=workers))
         try:
-            times = actor_map(timed, [(batch, models) for batch in batches])
+            times = list(ray_map(timed, [(batch, models) for batch in batches], actors=True))
         finally:
             stop_ray()
     seconds: dict[int, list[float]] = defaultdict(list)

@@ -4,15 +4,16 @@ import collections
 import contextlib
 import dataclasses
 import datetime
-import itertools
 import logging
 import math
+import pickle
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from phrasemodels.infra.services import scratch_folder
 from phrasemodels.infra.signals import ClusterError, noting_error_line
@@ -59,6 +60,7 @@ class ProcessorSlots:
 SLOTS = ProcessorSlots()
 
 
+TASKS = 32  # of a step that fans out, at most for each processor
 ROOM_EVERY = 3.0  # seconds between two looks at whether the cluster has room for a group that trains or waits
 
 
@@ -99,94 +101,89 @@ def ray_map(
     items: Collection[tuple[Any, ...]],
     on_progress: OnProgress = lambda done, total: None,
     label: str = "",
+    actors: bool = False,
 ) -> Iterator[Any]:
-    """Call function(*item) for each item as a Ray task and yield the results in order. label: as of `run_on_ray`.
+    """Call function(*item) for each item in a pipeline of Ray Data and yield the results in order. label: as of `run_on_ray`.
 
-    At most two tasks per processor are submitted at once, and a result is kept until those before it are there. Ray runs a
-    task again if its worker dies. If one fails, or no more results are asked for, those under way are cancelled.
+    Short calls share a task; Ray runs a task again if its worker dies. If one fails, or no more results are asked for, those
+    under way are ended. actors: call in actors, at most one a processor, for functions that load something large, such as a
+    parser's models; an actor gets item after item, so it loads once.
     """
     import ray
+    import ray.data
 
-    remote = _task(function, label)
-    limit = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))  # a cluster that grows may have none yet
-    left = enumerate(items)
-    pending: dict[Any, int] = {}
-    results: dict[int, Any] = {}
-    started = yielded = 0
-    try:
-        with _plain_errors():
-            while True:
-                for index, item in itertools.islice(left, limit - len(pending)):
-                    pending[remote.remote(function, *item)] = index
-                    started = index + 1
-                on_progress(started - len(pending), len(items))
-                if not pending:
-                    return
-                # whichever is done first, so that a slow item does not keep the others from being sent
-                (done,), _ = ray.wait(list(pending), num_returns=1)
-                results[pending.pop(done)] = ray.get(done)
-                while yielded in results:
-                    yield results.pop(yielded)
-                    yielded += 1
-    finally:
-        if pending and ray.is_initialized():
-            # Ray ends this process if it is to cancel a task that is just ending: one that failed, and others with it
-            _, running = ray.wait(list(pending), num_returns=len(pending), timeout=0.5)
-            for task in running:
-                ray.cancel(task)
-
-
-def actor_map(
-    function: Callable[..., Any],
-    items: Collection[tuple[Any, ...]],
-    on_progress: OnProgress = lambda done, total: None,
-    label: str = "",
-) -> list[Any]:
-    """Like ray_map, but in actors, one a processor, for functions that load something large, such as a parser's models.
-
-    An actor gets item after item, so it loads once. If an actor dies, Ray starts it again with its item. An actor for
-    which no item is left ends, which frees its processor.
-    """
-    import ray
-
-    left = iter(enumerate(items))
-    count = min(len(items), max(1, int(ray.cluster_resources().get("CPU", 1))))
-    # one thread: there is an actor on each processor, and more threads than processors make parsers slower (stanza#552)
-    environment = {"env_vars": {"OMP_NUM_THREADS": "1"}}
+    processors = max(1, int(ray.cluster_resources().get("CPU", 1)))  # a cluster that grows may have none yet
+    tasks = len(items) if actors else min(len(items), TASKS * processors)
+    on_progress(0, len(items))
+    if not items:
+        return
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    # Ray 2.60 has no other way to bound how often a call that ends its worker is tried again
+    warnings.filterwarnings("ignore", "`ray_remote_args_fn` is deprecated")
+    rows = [{"index": index, "item": ray.cloudpickle.dumps(item)} for index, item in enumerate(items)]
+    data = ray.data.from_items(rows, override_num_blocks=tasks)
+    data.context.enable_progress_bars = False
     title = _title(function, label)
-    named = type(f"ActorWorker_{title.removeprefix('step:')}", (ActorWorker,), {})  # Ray lists actors by class
-    worker: Any = ray.remote(num_cpus=1, max_restarts=3, max_task_retries=3, runtime_env=environment)(named)
-    actors: list[Any] = [worker.remote() for _ in range(count)]
+    if actors:
+        # one thread: there is an actor on each processor, and more threads than processors make parsers slower (stanza#552)
+        called = data.map(
+            type(title, (Calls,), {}),
+            fn_constructor_args=(function,),
+            compute=ray.data.ActorPoolStrategy(size=min(len(items), processors), max_tasks_in_flight_per_actor=1),
+            num_cpus=1,
+            runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}},
+            ray_remote_args_fn=lambda: {"max_restarts": 3, "max_task_retries": 3},
+        )
+    else:
+        called = data.map(_named(Calls(function), title), num_cpus=1, ray_remote_args_fn=lambda: {"max_retries": 3})
     results: dict[int, Any] = {}
-    busy: dict[Any, tuple[int, Any]] = {}
-
-    def give_item(actor: Any) -> None:
-        if (item := next(left, None)) is None:
-            ray.kill(actor)
-        else:
-            busy[actor.call.options(name=title).remote(function, *item[1])] = (item[0], actor)
-
-    try:
-        with _plain_errors():
-            for actor in actors:
-                give_item(actor)
-            while busy:
-                (done,), _ = ray.wait(list(busy), num_returns=1)
-                index, actor = busy.pop(done)
-                results[index] = ray.get(done)
-                give_item(actor)
-                on_progress(len(results), len(items))
-    finally:
-        for actor in actors:
-            ray.kill(actor)
-    return [results[index] for index in range(len(items))]
+    done = wanted = 0
+    # none is fetched ahead: a call that fails would wait for the next one
+    batches: Any = iter(called.iter_batches(batch_size=None, prefetch_batches=0))
+    with _plain_errors(), contextlib.closing(batches):
+        for batch in batches:
+            for index, text in zip(batch["index"], batch["made"], strict=True):
+                result = pickle.loads(text)  # of a worker of this run
+                if isinstance(result, _Failure):
+                    raise result.error
+                results[int(index)] = result
+                done += 1
+                on_progress(done, len(items))
+            while wanted in results:
+                yield results.pop(wanted)
+                wanted += 1
 
 
-class ActorWorker:
-    """A Ray actor. What a function caches in the actor's process is there for the next item."""
+class _Failure(NamedTuple):
+    """An error that a call raised, for its caller; Ray Data would wrap it."""
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return call_in_worker(function, *arguments)
+    error: Exception
+
+
+class Calls:
+    """What a pipeline of Ray Data calls on its rows: a function, on the pickled item of each."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        import ray
+
+        try:
+            made = call_in_worker(self.function, *pickle.loads(row["item"]))
+        except (ValueError, OSError) as error:
+            made = _Failure(error)
+        return {"index": row["index"], "made": ray.cloudpickle.dumps(made)}
+
+
+def _named(calls: Calls, title: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a function with a name, which Ray lists; an object with __call__ would run in actors."""
+
+    def call(row: dict[str, Any]) -> dict[str, Any]:
+        return calls(row)
+
+    call.__name__ = title
+    return call
 
 
 def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:

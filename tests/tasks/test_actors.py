@@ -1,4 +1,4 @@
-"""actor_map on a Ray cluster: order, caching, errors, dead actors, and parsing in actors."""
+"""ray_map on a Ray cluster: order, caching, errors, dead workers, and parsing in actors."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.flows.run.execute import NodeMap
-from phrasemodels.infra.cluster import TorchTrainerLaunch, actor_map, ray_map, run_on_ray, train_worker
+from phrasemodels.infra.cluster import TorchTrainerLaunch, ray_map, run_on_ray, train_worker
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.parsers.parse import ParseColumn, parse
@@ -32,6 +33,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     yield
     if started:
         stop_ray()
+
+
+def in_actors(function: Callable[..., Any], items: list[tuple[Any, ...]], **options: Any) -> list[Any]:
+    return list(ray_map(function, items, actors=True, **options))
 
 
 @cache
@@ -52,7 +57,7 @@ def work(item: int, folder: str = "") -> tuple[int, int, int]:
 
 
 def test_actors_load_once(cluster: None) -> None:
-    found = actor_map(work, [(n,) for n in range(12)])
+    found = in_actors(work, [(n,) for n in range(12)])
     assert [square for square, _, _ in found] == [n * n for n in range(12)]
     processes = {process for _, _, process in found}
     assert len(processes) <= 2 and sum(max(n for _, n, p in found if p == process) for process in processes) == 12
@@ -69,10 +74,12 @@ def title() -> tuple[str, str]:
 def test_ray_lists_tasks_and_actors_by_what_they_do(cluster: None, tmp_path: Path) -> None:
     assert run_on_ray(title)[0] == "step:title"
     assert run_on_ray(title, label="train x seed 0")[0] == "step:train x seed 0"
-    assert next(ray_map(title, [()]))[0] == "step:title"
+    assert next(ray_map(title, [()]))[0] == "Map(step:title)"
     store = Store(tmp_path / "store").open()
-    assert [one for one, _ in NodeMap(ray_map, store, 10**9)(title, [()])] == ["step:title"], "on a shared store too"
-    assert actor_map(title, [()]) == [("step:title", "ActorWorker_title")]
+    assert [one for one, _ in NodeMap(ray_map, store, 10**9)(title, [()])] == ["Map(step:title)"], (
+        "on a shared store too"
+    )
+    assert [actor for _, actor in in_actors(title, [()])] == ["MapWorker(Map(step:title))"]
 
 
 def visible() -> str | None:
@@ -80,7 +87,7 @@ def visible() -> str | None:
 
 
 def test_a_task_without_a_gpu_sees_none(cluster: None) -> None:
-    assert run_on_ray(visible) == "" and actor_map(visible, [()]) == [""]
+    assert run_on_ray(visible) == "" and in_actors(visible, [()]) == [""]
 
 
 @dataclass(frozen=True)
@@ -109,8 +116,8 @@ def test_tasks_begin_once_results_are_asked_for_and_come_in_order(cluster: None)
 
 def test_errors_of_workers_keep_their_type(cluster: None) -> None:
     with pytest.raises(ValueError, match="-1 is no item"):
-        actor_map(work, [(1,), (-1,)])
-    assert actor_map(work, []) == []
+        in_actors(work, [(1,), (-1,)])
+    assert in_actors(work, []) == []
 
 
 def there(path: Path, seconds: float = 300) -> bool:
@@ -121,24 +128,29 @@ def there(path: Path, seconds: float = 300) -> bool:
     return path.exists()
 
 
-def begin_and_wait(begun: Path, ended: Path | None) -> None:
-    """Fail once the path `begun` exists, or make it and wait until the task is cancelled."""
-    if ended is None:
+def begin_and_wait(begun: Path, waits: bool) -> None:
+    """Say which process this is and wait for ever, or fail once another one waits."""
+    if not waits:
         assert there(begun)
         raise ValueError("no")
-    try:
-        begun.touch()
-        there(ended)
-    except BaseException:
-        ended.touch()
-        raise
+    begun.write_text(str(os.getpid()))
+    there(Path("/nothing"), 90)
 
 
-def test_tasks_beside_one_that_fails_are_cancelled(cluster: None, tmp_path: Path) -> None:
-    begun, ended = tmp_path / "begun", tmp_path / "ended"
+@pytest.mark.parametrize("actors", [False, True])
+def test_calls_beside_one_that_fails_are_ended(cluster: None, tmp_path: Path, actors: bool) -> None:
+    begun, started = tmp_path / "begun", time.monotonic()
     with pytest.raises(ValueError, match="no"):
-        list(ray_map(begin_and_wait, [(begun, ended), (begun, None)]))
-    assert there(ended, 60)
+        list(ray_map(begin_and_wait, [(begun, True), (begun, False)], actors=actors))
+    while Path("/proc", begun.read_text()).exists():
+        assert time.monotonic() < started + 60
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("actors", [False, True])
+def test_a_call_that_kills_its_worker_every_time_fails(cluster: None, actors: bool) -> None:
+    with pytest.raises(OSError, match="Ray lost a process or a node"):
+        list(ray_map(os.abort, [()], actors=actors))
 
 
 def test_an_actor_without_items_frees_its_processor(cluster: None, tmp_path: Path) -> None:
@@ -148,11 +160,11 @@ def test_an_actor_without_items_frees_its_processor(cluster: None, tmp_path: Pat
         if done == 1:
             list(ray_map(Path.touch, [(mark,)]))  # a task that needs one of the two processors
 
-    assert actor_map(there, [(mark,), (tmp_path,)], on_progress) == [True, True]
+    assert in_actors(there, [(mark,), (tmp_path,)], on_progress=on_progress) == [True, True]
 
 
 def test_a_dead_actor_is_started_again(cluster: None, tmp_path: Path) -> None:
-    found = actor_map(work, [(n, str(tmp_path)) for n in range(6)])
+    found = in_actors(work, [(n, str(tmp_path)) for n in range(6)])
     assert [square for square, _, _ in found] == [n * n for n in range(6)]
     assert (tmp_path / "died").exists()
 
@@ -210,7 +222,7 @@ def test_actors_parse_as_this_process_does(cluster: None, store: Store, tmp_path
 
     executor = Executor(sources=Sources((PARSERS,), offline=True))
     step = Step(parse, "p", parser, {"rows": rows, "models": store.run(models, executor)})
-    spread = store.run(step, Executor(map=actor_map))
+    spread = store.run(step, Executor(map=in_actors))
     other = Store(tmp_path / "other").open()
     here = other.run(Step(parse, "p", parser, {"rows": rows, "models": other.run(models, executor)}))
     assert len(spread.meta["shards"]) == 2 and spread.meta == here.meta

@@ -29,7 +29,7 @@ from phrasemodels.flows.results.records import sources_of
 from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.record import Record, ended_at
-from phrasemodels.infra.cluster import TorchTrainerLaunch, actor_map, ray_map, run_on_ray
+from phrasemodels.infra.cluster import TorchTrainerLaunch, ray_map, run_on_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker, TrainingRun
 from phrasemodels.tasks.parsers.parse import add_trees, parse
@@ -382,8 +382,8 @@ class Execution:
     def _map(self, step: Step) -> Any:
         """The fan-out over the cluster: in actors where a parser stays loaded, else in tasks. If nodes have folders of
         their own, inputs and results travel through the shared store."""
-        spread = actor_map if step.make in (parse, add_trees) else ray_map
-        over_ray = partial(spread, on_progress=partial(self._on_progress, step.key))
+        loads = step.make in (parse, add_trees)
+        over_ray = partial(ray_map, on_progress=partial(self._on_progress, step.key), actors=loads)
         if self.store.shared is None:
             return over_ray
         return NodeMap(over_ray, self.store, self.settings.cache_bytes)
