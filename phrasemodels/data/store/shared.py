@@ -36,7 +36,6 @@ from phrasemodels.data.store.artifacts import (
     describe,
     parse_manifest,
     sha256_of,
-    write_durably,
 )
 from phrasemodels.data.store.gc import (
     DAY,
@@ -234,6 +233,7 @@ def _sync(path: str) -> None:
 LEASE_SECONDS = 3600.0  # a lease that was not renewed for so long is of a dead run
 PIECE = 2**23  # bytes of one read
 REQUESTS = 16  # at once
+SMALL = 2**18  # bytes
 
 
 @dataclass(frozen=True)
@@ -247,17 +247,17 @@ class ObjectStorage(Bucket):
         temporary = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}"
         path = self.path("manifests", step, f"{key}.json")
         try:
-            with self.naming_errors():
-                text = self.files.cat_file(path)
-            if (manifest := _own_manifest(path, text)) is None:
+            # into a folder aside, renamed: another process of this node may look at `folder` at any time
+            temporary.mkdir(parents=True)
+            with self.naming_errors(LOCAL_DISK_ERRORS):
+                self.files.get_file(path, str(temporary / MANIFEST))  # one request; s3fs takes two for `cat_file`
+            if (manifest := _own_manifest(path, (temporary / MANIFEST).read_bytes())) is None:
                 return False
             described = manifest["files"].values()
             blobs = self._states(self._blob(file["sha256"]) for file in described) if check else []
             if any(blob is None or blob[0] != file["bytes"] for blob, file in zip(blobs, described, strict=check)):
                 return False
-            # into a folder aside, renamed: another process of this node may look at `folder` at any time
-            temporary.mkdir(parents=True)
-            write_durably(temporary / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            describe(temporary / MANIFEST)  # syncs it
             folder.parent.mkdir(parents=True, exist_ok=True)
             if not _is_whole(folder):  # else another process has just downloaded it
                 shutil.rmtree(folder, ignore_errors=True)
@@ -315,14 +315,18 @@ class ObjectStorage(Bucket):
     def _upload(self, folder: Path, manifest: Mapping[str, Any], again: bool) -> None:
         """Upload the files of a folder that the storage does not have. One that is not in the folder, as it was adopted from
         another node, must be in the storage. again: upload all."""
-        blobs = {name: self._blob(described["sha256"]) for name, described in manifest["files"].items()}
-        for (name, blob), there in zip(blobs.items(), self._states(blobs.values()), strict=True):
+        files = manifest["files"]
+        here = {name for name in files if (folder / name).is_file()}
+        # to ask for a small file costs as much as to upload it
+        asked = [name for name in files if not (name in here and (again or files[name]["bytes"] <= SMALL))]
+        states = dict(zip(asked, self._states(self._blob(files[name]["sha256"]) for name in asked), strict=True))
+        for name, described in files.items():
+            size, written = states.get(name) or (-1, 0.0)
             # an old blob may be about to be removed; a new one stays until its manifest is written
-            size, written = there or (-1, 0.0)
-            new = size == manifest["files"][name]["bytes"] and written >= time.time() - DAY / 2
-            if new and not (again and (folder / name).is_file()):
+            if size == described["bytes"] and written >= time.time() - DAY / 2:
                 continue
-            if not (folder / name).is_file() and not self.download(folder, name, manifest["files"][name]):
+            blob = self._blob(described["sha256"])
+            if name not in here and not self.download(folder, name, described):
                 raise OSError(f"{blob}, a file of {manifest['label']}, is lost: start again")
             with self.naming_errors():
                 self.files.put_file(str(folder / name), blob)

@@ -457,10 +457,16 @@ class Store:
             raise OSError(str(error)) from error
 
     def _run(self, step: Step, executor: Executor | None) -> Artifact:
+        looked = time.monotonic()
         inputs = {name: self.resolve(value, executor) for name, value in step.inputs.items()}
         with self.lock(step.key):
-            # another process may have made it while this one waited for the lock
-            return self.find(step) or self._make(step, inputs, executor or Executor())
+            # another process may have made it while this one waited for the lock, and another node while the inputs were made
+            found = (
+                self.find(step)
+                if time.monotonic() - looked > 1.0
+                else self._local(self.where(step.name, step.key), True)
+            )
+            return found or self._make(step, inputs, executor or Executor())
 
     def resolve(self, value: HasKey, executor: Executor | None = None) -> Artifact:
         """Return an input as an artifact: run it if it is a step, and download the file or folder that it names."""
