@@ -4,16 +4,14 @@ stages: reading a file of pairs, counting leaks, tokenising, the vocabulary, phr
 and the order in epoch 30 after a resume: CPU seconds, wall seconds, and the peak memory (MiB) of a process that does this stage
 alone. All in one process; Moses reads no more than 100,000 pairs.
 
-fan-out: the same shards through tasks of Ray as the pipeline sends them, and through Ray Data: wall seconds, CPU seconds of the
-driver, and the bytes that workers wrote, none of which the driver reads. Two processors.
+fan-out: the same shards through Ray Data as the pipeline sends them, and as a task of Ray each: wall seconds, CPU seconds of the
+driver, and the bytes that workers wrote, none of which the driver reads. Two processors; `cluster.py` has several nodes.
 """
 
 import argparse
 import json
-import logging
 import multiprocessing
 import os
-import pickle
 import resource
 import shutil
 import tempfile
@@ -139,30 +137,18 @@ def table(count: int) -> Iterator[dict[str, Any]]:
             yield {"pairs": count, "stage": stage, "cpu": cpu, "wall": wall, "memory": memory}
 
 
-def by_ray_data(function: Callable[..., Any], items: list[tuple[Any, ...]], blocks: int | None = None) -> list[Any]:
-    """Call function(*item) for each item as a row of a Ray Data pipeline; return the results in order. blocks: tasks, into
-    which the items are divided; None: one for each item."""
+def by_tasks(function: Callable[..., Any], items: list[tuple[Any, ...]]) -> list[Any]:
+    """Call function(*item) for each item as a task of Ray; return the results in order."""
     import ray
 
-    context = ray.data.DataContext.get_current()
-    context.execution_options.preserve_order = True
-    context.enable_progress_bars = False
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    rows = [{"item": pickle.dumps((function, item))} for item in items]
-    found = ray.data.from_items(rows, override_num_blocks=blocks or len(rows)).map(_called, num_cpus=1)
-    return [pickle.loads(row["made"]) for row in found.iter_rows()]  # ours
-
-
-def _called(row: dict[str, Any]) -> dict[str, Any]:
-    function, item = pickle.loads(row["item"])
-    return {"made": pickle.dumps(function(*item))}
+    task = ray.remote(num_cpus=1)(function)
+    return list(ray.get([task.remote(*item) for item in items]))
 
 
 WAYS: dict[str, Callable[..., Any]] = {
-    "tasks": ray_map,
-    "Ray Data, a task for each shard": by_ray_data,
-    "Ray Data, 8 tasks": partial(by_ray_data, blocks=8),
-    "tasks again": ray_map,
+    "pipeline of Ray Data": ray_map,
+    "a task of Ray for each shard": by_tasks,
+    "pipeline of Ray Data again": ray_map,
 }
 
 
