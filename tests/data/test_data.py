@@ -27,7 +27,7 @@ from phrasemodels.inference.text import tokeniser
 from phrasemodels.layers.blocks import BEGIN, END, SPECIAL
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacent, no_phrases, phrases
-from phrasemodels.tasks.prepare.sharded import read_shards, shard_tables, shards
+from phrasemodels.tasks.prepare.sharded import read_shards, shard_tables, shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import (
     TOKENISERS,
     Tokenise,
@@ -177,7 +177,7 @@ def test_from_sentences_to_ids_and_back(store: Store) -> None:
 
 
 def test_words_are_counted_shard_by_shard(store: Store) -> None:
-    tokens, words, _ = stages(store, SampleCorpus(train=20_010, dev=5, test=5), no_phrases, 2)
+    tokens, words, _ = stages(store, SampleCorpus(train=4_010, dev=5, test=5), no_phrases, 2)
     assert len(shards(tokens)) == 3
     counts, longest = word_counts(shard_tables(tokens))
     table = read_shards(tokens)
@@ -193,23 +193,36 @@ def test_a_process_reads_a_vocabulary_once(store: Store, monkeypatch: pytest.Mon
         "phrasemodels.tasks.prepare.vocabulary.read_words",
         lambda artifact, name: read.append(name) or read_words(artifact, name),
     )
-    _, words, numbers = stages(store, SampleCorpus(train=20_010, dev=5, test=5), no_phrases, 2)
+    _, words, numbers = stages(store, SampleCorpus(train=4_010, dev=5, test=5), no_phrases, 2)
     assert sorted(read) == ["source", "target"] and len(shards(numbers)) == 3
     path = words.file("source.txt")
     path.write_text(path.read_text().replace("\n", "x\n"))
     assert "</s>x" in read_ids(words, "source")  # a file that changed is read again
 
 
+def test_a_small_corpus_is_work_for_many_processors_and_a_large_one_has_large_shards(tmp_path: Path) -> None:
+    for rows, sizes in (
+        (0, []),
+        (2_000, [2_000]),
+        (29_000, [2_000] * 14 + [1_000]),
+        (52_001, [2_000] * 16 + [10_000, 10_000, 1]),
+    ):
+        table = pa.table({"n": range(rows)})
+        made = write_shards(tmp_path, table)
+        assert [shard["rows"] for shard in made["shards"]] == sizes
+        assert pa.concat_tables([read_shard(tmp_path / s["file"]) for s in made["shards"]] or [table]).equals(table)
+
+
 def test_a_larger_corpus_keeps_its_first_shards(store: Store) -> None:
-    small = stages(store, SampleCorpus(train=10_000, dev=5, test=5))[0]
-    large = stages(store, SampleCorpus(train=12_000, dev=5, test=5))[0]
+    small = stages(store, SampleCorpus(train=2_000, dev=5, test=5))[0]
+    large = stages(store, SampleCorpus(train=2_400, dev=5, test=5))[0]
     assert shards(small)[0].content == shards(large)[0].content
     made = [a for a in store.artifacts() if a.manifest["step"] == "tokenise_shard"]
     assert len(made) == len({a.meta["content"] for a in made})
 
 
 def test_finished_shards_are_cache_hits_of_other_workers(store: Store) -> None:
-    rows = SampleCorpus(train=20_050, dev=5, test=5).split("train")
+    rows = SampleCorpus(train=4_050, dev=5, test=5).split("train")
     stage = Step(tokenise, "t", Tokenise(spaces, "en", "de"), {"rows": rows})
     missing: list[str] = []
 

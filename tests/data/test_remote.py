@@ -23,7 +23,7 @@ from fsspec.implementations.local import LocalFileSystem
 from serving import serving
 from test_gc import OLD, Text, age, chain, write
 
-from phrasemodels.data.formats.shards import SHARD_ROWS, read_shard, write_shard
+from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store import shared as shared_storage
 from phrasemodels.data.store.artifacts import Artifact, damage_of, describe
 from phrasemodels.data.store.gc import DAY, artifact_bytes, damage, lease, trim, trimmed
@@ -32,7 +32,7 @@ from phrasemodels.data.store.store import Executor, Job, LostFileError, Step, St
 from phrasemodels.flows.results import query
 from phrasemodels.flows.run.execute import SharedCheckpoints, progress_of
 from phrasemodels.infra.services import free_port
-from phrasemodels.tasks.prepare.sharded import SHARD, Shard, map_shards, read_shards, write_shards
+from phrasemodels.tasks.prepare.sharded import FIRST_ROWS, SHARD, Shard, map_shards, read_shards, write_shards
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +161,12 @@ def test_a_damaged_artifact_in_the_storage_is_not_used_and_is_made_again(nodes: 
     assert nodes[0].open().find(step).file("text").read_text() == "abc"
 
 
+ROWS = 2 * FIRST_ROWS + 1
+
+
 def numbers(job: Job, settings: None) -> dict[str, Any]:
     terms = {"licences": ["MIT"], "redistributable": True, "stand_in": False}
-    return {**terms, **write_shards(job.out, pa.table({"n": range(2 * SHARD_ROWS + 1)}))}
+    return {**terms, **write_shards(job.out, pa.table({"n": range(ROWS)}))}
 
 
 def square(job: Job, settings: None) -> dict[str, Any]:
@@ -208,7 +211,7 @@ def test_no_byte_of_a_shard_passes_the_node_that_fans_out(nodes: list[Store]) ->
     assert files_in(worker, "numbers") == ["00000.arrow", "00001.arrow", "00002.arrow"], "each shard by itself"
     assert driver.find(squares).manifest == made.manifest and driver.shared.damage() == damage(driver) == []
     assert artifact_bytes(driver.find(squares)) == 0 < artifact_bytes(worker.find(squares.inputs["rows"]))
-    assert read_shard(made.file("00002.arrow"))["n"].to_pylist() == [(2 * SHARD_ROWS) ** 2]
+    assert read_shard(made.file("00002.arrow"))["n"].to_pylist() == [(ROWS - 1) ** 2]
     assert files_in(driver, "square") == ["00002.arrow"], "what was asked for"
     alone = Store(driver.root.parent / "alone").open().run(squares)
     assert alone.manifest["files"] == made.manifest["files"] and damage_of(alone) is None
@@ -228,7 +231,7 @@ def test_a_shard_that_the_storage_lost_is_made_again(nodes: list[Store], lost: i
     driver.shared.files.pipe_file(driver.shared.path("blobs", blob["sha256"][:2], blob["sha256"]), b"?" * blob["bytes"])
     if lost == 0:
         steps[2] = Step(total, "total", inputs={"rows": steps[0]})
-    assert driver.run(steps[2], on(worker)).meta["total"] == sum(n ** (lost + 1) for n in range(2 * SHARD_ROWS + 1))
+    assert driver.run(steps[2], on(worker)).meta["total"] == sum(n ** (lost + 1) for n in range(ROWS))
     assert driver.shared.damage() == []
 
 

@@ -215,7 +215,7 @@ def test_a_truncated_snapshot_of_ray_train_does_not_stop_the_next_run(cluster: N
 @pytest.mark.needs_mirror("parsers")
 def test_actors_parse_as_this_process_does(cluster: None, store: Store, tmp_path: Path) -> None:
 
-    rows = SampleCorpus(train=10_050, dev=5, test=5, records=Treebank()).split("train")
+    rows = SampleCorpus(train=2_050, dev=5, test=5, records=Treebank()).split("train")
     models = fetched("gum")
     parser = ParseColumn(Stanza(processors=("pos",), longest=8))
     from conftest import PARSERS  # workers of Ray cannot import it

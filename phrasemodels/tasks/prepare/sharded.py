@@ -1,5 +1,6 @@
 """Tables in shards: reading, writing, and running a step on each shard by itself."""
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step, Store
 
 SHARD = "shard.arrow"
+FIRST_ROWS, FIRST_SHARDS = 2_000, 16  # smaller ones come first, so that a small corpus is work for many processors, too
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,18 @@ def read_shards(artifact: Artifact) -> pa.Table:
 
 
 def write_shards(out: Path, table: pa.Table) -> dict[str, Any]:
-    """Write a table as shards of SHARD_ROWS rows; return the entries `rows` and `shards` of the artifact's meta.
+    """Write a table as shards; return the entries `rows` and `shards` of the artifact's meta.
 
+    The first FIRST_SHARDS shards have FIRST_ROWS rows, the others SHARD_ROWS. Where a shard ends depends on no other row, so a corpus
+    that grows keeps its shards.
     The store adds the terms of the data (licences, redistributable, stand_in) from the inputs of the step.
     """
     made = []
-    for index, first in enumerate(range(0, table.num_rows, SHARD_ROWS)):
+    large = FIRST_ROWS * FIRST_SHARDS
+    begins = [*range(0, min(large, table.num_rows), FIRST_ROWS), *range(large, table.num_rows, SHARD_ROWS)]
+    for index, (begin, end) in enumerate(itertools.pairwise([*begins, table.num_rows])):
         name = f"{index:05d}.arrow"
-        made.append({"file": name, **write_shard(out / name, table.slice(first, SHARD_ROWS))})
+        made.append({"file": name, **write_shard(out / name, table.slice(begin, end - begin))})
     return {"rows": table.num_rows, "shards": made}
 
 
