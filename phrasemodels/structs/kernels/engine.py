@@ -700,28 +700,26 @@ def topk(table, batch, k, visible, most):
     return score, chosen
 
 
-@njit(**INLINE)
-def _edge_mass(w, at, left, right, part, lane, power):
-    """Return the weight of an edge of one lane divided by 2^power."""
-    m, e = w[left + lane] * w[right + lane], w[left + LANES + lane] + w[right + LANES + lane] - power
-    if part >= 0:
-        m, e = m * w[part + lane], e + w[part + LANES + lane]
-    return m * power_of_two(e)
-
-
 @njit(**INNER)
 def _draw(w, at, runs, begin, end, lane, power, least):
     """Return the run and the edge at which the sum of weights divided by 2^power exceeds `least`, else the last that is possible."""
     total, run_found, edge_found = 0.0, begin, 0
     for run in range(begin, end):
         left, to_left, right, to_right, part, to_part, count = _fields(runs, run, at)
+        left, right, part, scored = left + lane, right + lane, part + lane, part >= 0
         for edge in range(count):
-            score = part + edge * to_part if part >= 0 else NONE
-            x = _edge_mass(w, at, left + edge * to_left, right + edge * to_right, score, lane, power)
+            m, e = w[left], w[left + LANES] - power
+            if right > lane:
+                m, e = m * w[right], e + w[right + LANES]
+            if scored:
+                m, e = m * w[part], e + w[part + LANES]
+            x = m * power_of_two(e)
+            total += x
             if x > 0.0:
-                total, run_found, edge_found = total + x, run, edge
-                if total > least:
-                    return run_found, edge_found
+                run_found, edge_found = run, edge
+            if total > least:
+                return run, edge
+            left, right, part = left + to_left, right + to_right, part + to_part
     # by rounding, the sum of all weights may stay below the one that was drawn from
     return run_found, edge_found
 
