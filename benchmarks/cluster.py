@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from stages import write_pairs
 
-from phrasemodels.data.corpora.bitext import read_columns
+from phrasemodels.data.corpora.bitext import column_blocks
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.shared import ObjectStorage
 from phrasemodels.data.store.store import Executor, Job, Step, Store
@@ -39,7 +40,7 @@ def stage(job: Job, settings: tuple[int, int, str]) -> dict[str, Any]:
     """Write a stage of so many shards of so many rows."""
     count, rows, _ = settings
     write_pairs(job.out.parent / "pairs.txt", count * rows)
-    table = read_columns({"pairs": job.out.parent / "pairs.txt"}, 1000)
+    table = pa.concat_tables(column_blocks({"pairs": job.out.parent / "pairs.txt"}, 1000))
     made = []
     for index in range(count):
         name = f"{index:05d}.arrow"

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from phrasemodels.data.corpora.bitext import read_columns
+from phrasemodels.data.corpora.bitext import column_blocks
 from phrasemodels.data.corpora.leakage import leakage
 from phrasemodels.data.store.store import Job, Step, Store
 from phrasemodels.infra.cluster import ray_map
@@ -57,7 +57,7 @@ def write_pairs(path: Path, count: int) -> None:
 def rows_of(job: Job, path: Path) -> dict[str, Any]:
     """Write the shards of a file of pairs."""
     terms = {"licences": ["MIT"], "redistributable": True, "stand_in": False}
-    return terms | write_shards(job.out, read_columns({"pairs": path}, 1000))
+    return terms | write_shards(job.out, column_blocks({"pairs": path}, 1000))
 
 
 def steps(folder: Path) -> dict[str, Step]:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
 
 from phrasemodels.data.corpora import bitext
-from phrasemodels.data.corpora.readers import read_split
+from phrasemodels.data.corpora.readers import read_split, whole
 from phrasemodels.data.download.manifest import Split
 from phrasemodels.data.formats.shards import TOKENS, check, content_digest, read_shard, write_parquet, write_shard
 from phrasemodels.data.store.artifacts import write_durably
@@ -70,14 +70,14 @@ def test_wrong_lines_are_named(tmp_path: Path, source: bytes, target: bytes, wor
     (tmp_path / "x.de").write_bytes(target)
     split = Split(rows=2, files={"en": "x.en", "de": "x.de"}, schema="bitext")
     with pytest.raises(ValueError, match=words):
-        read_split(bitext.read_bitext, split, tmp_path, 1000, "x")
+        read_split(bitext.bitext_blocks, split, tmp_path, 1000, "x")
 
 
 def test_unicode_line_separators_stay_in_lines(tmp_path: Path) -> None:
     (tmp_path / "x.en").write_bytes("\ufeffa\u2028b\r\nc\x0cd".encode())
     (tmp_path / "x.de").write_bytes(b"e\nf")
     files = {"en": tmp_path / "x.en", "de": tmp_path / "x.de"}
-    assert bitext.read_bitext(files, 10)["source"].to_pylist() == ["a\u2028b", "c\x0cd"]
+    assert whole(bitext.bitext_blocks(files, 10))["source"].to_pylist() == ["a\u2028b", "c\x0cd"]
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.binary(), pa.list_(pa.large_string()), pa.null()])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from phrasemodels.data.corpora.bitext import read_labelled
+from phrasemodels.data.corpora.bitext import labelled_blocks
 from phrasemodels.data.formats.shards import SENTENCES, build, read_shard
 from phrasemodels.data.store.store import Store, TemporaryStore
 from phrasemodels.encoders.baselines import BiLSTMMaxConfig
@@ -96,11 +96,12 @@ def test_texts_are_parsed_before_a_model_that_reads_trees_answers(made: dict, tm
 def test_lines_are_a_sentence_and_its_label(tmp_path: Path) -> None:
     file = tmp_path / "reviews.tsv"
     file.write_text("a good film\tgood\na bad film\tbad\told\n", encoding="utf-8")
-    rows = read_labelled({"rows": file}, 100).to_pylist()
+    (table,) = labelled_blocks({"rows": file}, 100)
+    rows = table.to_pylist()
     assert [(row["text"], row["label"], row["group"]) for row in rows] == [
         ("a good film", "good", ""),
         ("a bad film", "bad", "old"),
     ]
     file.write_text("a good film\n", encoding="utf-8")
     with pytest.raises(ValueError, match="line 1"):
-        read_labelled({"rows": file}, 100)
+        list(labelled_blocks({"rows": file}, 100))

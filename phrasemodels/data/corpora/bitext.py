@@ -29,24 +29,28 @@ from phrasemodels.data.formats.shards import BITEXT, SENTENCES, build, columns
 TwoFiles = Annotated[Mapping[str, Path], Field(min_length=2, max_length=2)]
 
 
-def read_bitext(files: TwoFiles, max_words: int, source: str = "", target: str = "") -> pa.Table:
-    """Return BITEXT of two files, by role; the roles `source` and `target` say which is which (default: in order).
+def bitext_blocks(files: TwoFiles, max_words: int, source: str = "", target: str = "") -> Iterator[pa.Table]:
+    """Yield BITEXT of two files, by role; the roles `source` and `target` say which is which (default: in order).
 
     ValueError: it names the file and the line of an error. No line is dropped.
     """
     first, second = files
     paths = files[source or first], files[target or second]
     sides = [read_lines(path, max_words) for path in paths]
-    if len(sides[0]) != len(sides[1]):
+    rows = [0, 0]
+    while any(block := [list(islice(side, BLOCK_LINES)) for side in sides]):
+        if len(block[0]) == len(block[1]):
+            ids = range(rows[0], rows[0] + len(block[0]))
+            yield build(BITEXT, str(paths[0]), {"id": ids, "source": block[0], "target": block[1]}, len(ids))
+        rows = [before + len(lines_) for before, lines_ in zip(rows, block, strict=True)]
+    if rows[0] != rows[1]:
         raise ValueError(
-            f"{paths[0]} has {len(sides[0])} lines and {paths[1]} has {len(sides[1])}: line N of both must belong together"
+            f"{paths[0]} has {rows[0]} lines and {paths[1]} has {rows[1]}: line N of both must belong together"
         )
-    return build(BITEXT, str(paths[0]), {"source": sides[0], "target": sides[1]}, len(sides[0]))
 
 
-def read_lines(path: Path, max_words: int) -> list[str]:
-    """Return the lines of a UTF-8 file. ValueError: bytes that are not UTF-8, an empty line, or more than max_words words."""
-    sentences = []
+def read_lines(path: Path, max_words: int) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file. ValueError: bytes that are not UTF-8, an empty line, or more than max_words words."""
     for number, text in lines(path):
         line = text.strip()
         words = len(line.split())
@@ -54,8 +58,7 @@ def read_lines(path: Path, max_words: int) -> list[str]:
             raise ValueError(f"{path}, line {number}: empty; remove the line from both sides")
         if words > max_words:
             raise ValueError(f"{path}, line {number}: {words} words, at most {max_words}; split it, or raise max_words")
-        sentences.append(line)
-    return sentences
+        yield line
 
 
 OneFile = Annotated[Mapping[str, Path], Field(min_length=1, max_length=1)]
@@ -76,22 +79,21 @@ MOST_LISTED = 100  # lines of one kind
 BLOCK_LINES = 65_536
 
 
-def read_columns(
+def column_blocks(
     files: OneFile,
     max_words: int,
     separator: Separator = "\t",
     prefix: str = "",
     bad_lines: Literal["stop", "skip"] = "stop",
     max_bad: Annotated[float, Field(ge=0, le=1)] = MOST_BAD,
-) -> pa.Table:
-    """Return BITEXT of one file.
+) -> Iterator[pa.Table]:
+    """Yield BITEXT of one file.
 
     A bad line lacks the prefix, has not two or three columns or an empty source or target, is not UTF-8, or has a side that
     is too long. bad_lines: they are errors, or are left out if they are at most the share `max_bad` of all lines. ValueError:
     it lists all bad lines.
     """
     (path,) = files.values()
-    tables: list[pa.Table] = []
     bad: list[BadLine] = []
     rows = 0
     divided_lines = divided(path, max_words, separator, prefix)
@@ -99,28 +101,27 @@ def read_columns(
         bad += [line for line in block if isinstance(line, BadLine)]
         found = [line for line in block if not isinstance(line, BadLine)]
         ids = {"id": range(rows, rows + len(found))}
-        tables.append(build(BITEXT, str(path), ids | columns(("source", "target", "group"), found), len(found)))
+        yield build(BITEXT, str(path), ids | columns(("source", "target", "group"), found), len(found))
         rows += len(found)
     every = rows + len(bad)
     if bad and bad_lines == "stop":
         raise ValueError(f"{listed(path, bad)}; to leave such lines out, set the option bad_lines to skip")
     if len(bad) > max_bad * every:
         raise ValueError(f"{len(bad)} of {every} lines are bad, more than max_bad = {max_bad:g}: {listed(path, bad)}")
-    return pa.concat_tables(tables).combine_chunks() if tables else BITEXT.empty_table()
 
 
-def read_labelled(
+def labelled_blocks(
     files: OneFile,
     max_words: int,
     separator: Separator = "\t",
     bad_lines: Literal["stop", "skip"] = "stop",
     max_bad: Annotated[float, Field(ge=0, le=1)] = MOST_BAD,
-) -> pa.Table:
-    """Return SENTENCES of one file: a sentence, a tab, its label, and perhaps a tab and a group. Options and errors are as in
-    `read_columns`."""
-    rows = read_columns(files, max_words, separator, "", bad_lines, max_bad)
-    read = {"id": rows["id"], "text": rows["source"], "label": rows["target"], "group": rows["group"]}
-    return build(SENTENCES, str(next(iter(files.values()))), read, rows.num_rows)
+) -> Iterator[pa.Table]:
+    """Yield SENTENCES of one file: a sentence, a tab, its label, and perhaps a tab and a group. Options and errors are as in
+    `column_blocks`."""
+    for rows in column_blocks(files, max_words, separator, "", bad_lines, max_bad):
+        read = {"id": rows["id"], "text": rows["source"], "label": rows["target"], "group": rows["group"]}
+        yield build(SENTENCES, str(next(iter(files.values()))), read, rows.num_rows)
 
 
 def divided(

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,14 +15,14 @@ from phrasemodels.data.corpora import babi, bitext, senteval, snli, treebank
 from phrasemodels.data.download.manifest import Manifest, Part, Split, closest, explain, how_to_supply
 from phrasemodels.data.formats.shards import SCHEMAS, check
 
-Reader = Callable[..., pa.Table]  # (files by role, max_words, options of the split)
+Reader = Callable[..., pa.Table | Iterator[pa.Table]]  # (files by role, max_words, options of the split)
 
 READERS: dict[str, Reader] = {
     "aspec": bitext.read_aspec,
     "babi": babi.read,
-    "bitext": bitext.read_bitext,
-    "columns": bitext.read_columns,
-    "labelled": bitext.read_labelled,
+    "bitext": bitext.bitext_blocks,
+    "columns": bitext.column_blocks,
+    "labelled": bitext.labelled_blocks,
     "mspars": bitext.read_mspars,
     "questions": bitext.read_mspars_questions,
     "senteval.classes": senteval.read_classes,
@@ -57,15 +57,30 @@ def complete(manifest: Manifest, name: str) -> Split:
     return split.model_copy(update={"schema_": split.schema_ or manifest.schema_})
 
 
-def read_split(table_of: Reader, split: Split, folder: Path, max_words: int, where: str) -> pa.Table:
-    """Read a split, which has its record type, by a reader. ValueError: the files are not as the manifest states."""
+def read_split(tables_of: Reader, split: Split, folder: Path, max_words: int, where: str) -> pa.Table:
+    """Return the rows of `read_blocks` as one table."""
+    return whole(read_blocks(tables_of, split, folder, max_words, where))
+
+
+def whole(tables: Iterable[pa.Table]) -> pa.Table:
+    """Return tables, of which there is at least one, as one."""
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def read_blocks(tables_of: Reader, split: Split, folder: Path, max_words: int, where: str) -> Iterator[pa.Table]:
+    """Yield the rows of a split, which has its record type, by a reader. ValueError: the files are not as the manifest states;
+    this may be known only at the end."""
     assert split.schema_ is not None, "`complete` gives a split its record type"
-    files = {role: folder / file for role, file in split.files.items()}
+    schema, files = SCHEMAS[split.schema_], {role: folder / file for role, file in split.files.items()}
     try:
-        table = check(read_files(table_of, files, max_words, split.options, where), SCHEMAS[split.schema_], where)
+        tables: Iterator[pa.Table] = (
+            check(table, schema, where) for table in read_files(tables_of, files, max_words, split.options, where)
+        )
+        if split.part is not None:
+            tables = iter([take(whole(tables), split.part, where)])
+        yield from counted(tables, split, where)
     except ValueError as error:  # name the file without the folder: it is a copy in the store, not for editing
         raise ValueError(str(error).replace(f"{folder}{os.sep}", f"{where}: ")) from error
-    return counted(take(table, split.part, where), split, where)
 
 
 def reader(manifest: Manifest, split: Split) -> Reader:
@@ -88,14 +103,14 @@ class FilesByRole(dict[str, Path]):
 
 
 def read_files(
-    table_of: Reader, files: Mapping[str, Path], max_words: int, options: Mapping[str, object], where: str
-) -> pa.Table:
-    """Call a reader. ValueError: files or options do not fit the annotations of its parameters."""
-    parameters = inspect.signature(table_of).parameters
+    tables_of: Reader, files: Mapping[str, Path], max_words: int, options: Mapping[str, object], where: str
+) -> Iterator[pa.Table]:
+    """Call a reader; yield its tables. ValueError: files or options do not fit the annotations of its parameters."""
+    parameters = inspect.signature(tables_of).parameters
     known = [name for name in parameters if name not in ("files", "max_words")]
     for option in options:
         if option not in known:
-            raise ValueError(f"{where}: {table_of.__module__} has no option {option!r}: {closest(option, known)}")
+            raise ValueError(f"{where}: {tables_of.__module__} has no option {option!r}: {closest(option, known)}")
     if not files:
         raise ValueError(f"{where}, files: there are none; name them in the manifest")
     for name, value in {"files": files, **options}.items():
@@ -103,7 +118,8 @@ def read_files(
             TypeAdapter(parameters[name].annotation).validate_python(value, strict=True)
         except ValidationError as error:
             raise ValueError(f"{where}, {name}: {explain(error)}") from error
-    return table_of(FilesByRole(files, where), max_words, **options)
+    tables = tables_of(FilesByRole(files, where), max_words, **options)
+    yield from [tables] if isinstance(tables, pa.Table) else tables
 
 
 def take(table: pa.Table, part: Part | None, where: str) -> pa.Table:
@@ -134,17 +150,22 @@ def reasons(table: pa.Table) -> dict[str, int]:
     return {reason: count for reason, count in sorted(Counter(table["reason"].to_pylist()).items()) if reason}
 
 
-def counted(table: pa.Table, split: Split, where: str) -> pa.Table:
-    """Return the table. ValueError: it is empty, or its rows or unusable rows are not as many as the manifest states."""
-    if table.num_rows == 0:
+def counted(tables: Iterable[pa.Table], split: Split, where: str) -> Iterator[pa.Table]:
+    """Yield the tables. ValueError: they are empty, or their rows or unusable rows are not as many as the manifest states."""
+    rows, unusable = 0, Counter[str]()
+    for table in tables:
+        rows += table.num_rows
+        unusable.update(reasons(table))
+        yield table
+    if rows == 0:
         raise ValueError(f"{where}: no rows{'; change its part, or give a larger file' if split.part else ''}")
-    if split.rows is not None and table.num_rows != split.rows:
+    if split.rows is not None and rows != split.rows:
         raise ValueError(
-            f"{where}: {table.num_rows} rows, the manifest states {split.rows}: is it another version of the corpus?"
+            f"{where}: {rows} rows, the manifest states {split.rows}: is it another version of the corpus?"
         )
-    if split.reasons not in ("unknown", reasons(table)):
-        raise ValueError(f"{where}: unusable rows: {reasons(table)}, the manifest states {split.reasons}")
-    return table
+    found = dict(sorted(unusable.items()))
+    if split.reasons not in ("unknown", found):
+        raise ValueError(f"{where}: unusable rows: {found}, the manifest states {split.reasons}")
 
 
 def absent(manifest: Manifest, file: str) -> str:

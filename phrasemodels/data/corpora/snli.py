@@ -24,7 +24,9 @@ PARTS = (
 
 def read_tokenised(files: Mapping[str, Path], max_words: int) -> pa.Table:
     """Return PAIRS of three files whose lines N belong together: premise, hypothesis, label."""
-    premises, hypotheses, labels = (read_lines(files[role], max_words) for role in ("premise", "hypothesis", "label"))
+    premises, hypotheses, labels = (
+        list(read_lines(files[role], max_words)) for role in ("premise", "hypothesis", "label")
+    )
     if not len(premises) == len(hypotheses) == len(labels):
         raise ValueError(
             f"{files['premise']}, {files['hypothesis']} and {files['label']} have {len(premises)}, {len(hypotheses)} "

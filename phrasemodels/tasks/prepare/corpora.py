@@ -3,7 +3,8 @@
 Several treebanks as one training set, with as much of each as its licence, or its annotation, allows.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -87,9 +88,15 @@ class ReadSplit:
 def read_split(job: Job, settings: ReadSplit) -> dict[str, Any]:
     """Write the records of one split of the files job.inputs["corpus"]. ValueError: they differ from the manifest."""
     split = Split.model_validate(settings.division)
-    table = readers.read_split(settings.read, split, job.inputs["corpus"].folder(), settings.max_words, settings.name)
-    unusable = readers.reasons(table)
-    return {**_terms(*settings.terms), "record": split.schema_, "unusable": unusable, **write_shards(job.out, table)}
+    folder, unusable = job.inputs["corpus"].folder(), Counter[str]()
+
+    def blocks() -> Iterator[pa.Table]:
+        for table in readers.read_blocks(settings.read, split, folder, settings.max_words, settings.name):
+            unusable.update(readers.reasons(table))
+            yield table
+
+    made = write_shards(job.out, blocks())
+    return {**_terms(*settings.terms), "record": split.schema_, "unusable": dict(sorted(unusable.items())), **made}
 
 
 @dataclass(frozen=True)

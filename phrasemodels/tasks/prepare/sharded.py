@@ -1,7 +1,7 @@
 """Tables in shards: reading, writing, and running a step on each shard by itself."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,20 +51,32 @@ def read_shards(artifact: Artifact) -> pa.Table:
     return pa.concat_tables([read_shard(shard.path) for shard in shards(artifact)])
 
 
-def write_shards(out: Path, table: pa.Table) -> dict[str, Any]:
-    """Write a table as shards; return the entries `rows` and `shards` of the artifact's meta.
+def write_shards(out: Path, rows: pa.Table | Iterable[pa.Table]) -> dict[str, Any]:
+    """Write a table, or tables one after another, as shards; return the entries `rows` and `shards` of the artifact's meta.
 
     The first FIRST_SHARDS shards have FIRST_ROWS rows, the others SHARD_ROWS. Where a shard ends depends on no other row, so a corpus
     that grows keeps its shards.
+
     The store adds the terms of the data (licences, redistributable, stand_in) from the inputs of the step.
     """
     made = []
-    large = FIRST_ROWS * FIRST_SHARDS
-    begins = [*range(0, min(large, table.num_rows), FIRST_ROWS), *range(large, table.num_rows, SHARD_ROWS)]
-    for index, (begin, end) in enumerate(itertools.pairwise([*begins, table.num_rows])):
+    for index, table in enumerate(_cut([rows] if isinstance(rows, pa.Table) else rows)):
         name = f"{index:05d}.arrow"
-        made.append({"file": name, **write_shard(out / name, table.slice(begin, end - begin))})
-    return {"rows": table.num_rows, "shards": made}
+        made.append({"file": name, **write_shard(out / name, table.combine_chunks())})
+    return {"rows": sum(shard["rows"] for shard in made), "shards": made}
+
+
+def _cut(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of tables in tables of the sizes of shards."""
+    sizes = itertools.chain([FIRST_ROWS] * FIRST_SHARDS, itertools.repeat(SHARD_ROWS))
+    size, left = next(sizes), None
+    for table in tables:
+        left = table if left is None else pa.concat_tables([left, table])
+        while left.num_rows >= size:
+            yield left.slice(0, size)
+            left, size = left.slice(size), next(sizes)
+    if left is not None and left.num_rows:
+        yield left
 
 
 def map_shards(
