@@ -272,8 +272,8 @@ class ObjectStorage(Bucket):
     def download(self, folder: Path, name: str, expected: Mapping[str, Any]) -> bool:
         """Download one file of an artifact into its folder; return False if it is missing or damaged.
 
-        One that is damaged in the storage is removed there, so that no node takes it for whole. NotADirectoryError: the folder
-        of the artifact is gone.
+        One that is damaged in the storage is removed there, so that no node takes it for whole. FileNotFoundError: the folder of
+        the artifact was removed meanwhile.
         """
         temporary, blob = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}", self._blob(expected["sha256"])
         temporary.mkdir(parents=True)
@@ -294,7 +294,7 @@ class ObjectStorage(Bucket):
                     (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(temporary / "file", folder / name)
             except FileNotFoundError:
-                raise NotADirectoryError(str(folder)) from None
+                raise FileNotFoundError(f"{folder} was removed meanwhile") from None
             return True
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
