@@ -74,7 +74,7 @@ class HigherOrder(Structure):
         each = (B, max(T - self.order, 0), *transitions)
         if pairwise.shape not in (transitions, each):
             raise ValueError(f"pairwise must be {transitions} or {each}, not {tuple(pairwise.shape)}")
-        return inference.check_lengths(lengths, B, T, scores[0].device)[:, None]
+        return inference.check_lengths(lengths, B, T, scores[0].device)
 
     def sizes(self, numbered: Numbered) -> Sizes:
         _, T, C = numbered.shapes[0]

@@ -76,9 +76,9 @@ class CRF(nn.Module):
         B, T, _ = emissions.shape
         lengths = check_lengths(None if mask is None else mask.bool(), B, T, emissions.device)
         at = torch.arange(T, device=emissions.device)
-        first, last = (at == 0)[:, None], (at == lengths[:, None] - 1)[..., None]
+        first, last = (at == 0)[:, None], (at == lengths - 1)[..., None]
         unary = emissions + torch.where(first, self.start_transitions, 0) + torch.where(last, self.end_transitions, 0)
-        return LinearChain(unary, self.transitions, lengths)
+        return LinearChain(unary, self.transitions, lengths[:, 0])
 
     def extra_repr(self) -> str:
         """Return the sizes that `repr` shows."""
@@ -118,7 +118,7 @@ class TreeCRF(nn.Module):
     def distribution(self, arcs: Tensor, mask: Tensor | None = None) -> DependencyTree:
         """Return the distribution over trees, with its marginals, samples, k best and entropy."""
         lengths = check_lengths(None if mask is None else mask.bool(), len(arcs), arcs.shape[1] - 1, arcs.device)
-        return DependencyTree(arcs, lengths, self.trees)
+        return DependencyTree(arcs, lengths[:, 0], self.trees)
 
 
 def _inside(lengths: object, longest: int, device: torch.device) -> Tensor:

@@ -83,7 +83,7 @@ class Trees(Structure):
         arcs = scores[0]
         if len(scores) != 1 or arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 1:
             raise ValueError(f"arcs must be (B, n+1, n+1) with the root at 0, not {tuple(arcs.shape)}")
-        return inference.check_lengths(lengths, arcs.shape[0], arcs.shape[1] - 1, arcs.device)[:, None]
+        return inference.check_lengths(lengths, arcs.shape[0], arcs.shape[1] - 1, arcs.device)
 
     def read(self, scores: Scores, lengths: Tensor) -> Scores:
         return (arcs_read(scores[0], lengths),)

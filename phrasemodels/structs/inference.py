@@ -95,7 +95,7 @@ def _transformed_gradient(inside: InsidePass, semiring: Log, scores: tuple[Tenso
 
 
 def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.device) -> Tensor:
-    """Return lengths (batch,) as int64 on the device; None: all are `longest`. ValueError: a length is not in 0..longest, or a mask has
+    """Return lengths (batch, 1) as int64 on the device; None: all are `longest`. ValueError: a length is not in 0..longest, or a mask has
     gaps.
 
     The lengths that are a batch of a transform of `torch.func` are not checked.
@@ -103,7 +103,7 @@ def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.devi
     if lengths is None:
         # only if needed, as the context takes longer than a short batch
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
-            return torch.full((batch,), longest, dtype=torch.int64, device=device)
+            return torch.full((batch, 1), longest, dtype=torch.int64, device=device)
     with torch.inference_mode(False):
         lengths = torch.as_tensor(lengths)
         if (
@@ -121,4 +121,4 @@ def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.devi
             raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}")
         if batch and not transformed() and ((lengths < 0) | (lengths > longest)).any():  # a GPU is waited for once
             raise ValueError(f"lengths must be in 0..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
-        return (lengths.clone() if lengths.is_inference() else lengths).to(device=device, dtype=torch.int64)
+        return (lengths.clone() if lengths.is_inference() else lengths).to(device=device, dtype=torch.int64)[:, None]

@@ -103,7 +103,7 @@ class JointTrees(Structure):
             raise ValueError(
                 f"arcs must be {(B, n + 1, n + 1)} with the root at 0, not {[tuple(s.shape) for s in scores[1:]]}"
             )
-        return inference.check_lengths(lengths, B, n, labels.device)[:, None]
+        return inference.check_lengths(lengths, B, n, labels.device)
 
     def sizes(self, numbered: Numbered) -> Sizes:
         _, n, _, L = numbered.shapes[0]

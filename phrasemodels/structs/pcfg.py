@@ -81,7 +81,7 @@ class _Parses(Structure):
             raise ValueError(
                 f"rules and roots must be {(N, S, S)} and {(N,)}, or for each sentence, not {tuple(rules.shape)} and {tuple(roots.shape)}"
             )
-        return inference.check_lengths(lengths, B, n, terms.device)[:, None]
+        return inference.check_lengths(lengths, B, n, terms.device)
 
     def sizes(self, numbered: Numbered) -> Sizes:
         terms, _, roots = numbered.shapes[self.skip :]
@@ -212,7 +212,7 @@ def low_rank_log_partition(
     exact = inference.in_float64((heads, left, right, roots))
     tops = [x.detach().amax() for x in exact]
     heads, left, right, roots = ((x - top).exp() for x, top in zip(exact, tops, strict=True))
-    word = (torch.arange(n, device=terms.device) < lengths[:, None])[..., None]
+    word = (torch.arange(n, device=terms.device) < lengths)[..., None]
     words = torch.where(word, terms.to(heads.dtype), 0)
     top_term = words.detach().amax(2)
     weights, logs = _divided((words - top_term[..., None]).exp())
@@ -234,7 +234,7 @@ def low_rank_log_partition(
         end.append(weights @ right[..., :N, :])
         whole = (weights[:, 0] * roots).sum(1)
         totals.append(torch.where(whole > 0, whole.clamp(min=1e-300).log() + scales[-1][:, 0] + tops[3], -torch.inf))
-    return torch.stack(totals)[lengths, torch.arange(B, device=terms.device)].to(dtype)
+    return torch.stack(totals)[lengths[:, 0], torch.arange(B, device=terms.device)].to(dtype)
 
 
 def _divided(weights: Tensor) -> tuple[Tensor, Tensor]:

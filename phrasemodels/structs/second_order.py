@@ -90,7 +90,7 @@ def _prepared(arcs: Tensor, siblings: Tensor | None, grandparents: Tensor | None
     for name, x in (("siblings", siblings), ("grandparents", grandparents)):
         if x is not None and x.shape != (B, N, N, N):
             raise ValueError(f"{name} must be {(B, N, N, N)}, not {tuple(x.shape)}")
-    read = arcs_read(arcs, inference.check_lengths(lengths, B, N - 1, arcs.device)[:, None])
+    read = arcs_read(arcs, inference.check_lengths(lengths, B, N - 1, arcs.device))
     if siblings is not None:
         different = ~torch.eye(N, dtype=torch.bool, device=arcs.device)
         both = read[..., None] & read[:, :, None] & different

@@ -56,7 +56,7 @@ class SemiMarkov(Structure):
         (B, T, _, C), pairwise = scores[0].shape, scores[1]
         if pairwise.shape not in ((C, C), (B, max(T - 1, 0), C, C)):
             raise ValueError(f"pairwise must be {(C, C)} or {(B, max(T - 1, 0), C, C)}, not {tuple(pairwise.shape)}")
-        return inference.check_lengths(lengths, B, T, scores[0].device)[:, None]
+        return inference.check_lengths(lengths, B, T, scores[0].device)
 
     def sizes(self, numbered: Numbered) -> Sizes:
         _, T, K, C = numbered.shapes[0]

@@ -59,7 +59,7 @@ class Spans(Structure):
         labels = scores[0]
         if len(scores) != 1 or labels.dim() != 4 or labels.shape[1] != labels.shape[2]:
             raise ValueError(f"labels must be (B, n, n, L), not {tuple(labels.shape)}")
-        return inference.check_lengths(lengths, labels.shape[0], labels.shape[1], labels.device)[:, None]
+        return inference.check_lengths(lengths, labels.shape[0], labels.shape[1], labels.device)
 
     def sizes(self, numbered: Numbered) -> Sizes:
         _, n, _, L = numbered.shapes[0]

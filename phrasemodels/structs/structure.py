@@ -8,7 +8,7 @@ Shapes: B sentences, A axes of length, P scores of a sentence and Q that all sen
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import takewhile
 from math import prod
 from threading import local
@@ -105,7 +105,7 @@ class Numbered:
             offset = self.offsets[i] - (self.P if self.shared[i] else 0)
             x = (shared if self.shared[i] else own)[..., offset : offset + self.lengths[i]]
             shape = (len(x), *self.shapes[i]) if self.shared[i] and x.ndim > 1 else self.shapes[i]
-            found.append(torch.from_numpy(np.ascontiguousarray(x)).to(dtype).view(shape))
+            found.append(kernels.tensor(x, dtype).view(shape))
         return tuple(found)
 
 
@@ -189,7 +189,7 @@ class Engine(Implementation):
         log_z, _, own, shared = engine.passes(run.table, run.batch, by, wanted=wanted, each=each)
         run.finish(log_z, own=own, shared=shared)
         found = () if scale is None else run.numbered.tensors(own, shared, which, scores[0].dtype)
-        return torch.from_numpy(log_z).to(scores[0].dtype), found
+        return kernels.tensor(log_z, scores[0].dtype), found
 
     def covariances(self, structure: "Structure", scores: Scores, lengths: Tensor, grads: Sequence[Tensor | None],
                     scale: Tensor | None = None) -> Scores:  # fmt: skip
@@ -212,7 +212,7 @@ class Engine(Implementation):
         # the difference of almost equal numbers may be below 0
         value = np.where(log_z == -np.inf, 0, np.maximum(log_z - mean, 0))
         run.finish(value)
-        return torch.from_numpy(value).to(scores[0].dtype)
+        return kernels.tensor(value, scores[0].dtype)
 
     @calls.not_traced
     def best(self, structure: "Structure", scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -221,7 +221,7 @@ class Engine(Implementation):
         best, parts = engine.best(run.table, run.batch, run.numbered.visible, run.numbered.sizes.parts)
         run.finish(best)
         rows = structure.rows(scores, torch.from_numpy(parts), lengths)[0]
-        return torch.from_numpy(best).to(scores[0].dtype), rows
+        return kernels.tensor(best, scores[0].dtype), rows
 
     @calls.not_traced
     def topk(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -229,7 +229,7 @@ class Engine(Implementation):
         run = _Run(structure, scores, lengths)
         best, parts = engine.topk(run.table, run.batch, k, run.numbered.visible, run.numbered.sizes.parts)
         run.finish(best.T)
-        return torch.from_numpy(best).to(scores[0].dtype), structure.rows(scores, torch.from_numpy(parts), lengths)
+        return kernels.tensor(best, scores[0].dtype), structure.rows(scores, torch.from_numpy(parts), lengths)
 
     @calls.not_traced
     def sample(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
@@ -505,14 +505,17 @@ class Structure:
         )
         return shaped if isinstance(result, tuple) else shaped[0]
 
-    @property
+    @cached_property
     def module(self) -> str:
         """The module whose first calls compile the kernels of this structure."""
         return type(self).__module__.rpartition(".")[2]
 
     def kernel(self, operation: str, scores: Scores) -> Any:
         """Return the implementation that serves an operation on these scores, or None: torch does."""
-        return next((k for k in self.kernels if hasattr(k, operation) and k.takes(self, scores)), None)
+        for kernel in self.kernels:
+            if hasattr(kernel, operation) and kernel.takes(self, scores):
+                return kernel
+        return None
 
     def _log_partition(self, scores: Scores, lengths: Tensor) -> Tensor:
         if kernel := self.kernel("passes", scores):

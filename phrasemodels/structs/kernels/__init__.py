@@ -50,7 +50,7 @@ def can_run_kernel(*scores: Tensor) -> bool:
     return (
         not torch.compiler.is_compiling()  # first: the compiler cannot read what follows
         and dtype in (torch.float32, torch.float64)
-        and all(s.device.type == "cpu" and s.dtype == dtype and s.numel() > 0 for s in scores)
+        and all(s.is_cpu and s.dtype == dtype and s.numel() > 0 for s in scores)
         and allowed("numba")
         and not transformed()
     )
@@ -64,6 +64,11 @@ def numbers(x: Tensor) -> np.ndarray:
 def doubles(x: Tensor) -> np.ndarray:
     """Return x as `numbers`, in float64, for kernels that are compiled for that type alone."""
     return np.ascontiguousarray(x.detach().numpy(), np.float64)
+
+
+def tensor(x: np.ndarray, dtype: torch.dtype) -> Tensor:
+    """Return x as a tensor of float32 or float64, which shares its memory if possible; numpy converts a short array faster than torch."""
+    return torch.from_numpy(np.ascontiguousarray(x, np.float32 if dtype == torch.float32 else np.float64))
 
 
 def factors(scale: Tensor | float, batch: int) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from phrasemodels.structs.kernels import can_run_kernel, factors, numbers, over_batch, scratch
+from phrasemodels.structs.kernels import can_run_kernel, factors, numbers, over_batch, scratch, tensor
 from phrasemodels.structs.kernels.engine import NEGLIGIBLE, NOTHING
 from phrasemodels.structs.kernels.scaled import FORBIDDEN, exponential, logarithm, normal, possible, power_of_two, ratio
 from phrasemodels.structs.kernels.simd import (
@@ -254,4 +254,4 @@ class Lines:
         log_z, by = np.empty(B), NOTHING if scale is None else factors(scale, B)
         sizes = np.ascontiguousarray(lengths.numpy())
         over_batch(_passes, B, work, form, moves, _pair(given[0]), _pair(steps), sizes, by, log_z, out, step_out)
-        return torch.from_numpy(log_z).to(scores[0].dtype), tuple(map(torch.from_numpy, found.values()))
+        return tensor(log_z, scores[0].dtype), tuple(map(torch.from_numpy, found.values()))

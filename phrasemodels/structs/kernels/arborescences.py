@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from phrasemodels.structs.kernels import can_run_kernel, doubles, over_batch
+from phrasemodels.structs.kernels import can_run_kernel, doubles, over_batch, tensor
 from phrasemodels.structs.kernels.scaled import exponential, ratio
 from phrasemodels.structs.kernels.simd import COMPILE, INNER, LANES, added, load, spread, store
 
@@ -481,27 +481,27 @@ class Arborescences:
     def passes(self, structure, scores, lengths, scale, which, each):
         (arcs,), wanted = scores, scale is not None
         log_z, p = np.empty(len(arcs)), np.zeros(arcs.shape if wanted else (0, 0, 0))
-        over_batch(_passes, len(arcs), doubles(arcs), lengths[:, 0].numpy(), structure.one_root, log_z, p)
+        over_batch(_passes, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, log_z, p)
         if isinstance(scale, torch.Tensor):
             p *= scale.numpy()[:, None, None]
-        found = (torch.from_numpy(p).to(arcs.dtype),) if which and wanted else ()
-        return torch.from_numpy(log_z).to(arcs.dtype), found
+        found = (tensor(p, arcs.dtype),) if which and wanted else ()
+        return tensor(log_z, arcs.dtype), found
 
     def best(self, structure, scores, lengths):
         (arcs,) = scores
         score, heads = np.empty(len(arcs)), np.full(arcs.shape[:2], -1)
-        over_batch(_best, len(arcs), doubles(arcs), lengths[:, 0].numpy(), structure.one_root, score, heads)
-        return torch.from_numpy(score).to(arcs.dtype), torch.from_numpy(heads)
+        over_batch(_best, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, score, heads)
+        return tensor(score, arcs.dtype), torch.from_numpy(heads)
 
     def topk(self, structure, scores, lengths, k):
         (arcs,) = scores
         B, N, _ = arcs.shape
         score, heads = np.full((k, B), -np.inf), np.full((k, B, N), -1)
-        over_batch(_k_best, B, doubles(arcs), lengths[:, 0].numpy(), structure.one_root, k, score, heads)
-        return torch.from_numpy(score).to(arcs.dtype), torch.from_numpy(heads)
+        over_batch(_k_best, B, doubles(arcs), lengths.numpy()[:, 0], structure.one_root, k, score, heads)
+        return tensor(score, arcs.dtype), torch.from_numpy(heads)
 
     def draw(self, structure, scores, lengths, draws):
         """Return the heads (k, B, N) of samples from uniform numbers draws (k, B, N, N), float64."""
         (arcs,), heads = scores, np.full(draws.shape[:3], -1)
-        over_batch(_samples, len(arcs), doubles(arcs), lengths[:, 0].numpy(), structure.one_root, draws.numpy(), heads)
+        over_batch(_samples, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, draws.numpy(), heads)
         return torch.from_numpy(heads)

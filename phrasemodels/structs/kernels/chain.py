@@ -28,11 +28,39 @@ import numpy as np
 import torch
 from numba import njit
 
-from phrasemodels.structs.kernels import can_run_kernel, doubles, factors, numbers, over_batch, scratch
+from phrasemodels.structs.kernels import can_run_kernel, doubles, factors, numbers, over_batch, scratch, tensor
+from phrasemodels.structs.kernels.compilation import announce
 from phrasemodels.structs.kernels.scaled import exponential, ratio
-from phrasemodels.structs.kernels.simd import COMPILE, INLINE, INNER, LANES, added, larger, load, number, spread, store
+from phrasemodels.structs.kernels.simd import (
+    COMPILE,
+    INLINE,
+    INNER,
+    LANES,
+    added,
+    highest,
+    larger,
+    load,
+    maximum,
+    number,
+    spread,
+    store,
+)
 
 WIDEST = 200.0
+
+
+@njit(**COMPILE)
+def _range(scores):
+    """Return the largest score minus the smallest, NaN if one is NaN or infinite."""
+    whole = len(scores) // LANES * LANES
+    top, bottom, wrong = spread(-np.inf), spread(-np.inf), spread(0.0)  # bottom: of −score
+    for at in range(0, whole, LANES):
+        x = load(scores, at)
+        top, bottom, wrong = maximum(top, x), maximum(bottom, 0.0 - x), wrong + (x - x)
+    for at in range(whole, len(scores)):
+        x = spread(number(scores, at))
+        top, bottom, wrong = maximum(top, x), maximum(bottom, 0.0 - x), wrong + (x - x)
+    return highest(top) + highest(bottom) + added(wrong)
 
 
 @njit(**INLINE)
@@ -172,6 +200,13 @@ def _pairs(n, stride, C, width, w, y, f, scale, shared, pairs):
                 store(pairs, j * width + k, load(pairs, j * width + k) + load(y, left * width + k) * share)
 
 
+@njit(**INLINE)
+def _weigh(w, size, pairs):
+    """Multiply sums of f y, which all positions share, by w."""
+    for at in range(0, size, LANES):
+        store(pairs, at, load(pairs, at) * load(w, at))
+
+
 @njit(**INNER)
 def _backward(n, stride, C, width, w, turned, x, f, c, scale, shared, out, pairs):
     """Write scale · p(z_t = k) to out (T, C), and see `_pairs` unless pairs is empty. y takes the place of x."""
@@ -216,6 +251,8 @@ def _run(first, step, unary, pairwise, shared, lengths, scale, log_z, out, pairs
                 row = block // LANES if shared else b
                 own = pairs[row] if pairs.size > 0 else none
                 _backward(n, stride, C, width, w, turned, x, f, c, scale[b], shared, out[b], own)
+        if ready and pairs.size > 0:
+            _weigh(w, C * width, pairs[block // LANES])
 
 
 @njit(**INNER)
@@ -309,6 +346,8 @@ def _covariances(first, step, unary, pairwise, shared, lengths, grad, out, pairs
             _sums_before(n, stride, C, width, w, x, f, b, a, u, r)
             own = pairs[block // LANES if shared else s]
             _covariance(n, stride, C, width, w, turned, x, f, b, a, u, r, shared, out[s], own)
+        if ready:
+            _weigh(w, C * width, pairs[block // LANES])
 
 
 @njit(**INLINE)
@@ -415,39 +454,49 @@ class NarrowChain:
     `structure.Implementation`."""
 
     def takes(self, structure, scores):
-        return can_run_kernel(*scores) and spreads_little(*scores)
+        return can_run_kernel(*scores)
 
     def passes(self, structure, scores, lengths, scale, which, each):
         batch, wanted = _Batch(scores, lengths), scale is not None
         paired = wanted and 1 in which
-        if paired and each and batch.shared:  # kernels add up what sequences share
+        if not batch.narrow or (paired and each and batch.shared):  # kernels add up what sequences share
             return structure.kernels[-1].passes(structure, scores, lengths, scale, which, each)
         by = factors(1.0 if scale is None else scale, batch.B)
         out = np.zeros(batch.unary.shape if wanted else (0, 0, 0))
         log_z, pairs = np.empty(batch.B), batch.pairs(paired)
         over_batch(_run, batch.blocks, *batch.scores, batch.lengths, by, log_z, out, pairs)
-        found = {0: torch.from_numpy(out).to(scores[0].dtype), 1: batch.tensor(pairs) if paired else None}
-        return torch.from_numpy(log_z).to(scores[0].dtype), tuple(found[i] for i in which) if wanted else ()
+        found = {0: tensor(out, scores[0].dtype), 1: batch.tensor(pairs) if paired else None}
+        return tensor(log_z, scores[0].dtype), tuple(found[i] for i in which) if wanted else ()
 
     def covariances(self, structure, scores, lengths, grads, scale=None):
-        if grads[0] is None or grads[1] is not None or scale is not None:
-            return structure.kernels[-1].covariances(structure, scores, lengths, grads, scale)
         batch = _Batch(scores, lengths)
+        if not batch.narrow or grads[0] is None or grads[1] is not None or scale is not None:
+            return structure.kernels[-1].covariances(structure, scores, lengths, grads, scale)
         out, pairs = np.zeros_like(batch.unary), batch.pairs(True)
         over_batch(_covariances, batch.blocks, *batch.scores, batch.lengths, doubles(grads[0]), out, pairs)
-        return torch.from_numpy(out).to(scores[0].dtype), batch.tensor(pairs)
+        return tensor(out, scores[0].dtype), batch.tensor(pairs)
 
 
 class _Batch:
     """Scores in the form that the kernels take."""
 
     def __init__(self, scores, lengths):
-        unary, pairwise = scores
-        self.pairwise, self.shared = pairwise, pairwise.dim() == 2
-        self.unary, pairs = doubles(unary), doubles(pairwise[None, None] if self.shared else pairwise)
-        self.scores, self.lengths = (self.unary, pairs, self.shared), lengths[:, 0].numpy()
-        self.B, self.T, self.C = unary.shape
+        self.pairwise, (self.unary, pairs) = scores[1], map(doubles, scores)
+        self.shared = pairs.ndim == 2
+        self.scores, self.lengths = (
+            (self.unary, pairs[None, None] if self.shared else pairs, self.shared),
+            lengths.numpy()[:, 0],
+        )
+        self.B, self.T, self.C = self.unary.shape
         self.blocks, self.width = -(-self.B // LANES), -(-self.C // LANES) * LANES
+
+    @property
+    def narrow(self):
+        """Whether weights are within exp WIDEST of each other, and vectors of tags are faster than vectors of sequences."""
+        if self.C < LANES < 2 * self.B:
+            return False
+        announce(_range)
+        return sum(_range(x.reshape(-1)) for x in self.scores[:2]) <= WIDEST  # false if a score is NaN or infinite
 
     def pairs(self, wanted):
         """Return memory for what `_pairs` and `_pair_covariances` write, 0."""
@@ -457,17 +506,8 @@ class _Batch:
     def tensor(self, pairs):
         """Return what they wrote in the shape and type of the pairwise scores."""
         if self.shared:
-            weights = np.exp(self.scores[1][0, 0] - self.scores[1].max())
-            pairs = pairs.sum(0).reshape(self.C, -1)[:, : self.C] * weights
-        return torch.from_numpy(pairs).to(self.pairwise.dtype).view(self.pairwise.shape)
-
-
-def spreads_little(unary, pairwise):
-    """Return whether weights are within exp WIDEST of each other, and vectors of tags are faster than vectors of sequences."""
-    if unary.shape[2] < LANES < 2 * len(unary):
-        return False
-    ranges = sum(float(x.max()) - float(x.min()) for x in map(numbers, (unary, pairwise)) if x.size)
-    return ranges <= WIDEST  # false if a score is NaN or infinite
+            pairs = pairs.sum(0).reshape(self.C, -1)[:, : self.C]
+        return tensor(pairs.reshape(self.pairwise.shape), self.pairwise.dtype)
 
 
 class BestTags:
@@ -482,5 +522,5 @@ class BestTags:
         x, pairs = numbers(unary), numbers(pairwise[None, None] if pairwise.dim() == 2 else pairwise)
         score, tags = np.empty(B, x.dtype), np.full((B, T), -1)
         work = scratch(B, (C + T) * _row.py_func(C)).view(x.dtype)
-        over_batch(_viterbi, B, work, x, pairs, lengths[:, 0].numpy(), score, tags)
+        over_batch(_viterbi, B, work, x, pairs, lengths.numpy()[:, 0], score, tags)
         return torch.from_numpy(score), torch.from_numpy(tags)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch, scratch
+from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch, scratch, tensor
 from phrasemodels.structs.kernels.simd import COMPILE, INLINE, INNER, highest, larger, load, number, spread, store
 
 # MEET is one row: the part that both incomplete spans of i, j share
@@ -249,7 +249,7 @@ def best_spans(labels, lengths, gold=None, cost=0.0):
     score, cells = np.empty(B), np.full((B, max(2 * n - 1, 0), 3), -1)
     right = np.empty((B, 0, 3), np.int64) if gold is None else numbers(gold)
     over_batch(_spans, B, numbers(labels), lengths.numpy(), right, float(cost), score, cells)
-    return torch.from_numpy(score).to(labels.dtype), torch.from_numpy(cells)
+    return tensor(score, labels.dtype), torch.from_numpy(cells)
 
 
 @njit(**INLINE)
@@ -403,7 +403,7 @@ def best_joint(labels, arcs, lengths):
     size = 2 * n * (n + 1) * _heads.py_func(n) * x.itemsize // 8  # in float64, of charts in the type of the scores
     work = scratch(B, size).view(x.dtype)
     over_batch(_joint, B, work, x, y, lengths.numpy(), score, cells, heads)
-    return torch.from_numpy(score).to(labels.dtype), torch.from_numpy(cells), torch.from_numpy(heads)
+    return tensor(score, labels.dtype), torch.from_numpy(cells), torch.from_numpy(heads)
 
 
 class Best:
@@ -422,7 +422,7 @@ class BestProjective(Best):
         x = numbers(arcs)
         score, heads = np.empty(B, x.dtype), np.full((B, N), -1)
         work = scratch(B, (4 * N + 1) * _row.py_func(N)).view(x.dtype)
-        over_batch(_trees, B, work, x, lengths[:, 0].numpy(), structure.one_root, score, heads)
+        over_batch(_trees, B, work, x, lengths.numpy()[:, 0], structure.one_root, score, heads)
         return torch.from_numpy(score), torch.from_numpy(heads)
 
 

@@ -11,7 +11,7 @@ import torch
 from numba import njit
 from numba.extending import overload
 
-from phrasemodels.structs.kernels import can_run_kernel, factors, numbers, over_batch
+from phrasemodels.structs.kernels import can_run_kernel, factors, numbers, over_batch, tensor
 from phrasemodels.structs.kernels.exp32 import exp32
 from phrasemodels.structs.kernels.scaled import exponential, ratio
 from phrasemodels.structs.kernels.simd import (
@@ -168,7 +168,7 @@ class SpanLabels:
         expected = np.where(p == 0, 0, p * (np.where(p == 0, 0, weighed.tops) + mean)).sum((1, 2))
         none = log_z.numpy() == -np.inf
         value = np.where(none, 0, np.maximum(np.where(none, 0, log_z.numpy()) - expected, 0))
-        return torch.from_numpy(value).to(scores[0].dtype)
+        return tensor(value, scores[0].dtype)
 
 
 class _Weighed:
@@ -176,7 +176,7 @@ class _Weighed:
     where there is no span."""
 
     def __init__(self, labels, lengths):
-        self.labels, self.x, self.lengths = labels, _wide(labels), lengths[:, 0].numpy()
+        self.labels, self.x, self.lengths = labels, _wide(labels), lengths.numpy()[:, 0]
         self.tops, self.totals = np.zeros(self.x.shape[:3]), np.ones(self.x.shape[:3])
         over_batch(_weigh, len(self.x), self.x, self.lengths, self.tops, self.totals)
 

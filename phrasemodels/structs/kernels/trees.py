@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from phrasemodels.structs.kernels import can_run_kernel, doubles, numbers, over_batch, possible_scores, scratch
+from phrasemodels.structs.kernels import can_run_kernel, doubles, numbers, over_batch, possible_scores, scratch, tensor
 from phrasemodels.structs.kernels.scaled import FORBIDDEN, WEIGHT, exponentials, logarithm, normal, possible, ratio
 from phrasemodels.structs.kernels.simd import COMPILE, INLINE, INNER, LANES, above, load, maximum, spread, store
 
@@ -351,8 +351,8 @@ class ProjectiveTrees:
         if unknown is not None:
             log_z[unknown.any((1, 2))] = np.nan
             out[unknown if scale is not None else ()] = np.nan
-        found = torch.from_numpy(log_z).to(scores[0].dtype)
-        return found, () if scale is None else (_scaled(torch.from_numpy(out).to(scores[0].dtype), scale),)
+        found = tensor(log_z, scores[0].dtype)
+        return found, () if scale is None else (_scaled(tensor(out, scores[0].dtype), scale),)
 
     def covariances(self, structure, scores, lengths, grads, scale=None):
         arcs = doubles(scores[0])
@@ -361,7 +361,7 @@ class ProjectiveTrees:
         unknown = _unknown(structure, scores, lengths)
         if unknown is not None:
             out[unknown] = np.nan
-        return (_scaled(torch.from_numpy(out).to(scores[0].dtype), scale),)
+        return (_scaled(tensor(out, scores[0].dtype), scale),)
 
     def entropy(self, structure, scores, lengths):
         value, arcs, finite = np.empty(len(scores[0])), doubles(scores[0]), doubles(possible_scores(scores[0]))
@@ -369,12 +369,12 @@ class ProjectiveTrees:
         unknown = _unknown(structure, scores, lengths)
         if unknown is not None:
             value[unknown.any((1, 2))] = np.nan
-        return torch.from_numpy(value).to(scores[0].dtype)
+        return tensor(value, scores[0].dtype)
 
 
 def _over_sentences(kernel, structure, arcs, lengths, *results):
     """Run a kernel over blocks of sentences, sorted by length, because a block takes as many steps as its longest one."""
-    blocks, words = -(-len(arcs) // LANES), lengths[:, 0].numpy()
+    blocks, words = -(-len(arcs) // LANES), lengths.numpy()[:, 0]
     work = scratch(blocks, layout(arcs.shape[1]).size)
     over_batch(kernel, blocks, work, np.argsort(words, kind="stable"), arcs, words, structure.one_root, *results)
 
