@@ -67,8 +67,10 @@ def doubles(x: Tensor) -> np.ndarray:
 
 
 def tensor(x: np.ndarray, dtype: torch.dtype) -> Tensor:
-    """Return x as a tensor of float32 or float64, which shares its memory if possible; numpy converts a short array faster than torch."""
-    return torch.from_numpy(np.ascontiguousarray(x, np.float32 if dtype == torch.float32 else np.float64))
+    """Return x as a tensor of float32 or float64, which shares its memory if possible."""
+    # numpy converts short arrays faster, but the system takes back the memory of long ones after each call
+    short = x.size < 2**12 and dtype == torch.float32
+    return torch.from_numpy(np.ascontiguousarray(x, np.float32 if short else None)).to(dtype)
 
 
 def factors(scale: Tensor | float, batch: int) -> np.ndarray:
