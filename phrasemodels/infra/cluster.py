@@ -6,7 +6,6 @@ import dataclasses
 import datetime
 import logging
 import math
-import pickle
 import signal
 import threading
 import time
@@ -143,7 +142,7 @@ def ray_map(
     with _plain_errors(), contextlib.closing(batches):
         for batch in batches:
             for index, text in zip(batch["index"], batch["made"], strict=True):
-                result = pickle.loads(text)  # of a worker of this run
+                result = ray.cloudpickle.loads(text)  # of a worker of this run
                 if isinstance(result, _Failure):
                     raise result.error
                 results[int(index)] = result
@@ -170,7 +169,7 @@ class Calls:
         import ray
 
         try:
-            made = call_in_worker(self.function, *pickle.loads(row["item"]))
+            made = call_in_worker(self.function, *ray.cloudpickle.loads(row["item"]))
         except (ValueError, OSError) as error:
             made = _Failure(error)
         return {"index": row["index"], "made": ray.cloudpickle.dumps(made)}
