@@ -519,7 +519,7 @@ class Structure:
 
     def _log_partition(self, scores: Scores, lengths: Tensor) -> Tensor:
         if kernel := self.kernel("passes", scores):
-            if not _differentiated(scores):
+            if not differentiated(scores):
                 return kernel.passes(self, scores, lengths, None, (), False)[0]
             return LogPartition.apply(self, kernel, lengths, *scores)
         return inference.log_partition(self._inside(lengths), *self._expanded(scores))
@@ -527,7 +527,7 @@ class Structure:
     def _expected_parts(self, scores: Scores, lengths: Tensor, which: Sequence[int] | None = None) -> Scores:
         which = range(len(scores)) if which is None else which
         if kernel := self.kernel("passes", scores):
-            if not _differentiated(scores):
+            if not differentiated(scores):
                 found: Scores = kernel.passes(self, scores, lengths, 1.0, which, True)[1]
                 return found
             return Marginals.apply(self, kernel, lengths, which, *scores)
@@ -538,7 +538,7 @@ class Structure:
         if kernel := self.kernel("entropy", scores):
             return (
                 Entropy.apply(self, kernel, lengths, *scores)
-                if _differentiated(scores)
+                if differentiated(scores)
                 else kernel.entropy(self, scores, lengths)
             )
         return inference.entropy(self._inside(lengths), *self._expanded(scores))
@@ -610,7 +610,7 @@ class Structure:
         return self.rows(scores, torch.where(found < flat.shape[2], found, NONE), lengths)
 
 
-def _differentiated(scores: Scores) -> bool:
+def differentiated(scores: Scores) -> bool:
     """Return whether results need a graph, without which a call takes less time."""
     return torch.is_grad_enabled() and any(s.requires_grad for s in scores)
 
