@@ -38,12 +38,10 @@ def by_datasets(file: Path, folder: Path) -> None:
         source = source.chunk(0) if isinstance(source, pa.ChunkedArray) else source
         ids = pc.index_in(source.flatten(), known).fill_null(0)
         offsets = source.offsets.to_numpy()
-        lengths = np.diff(offsets)
-        starts = np.repeat(offsets[:-1], np.maximum(lengths - 1, 0))
-        ends = np.cumsum(np.maximum(lengths - 1, 0))
-        position = np.arange(ends[-1]) - np.repeat(ends - np.maximum(lengths - 1, 0), np.maximum(lengths - 1, 0))
+        lengths = np.maximum(np.diff(offsets) - 1, 0)
+        ends = np.cumsum(lengths)
+        position = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
         pairs = np.stack([position, position + 1], 1).astype(np.int32)
-        assert len(starts) == len(pairs)
         pairs_ = pa.ListArray.from_arrays(
             np.concatenate([[0], ends]).astype(np.int32), pa.FixedSizeListArray.from_arrays(pairs.ravel(), 2)
         )

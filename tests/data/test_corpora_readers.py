@@ -284,6 +284,16 @@ def test_wrong_files_and_options_of_a_manifest_are_named_in_one_line(
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(("reader", "roles"), [("columns", 1), ("labelled", 1), ("bitext", 2)])
+@pytest.mark.parametrize("part", [None, Part(stop=1)])
+def test_an_empty_file_has_no_rows(tmp_path: Path, reader: str, roles: int, part: Part | None) -> None:
+    put(tmp_path, "f", "")
+    schema = "sentences" if reader == "labelled" else "bitext"
+    split = Split(files=dict.fromkeys("ab"[:roles], "f"), part=part, schema=schema)
+    with pytest.raises(ValueError, match=r"^x train: no rows"):
+        read_split(READERS[reader], split, tmp_path, WORDS, "x train")
+
+
 @pytest.mark.parametrize("by", ["nope", "facts"])
 def test_a_part_by_an_unknown_column_is_named(by: str) -> None:
     with pytest.raises(ValueError, match=f"^x, part.by: no column '{by}' of single values: known: answer"):

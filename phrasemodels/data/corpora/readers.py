@@ -77,7 +77,7 @@ def read_blocks(tables_of: Reader, split: Split, folder: Path, max_words: int, w
             check(table, schema, where) for table in read_files(tables_of, files, max_words, split.options, where)
         )
         if split.part is not None:
-            tables = iter([take(whole(tables), split.part, where)])
+            tables = iter([take(whole([schema.empty_table(), *tables]), split.part, where)])
         yield from counted(tables, split, where)
     except ValueError as error:  # name the file without the folder: it is a copy in the store, not for editing
         raise ValueError(str(error).replace(f"{folder}{os.sep}", f"{where}: ")) from error

@@ -162,7 +162,10 @@ class Executor:
 
 @dataclass(frozen=True)
 class Job:
-    """A step being run: its output folder, its inputs, and the executor of its parts."""
+    """A step being run: its output folder, its inputs, and the executor of its parts.
+
+    adopted: files of other artifacts that are its own, too: bytes and sha256 by name.
+    """
 
     out: Path
     checkpoints: Path
@@ -170,9 +173,7 @@ class Job:
     store: "Store"
     executor: Executor
     key: str
-    adopted: dict[str, dict[str, Any]] = field(
-        default_factory=dict
-    )  # files of other artifacts, by name, as manifests have them
+    adopted: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def adopt(self, artifact: Artifact, name: str, target: str) -> None:
         """Make a file of another artifact one of this step's own, under the name `target`. No byte of it is read: it gets a second
@@ -388,9 +389,8 @@ class Store:
         manifest = folder / MANIFEST
         while manifest.is_file() or self.get(folder, verify=False) is not None:
             with self._naming_disk(), contextlib.suppress(FileNotFoundError):  # the folder has just been trimmed
-                status = manifest.stat()
                 os.utime(manifest)
-                expected = _files_in(manifest, status.st_ino, status.st_size).get(name)
+                expected = _files_in(manifest, _end_of(manifest)).get(name)
                 if expected is not None and self.shared.download(folder, name, expected):
                     return
                 break
@@ -558,10 +558,17 @@ class Store:
         return Artifact(out, manifest)
 
 
+def _end_of(manifest: Path) -> bytes:
+    """Return the last bytes of a manifest, with the digest of its content."""
+    with manifest.open("rb") as file:
+        file.seek(-min(100, manifest.stat().st_size), os.SEEK_END)
+        return file.read()
+
+
 @functools.lru_cache(maxsize=8)
-def _files_in(manifest: Path, inode: int, size: int) -> Mapping[str, Any]:
-    """Return the files that a manifest names; none if it is damaged. It is replaced but never changed, so inode and size tell whether
-    it is the one that was read before: a stage of 100,000 shards has one of 40 MB."""
+def _files_in(manifest: Path, end: bytes) -> Mapping[str, Any]:
+    """Return the files that a manifest names; none if it is damaged. end: its last bytes, which tell whether it is the one that was
+    read before, as a stage of 100,000 shards has a manifest of 36 MB."""
     found = parse_manifest(read_regular(manifest))
     return found["files"] if found else {}
 
