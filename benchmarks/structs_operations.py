@@ -70,6 +70,12 @@ def entropy_section(peers: Peers) -> None:
         if "supar" in peers:
             runs["supar"] = gradient_step(lambda a: supar_tree(peers["supar"], a).entropy, arcs)
         compare(f"Eisner entropy+backward {B}x{n}", runs, 1)
+    for B, n in ((1, 20), (32, 20), (1, 80), (32, 80)):
+        arcs = torch.randn(B, n + 1, n + 1, requires_grad=True)
+        runs = {"ours": gradient_step(nonprojective.multi_root.entropy, arcs)}
+        if "supar" in peers:
+            runs["supar"] = gradient_step(lambda a: peers["supar"].MatrixTree(a.mT, multiroot=True).entropy, arcs)
+        compare(f"crossing trees entropy+backward {B}x{n}", runs, 1)
 
 
 def samples_section(peers: Peers) -> None:

@@ -24,7 +24,7 @@ from phrasemodels.structs import calls, inference, kernels
 from phrasemodels.structs.eisner import Trees
 from phrasemodels.structs.kernels.arborescences import Arborescences
 from phrasemodels.structs.semiring import Log, logsumexp
-from phrasemodels.structs.structure import Scores, differentiated
+from phrasemodels.structs.structure import Scores
 
 
 class NonProjective(Trees):
@@ -47,14 +47,12 @@ class NonProjective(Trees):
         return torch.where(lengths[:, 0] == 0, 0, total)[None]
 
     def _entropy(self, scores: Scores, lengths: Tensor) -> Tensor:
+        if self.kernel("entropy", scores):
+            return super()._entropy(scores, lengths)
         exact = inference.in_float64(scores)
-        if (kernel := self.kernel("passes", exact)) and not differentiated(scores):
-            log_z, (p,) = kernel.passes(self, exact, lengths, 1.0, (0,), True)
-            expected = torch.linalg.vecdot(p.flatten(1), torch.where(p > 0, exact[0], 0).flatten(1))
-        else:
-            (p,), log_z = self._expected_parts(exact, lengths), self._log_partition(exact, lengths)
-            allowed = self.read(exact, lengths)[0] & (exact[0] != -torch.inf)
-            expected = (p * torch.where(allowed, exact[0], 0)).sum((1, 2))
+        (p,), log_z = self._expected_parts(exact, lengths), self._log_partition(exact, lengths)
+        allowed = self.read(exact, lengths)[0] & (exact[0] != -torch.inf)
+        expected = (p * torch.where(allowed, exact[0], 0)).sum((1, 2))
         none = log_z == -torch.inf
         return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(scores[0].dtype)
 

@@ -106,6 +106,27 @@ def test_first_and_second_derivatives_equal_finite_differences(rule):
     torch.autograd.gradcheck(lambda a: module.topk(a, 2, lengths)[0], (arcs,))
 
 
+@pytest.mark.parametrize("std", [0, 1, 100, 1e4])
+@pytest.mark.parametrize("rule", RULES)
+def test_gradients_of_marginals_and_entropy_equal_those_of_the_reference(rule, std):
+    arcs, weights = torch.randn(5, 13, 13, dtype=F64) * std, torch.randn(5, 13, 13, dtype=F64)
+    arcs[1, 1, 2], arcs[2, 0, 1:], arcs[:, 6:, 3] = (
+        -torch.inf,
+        -torch.inf,
+        -torch.inf,
+    )  # no tree of the third sentence is allowed
+    lengths, module = torch.tensor([12, 11, 5, 1, 0]), RULES[rule]
+
+    def gradients():
+        scores = arcs.clone().requires_grad_()
+        value = (module.marginals(scores, lengths) * weights).sum() + module.entropy(scores, lengths) @ weights[:, 0, 0]
+        return torch.autograd.grad(value, scores)[0]
+
+    got = gradients()
+    with reference_only():
+        torch.testing.assert_close(got, gradients(), rtol=1e-9, atol=1e-12 * max(std, 1))
+
+
 @pytest.mark.parametrize("std", [1, 1e5])
 @pytest.mark.parametrize("rule", RULES)
 def test_a_padded_batch_equals_its_sentences_and_the_reference(rule, std):

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False
-"""All dependency trees on the CPU: log Z and marginals by elimination, exact samples, the best and the k best trees.
+"""All dependency trees on the CPU: log Z, marginals and their gradients by elimination, samples, the best and the k best trees.
 
 Words are eliminated as `nonprojective` describes, in log space. What is kept of the elimination of a word v are the log weights
 before it and its sum s_v. Backward, the derivative A' of log Z in w' becomes that in w, by a(h, m) = w(h, v) w(v, m) / s_v
@@ -12,6 +12,9 @@ If weights are within e^300 of each other, log Z is computed with plain numbers 
 backward; only row and column of the eliminated word are needed. p(arc) = w D, with
 
     D(v, m) = Σ_h D(h, m) w(h, v) / s_v        D(h, v) = (x_h + 1 − Σ_k x_k w(k, v) / s_v) / s_v,  x_h = Σ_m D(h, m) w(v, m)
+
+The gradient of Σ g p in the scores is the derivative of the marginals if the log weights change as g: covariances are symmetric. It is
+taken forward through both passes, with g less its value at the best arc of each word, which changes nothing but rounding.
 
 A sample goes backward through the eliminations: each arc of the tree over the smaller graph is a path over v with the
 probability a. The children of v are then known; its head is one of those words that still hang on the root, or the root, by
@@ -121,6 +124,48 @@ def marginals_of(N, one_root, graphs, order, sums, p):
 
 
 @njit(**INNER)
+def _covariances_of(N, one_root, graphs, rates, order, sums, p, out):
+    """Write the derivatives of the marginals to out (≥ N, ≥ N), and the marginals to p, both 0 before, if the log weights change by
+    rates[0]; fill the rates of the graphs after each elimination."""
+    least, left, sum_rates = 1 if one_root else 0, np.ones(N, np.bool_), np.zeros(N)
+    for step in range(N - 2):
+        w, after, x, v, s = graphs[step], graphs[step + 1], rates[step], order[step], sums[step]
+        for h in range(least, N):
+            if left[h]:
+                sum_rates[step] += np.exp(w[h, v] - s) * x[h, v]
+        left[v] = False
+        for h in range(N):
+            for m in range(1, N):
+                rates[step + 1, h, m] = 0.0
+                if left[h] and left[m] and after[h, m] > -np.inf:
+                    path = np.exp(w[h, v] + w[v, m] - s - after[h, m])
+                    arc = np.exp(w[h, m] - after[h, m])
+                    rates[step + 1, h, m] = arc * x[h, m] + path * (x[h, v] + x[v, m] - sum_rates[step])
+    p[0, order[N - 2]] = 1.0
+    for step in range(N - 3, -1, -1):
+        w, after, x, v, s = graphs[step], graphs[step + 1], rates[step], order[step], sums[step]
+        over, over_rate = 0.0, 0.0
+        for h in range(N):
+            for m in range(1, N):
+                if left[h] and left[m] and after[h, m] > -np.inf:
+                    path = np.exp(w[h, v] + w[v, m] - s - after[h, m])
+                    arc = np.exp(w[h, m] - after[h, m])
+                    turn = p[h, m] * path * arc * (x[h, v] + x[v, m] - sum_rates[step] - x[h, m])
+                    one, rate = p[h, m] * path, out[h, m] * path + turn
+                    p[h, m], out[h, m] = p[h, m] * arc, out[h, m] * arc - turn
+                    p[h, v], out[h, v] = p[h, v] + one, out[h, v] + rate
+                    p[v, m], out[v, m] = p[v, m] + one, out[v, m] + rate
+                    over += one
+                    over_rate += rate
+        for h in range(least, N):
+            if left[h]:
+                share = np.exp(w[h, v] - s)
+                p[h, v] = max(p[h, v] + (1.0 - over) * share, 0.0)
+                out[h, v] += share * ((1.0 - over) * (x[h, v] - sum_rates[step]) - over_rate)
+        left[v] = True
+
+
+@njit(**INNER)
 def _weights(scores, N, W, w, tops):
     """Write the weights of arcs to w as rows (N, W), divided by the largest of their column, whose logarithms go to tops, 0 for arcs of no
     tree; return whether all are above e^-300 or 0. Then no product of two can vanish, as elimination never makes a weight smaller."""
@@ -194,6 +239,118 @@ def _derivatives(N, W, one_root, w, shares, sums, out):
             out[h * W + v] = max(x[h] + rest, 0.0) / s
 
 
+@njit(**INNER)
+def _derivative_rates(N, W, one_root, w, rates, shares, sums, derivatives, out):
+    """Write the rates of the derivatives to out (N, W) if the weights change by rates (N, W), after both passes; rates end as those
+    of row and column of each word before its elimination."""
+    share_rates, sum_rates, x = np.empty(N * W), np.zeros(N), np.empty(N)
+    for v in range(N - 1, 1, -1):
+        row = v * W
+        for k in range(v, W):  # of words that are gone
+            w[row + k] = rates[row + k] = 0.0
+        for h in range(1 if one_root else 0, v):
+            sum_rates[v] += rates[h * W + v] / sums[v]
+        for h in range(v):
+            share = shares[row + h]
+            rate = rates[h * W + v] / sums[v] - share * sum_rates[v]
+            share_rates[row + h] = rate
+            for k in range(0, v, LANES):
+                change = load(rates, row + k) * share + load(w, row + k) * rate
+                store(rates, h * W + k, load(rates, h * W + k) + change)
+            rates[h * W + h] = 0.0
+    out[: N * W] = 0.0
+    out[1] = -rates[1] / w[1] / w[1]
+    for v in range(2, N):
+        row, over = v * W, 0.0
+        for h in range(v):
+            share, share_rate, was, total = shares[row + h], share_rates[row + h], spread(0.0), spread(0.0)
+            for k in range(0, v, LANES):
+                each, rate, arcs = load(derivatives, h * W + k), load(out, h * W + k), load(w, row + k)
+                was += each * arcs
+                total += rate * arcs + each * load(rates, row + k)
+                store(out, row + k, load(out, row + k) + rate * share + each * share_rate)
+            x[h] = added(total)
+            over += share * x[h] + share_rate * added(was)
+        for k in range(v, W):
+            out[row + k] = 0.0
+        for h in range(v):
+            rest = over if h > 0 or not one_root else 0.0
+            out[h * W + v] = (x[h] - rest) / sums[v] - derivatives[h * W + v] * sum_rates[v]
+
+
+@njit(**INNER)
+def _centred(scores, given, N, out):
+    """Write to out (N, N) what is `given` to each arc, less what is given to the best arc of the same word."""
+    for m in range(1, N):
+        best = 0
+        for h in range(1, N):
+            if h != m and scores[h, m] > scores[best, m]:
+                best = h
+        for h in range(N):
+            out[h, m] = given[h, m] - given[best, m] if h != m else 0.0
+
+
+@njit(**COMPILE)
+def _covariances(first, step, scores, lengths, one_root, given, out):
+    """Compute the products of the covariances of arcs with `given` (B, N, N) to out (B, N, N), which is 0 before."""
+    longest = scores.shape[1]
+    size, tops, sums = longest * (-(-longest // LANES) * LANES), np.empty(longest), np.empty(longest)
+    w, rates, shares, first_order, second = (
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+        np.empty(size),
+    )
+    for b in range(first, len(lengths), step):
+        N = lengths[b] + 1
+        if N == 1:
+            continue
+        if not _is_known(scores[b], N):
+            _unknown(N, out[b])
+            continue
+        W, centred = -(-N // LANES) * LANES, np.zeros((N, N))
+        _centred(scores[b], given[b], N, centred)
+        if _weights(scores[b], N, W, w, tops):
+            before = w[: N * W].copy()
+            rates[: N * W] = 0.0
+            for h in range(N):
+                for m in range(1, N):
+                    rates[h * W + m] = w[h * W + m] * centred[h, m]
+            if _eliminate_weights(N, W, one_root, w, shares, sums) > -np.inf:
+                _derivatives(N, W, one_root, w, shares, sums, first_order)
+                _derivative_rates(N, W, one_root, w, rates, shares, sums, first_order, second)
+                for h in range(N):
+                    for m in range(1, N):
+                        at = h * W + m
+                        out[b, h, m] = before[at] * (centred[h, m] * first_order[at] + second[at])
+                continue
+        graphs, order = np.empty((N, N, N)), np.empty(N, np.int64)
+        read_graph(scores[b], N, graphs[0])
+        if eliminate(N, one_root, graphs, order, sums) > -np.inf:
+            rates_of = np.zeros((N, N, N))
+            rates_of[0] = centred
+            _covariances_of(N, one_root, graphs, rates_of, order, sums, np.zeros((N, N)), out[b])
+
+
+@njit(**INNER)
+def _is_known(scores, N):
+    """Return whether no score of an arc is NaN or +inf."""
+    known = True
+    for h in range(N):
+        for m in range(1, N):
+            known &= scores[h, m] < np.inf or h == m
+    return known
+
+
+@njit(**INNER)
+def _unknown(N, out):
+    """Write NaN to out (≥ N, ≥ N) for each arc."""
+    for h in range(N):
+        for m in range(1, N):
+            out[h, m] = np.nan if h != m else 0.0
+
+
 @njit(**COMPILE)
 def _passes(first, step, scores, lengths, one_root, log_z, p):
     """Compute log Z (B,), and marginals (B, N, N), which are 0 before, unless they are empty."""
@@ -205,16 +362,11 @@ def _passes(first, step, scores, lengths, one_root, log_z, p):
         if N == 1:
             log_z[b] = 0.0
             continue
-        W, known = -(-N // LANES) * LANES, True
-        for h in range(N):
-            for m in range(1, N):
-                known &= scores[b, h, m] < np.inf or h == m
-        if not known:
+        if not _is_known(scores[b], N):
             log_z[b] = np.nan
-            for h in range(N if p.size > 0 else 0):
-                for m in range(1, N):
-                    p[b, h, m] = np.nan if h != m else 0.0
+            _unknown(N if p.size > 0 else 0, p[b])
             continue
+        W = -(-N // LANES) * LANES
         if _weights(scores[b], N, W, w, tops):
             for x in range(N * W):
                 before[x] = w[x]
@@ -473,7 +625,7 @@ def _k_best(first, step, scores, lengths, one_root, k, score, heads):
 
 
 class Arborescences:
-    """Serves trees whose arcs may cross; see `structure.Implementation`. The torch path computes derivatives of marginals."""
+    """Serves trees whose arcs may cross; see `structure.Implementation`."""
 
     def takes(self, structure, scores):
         return can_run_kernel(*scores)
@@ -486,6 +638,20 @@ class Arborescences:
             p *= scale.numpy()[:, None, None]
         found = (tensor(p, arcs.dtype),) if which and wanted else ()
         return tensor(log_z, arcs.dtype), found
+
+    def covariances(self, structure, scores, lengths, grads, scale=None):
+        (arcs,) = scores
+        out = np.zeros(arcs.shape)
+        given = doubles(grads[0] if scale is None else grads[0] * scale[:, None, None])
+        over_batch(_covariances, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, given, out)
+        return (tensor(out, arcs.dtype),)
+
+    def entropy(self, structure, scores, lengths):
+        exact = (scores[0].double(),)
+        log_z, (p,) = self.passes(structure, exact, lengths, 1.0, (0,), True)
+        expected = torch.linalg.vecdot(p.flatten(1), torch.where(p > 0, exact[0], 0).flatten(1))
+        none = log_z == -torch.inf
+        return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(scores[0].dtype)
 
     def best(self, structure, scores, lengths):
         (arcs,) = scores
