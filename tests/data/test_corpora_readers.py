@@ -1,8 +1,9 @@
 """Readers of all formats, on handwritten records."""
 
+import hashlib
 import json
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 from phrasemodels.data.corpora import babi, bitext, senteval, snli, treebank
-from phrasemodels.data.corpora.leakage import leakage, repeated
-from phrasemodels.data.corpora.readers import READERS, counted, read_files, read_split, take, whole
+from phrasemodels.data.corpora.added import Added, add
+from phrasemodels.data.corpora.leakage import counts, leakage
+from phrasemodels.data.corpora.readers import READERS, counted, read, read_files, read_split, take, whole
 from phrasemodels.data.download.manifest import Part, Split
+from phrasemodels.data.download.manifest import read as read_manifest
 from phrasemodels.data.formats.lines import bounded
 from phrasemodels.data.formats.shards import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
 
@@ -206,9 +209,24 @@ def pairs(*premises: str) -> pa.Table:
     return build(PAIRS, "here", {"premise": list(premises), "hypothesis": ["h"] * len(premises)}, len(premises))
 
 
+def part_of(tables: Sequence[pa.Table], **given: Any) -> pa.Table:
+    return whole(take(lambda: iter(tables), Part(**given), "x"))
+
+
+def test_a_part_of_many_tables_is_that_of_one_and_follows_sha256() -> None:
+    table = pairs(*(f"p{i // 3}" for i in range(300)))
+    blocks = [table.slice(at, 7) for at in range(0, 300, 7)]
+    drawn = sorted(set(table["premise"].to_pylist()), key=lambda text: hashlib.sha256(text.encode()).digest())
+    for start, stop in ((0, 50), (50, 51), (51, None), (299, None)):
+        part = part_of(blocks, by="premise", start=start, stop=stop)
+        assert part == part_of([table], by="premise", start=start, stop=stop)
+        wanted = {text for place, text in enumerate(drawn) if start <= 3 * place < (300 if stop is None else stop)}
+        assert part["premise"].to_pylist() == [text for text in table["premise"].to_pylist() if text in wanted]
+
+
 def test_parts_are_disjoint_and_keep_together() -> None:
     table = pairs(*(f"p{i // 3}" for i in range(300)))
-    first, last = (take(table, Part(by="premise", **given), "x") for given in ({"stop": 50}, {"start": 50}))
+    first, last = (part_of([table], by="premise", **given) for given in ({"stop": 50}, {"start": 50}))
     assert first.num_rows + last.num_rows == 300
     assert 50 <= first.num_rows <= 52
     assert not set(first["premise"].to_pylist()) & set(last["premise"].to_pylist())
@@ -297,7 +315,7 @@ def test_an_empty_file_has_no_rows(tmp_path: Path, reader: str, roles: int, part
 @pytest.mark.parametrize("by", ["nope", "facts"])
 def test_a_part_by_an_unknown_column_is_named(by: str) -> None:
     with pytest.raises(ValueError, match=f"^x, part.by: no column '{by}' of single values: known: answer"):
-        take(build(STORIES, "here", {}, 1), Part(by=by), "x")
+        part_of([build(STORIES, "here", {}, 1)], by=by)
 
 
 SCAN = "IN: jump twice OUT: I_JUMP I_JUMP\nIN: walk OUT: I_WALK\n"
@@ -398,4 +416,20 @@ def test_each_side_is_bounded_by_itself(tmp_path: Path) -> None:
 
 
 def test_records_that_a_split_repeats_are_counted() -> None:
-    assert repeated([pairs("a", "b"), pairs("a", "a", "c")]) == 2
+    assert counts([pairs("a", "b"), pairs("a", "a", "c")]).repeated == 2
+
+
+def test_an_added_file_is_read_in_blocks_and_its_parts_are_as_of_one_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mine.tsv"
+    file.write_text("".join(f"s{i // 3}\tt{i}\n" for i in range(100)), encoding="utf-8")
+    about = Added("mine", by="source", languages=("en", "de"))
+    once = add(file, about, tmp_path / "once")
+    monkeypatch.setattr(bitext, "BLOCK_LINES", 7)
+    again = add(file, about, tmp_path / "again")
+    assert once.path.read_text(encoding="utf-8") == again.path.read_text(encoding="utf-8")
+    rows = {split: read(read_manifest(again.path), split, again.path.with_suffix("")) for split in again.splits}
+    assert [counts.rows for counts in again.splits.values()] == [table.num_rows for table in rows.values()]
+    assert sorted(value for table in rows.values() for value in table["id"].to_pylist()) == list(range(100))
+    assert not set(rows["train"]["source"].to_pylist()) & set(rows["test"]["source"].to_pylist())

@@ -8,16 +8,18 @@ import re
 import shutil
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from phrasemodels.data.corpora.bitext import BadLine, divided
-from phrasemodels.data.corpora.readers import read, reasons, take
-from phrasemodels.data.download.manifest import Manifest, Part, explain, names
+from phrasemodels.data.corpora.leakage import Counts, counts, merged
+from phrasemodels.data.corpora.readers import blocks, in_part, part_keys, read, reasons
+from phrasemodels.data.download.manifest import Manifest, explain, names
 from phrasemodels.data.download.manifest import read as read_manifest
 from phrasemodels.data.store.artifacts import atomic_replace, sha256_of, write_durably
 
@@ -62,10 +64,10 @@ class Split:
 
 
 class Written(NamedTuple):
-    """A corpus that was added: the path of its manifest, and the rows of its splits."""
+    """A corpus that was added: the path of its manifest, and what is counted of its splits."""
 
     path: Path
-    splits: dict[str, pa.Table]
+    splits: dict[str, Counts]
 
 
 def add(
@@ -86,33 +88,42 @@ def add(
     _check_new(about, corpora, overwrite)
     _check_replaceable(about, [file], corpora, overwrite)
     split = Split(file.name, "rows")
-    whole = _tables(about, [file], {"train": split})["train"]
-    usual = min(max(1, whole.num_rows // SHARE), MOST_ROWS)
+    manifest = _manifest(about, [file], {"train": split})
+    every = blocks(manifest, "train", file.parent)
+    keys = np.concatenate([part_keys(rows, about.by, f"{about.name} train") for rows in every])
+    usual = min(max(1, len(keys) // SHARE), MOST_ROWS)
     dev, test = (usual if rows is None else rows for rows in (dev, test))
-    if whole.num_rows < dev + test + 1:
-        raise ValueError(
-            f"{file}: {whole.num_rows} rows cannot be divided into train, {dev} rows of dev and {test} of test"
-        )
+    if len(keys) < dev + test + 1:
+        raise ValueError(f"{file}: {len(keys)} rows cannot be divided into train, {dev} rows of dev and {test} of test")
     parts = {"train": (dev + test, None), "dev": (0, dev), "test": (dev, dev + test)}
-    tables = {
-        name: take(whole, Part(by=about.by, start=start, stop=stop), f"{about.name} {name}")
-        for name, (start, stop) in parts.items()
-    }
-    for name, table in tables.items():
-        if not table.num_rows:
+    chosen = {name: in_part(keys, *part) for name, part in parts.items()}
+    for name, rows in chosen.items():
+        if not rows.any():
             raise ValueError(f"{about.name} {name}: no rows, as too many are kept together by {about.by!r}")
-    splits = {name: replace(split, part=own) for name, own in parts.items()}
+    found = _counts_by_part(blocks(manifest, "train", file.parent), chosen)
+    splits = {name: replace(split, part=own, reasons=found[name].reasons) for name, own in parts.items()}
     bad = _bad_lines(file, about) if about.options.get("bad_lines") == "skip" else []
     if bad:
         aside = f"{file.name}{BAD_LINES}"
         kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(line.kind for line in bad).most_common())
         about = replace(about, note=f"{len(bad)} lines are left out, which {aside} lists: {kinds}")
-    path = _put(about, [file], splits, corpora, tables)
+    path = _put(about, [file], splits, corpora, found)
     if bad:
-        rows = (f"{line.number}\t{line.kind}\t{line.text}\n" for line in bad)
-        text = "".join(rows).encode(errors="surrogateescape").decode(errors="replace")
+        listed = (f"{line.number}\t{line.kind}\t{line.text}\n" for line in bad)
+        text = "".join(listed).encode(errors="surrogateescape").decode(errors="replace")
         write_durably(path.with_suffix("") / aside, text)
-    return Written(path, tables)
+    return Written(path, found)
+
+
+def _counts_by_part(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]) -> dict[str, Counts]:
+    """Count the rows of each part, of which `chosen` says whether they are in it, one table at a time."""
+    found: dict[str, list[Counts]] = {name: [] for name in chosen}
+    at = 0
+    for table in tables:
+        for name, rows in chosen.items():
+            found[name].append(counts([table.filter(pa.array(rows[at : at + table.num_rows]))]))
+        at += table.num_rows
+    return {name: merged(each) for name, each in found.items()}
 
 
 def _bad_lines(file: Path, about: Added) -> list[BadLine]:
@@ -159,8 +170,9 @@ def add_treebank(
     about = replace(
         about, note=_flaws(tables, usual), max_words=max(usual, longest) if max_words is None else max_words
     )
-    splits = {name: replace(split, reasons=reasons(tables[name])) for name, split in splits.items()}
-    return Written(_put(about, list(files.values()), splits, corpora, tables), tables)
+    counted = {name: counts([table]) for name, table in tables.items()}
+    splits = {name: replace(split, reasons=counted[name].reasons) for name, split in splits.items()}
+    return Written(_put(about, list(files.values()), splits, corpora, counted), counted)
 
 
 def _flaws(tables: Mapping[str, pa.Table], usual: int) -> str:
@@ -198,7 +210,7 @@ def _check_replaceable(about: Added, files: Sequence[Path], corpora: Path, overw
 
 
 def _put(
-    about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path, tables: Mapping[str, pa.Table]
+    about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path, found: Mapping[str, Counts]
 ) -> Path:
     """Copy files into corpora/NAME and write corpora/NAME.toml; return its path."""
     path, place = corpora / f"{about.name}.toml", corpora / about.name
@@ -207,7 +219,7 @@ def _put(
         if (copy := place / file.name).resolve() != file.resolve():
             with atomic_replace(copy) as part:  # a link is replaced, and not what it leads to
                 shutil.copyfile(file, part)
-    counted = {name: replace(split, rows=tables[name].num_rows) for name, split in splits.items()}
+    counted = {name: replace(split, rows=found[name].rows) for name, split in splits.items()}
     write_durably(path, text_of(about, files, counted))
     read_manifest(path)
     return path
@@ -215,13 +227,18 @@ def _put(
 
 def _tables(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) -> dict[str, pa.Table]:
     """Return each split as its reader reads it. ValueError: it cannot, or the manifest would be wrong."""
+    manifest = _manifest(about, files, splits)
+    return {name: read(manifest, name, files[0].parent) for name in splits}
+
+
+def _manifest(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) -> Manifest:
+    """Return the manifest of files. ValueError: it would be wrong."""
     from pydantic import ValidationError
 
     try:
-        manifest = Manifest.model_validate(tomllib.loads(text_of(about, files, splits)))
+        return Manifest.model_validate(tomllib.loads(text_of(about, files, splits)))
     except ValidationError as error:
         raise ValueError(f"{about.name}: {explain(error)}") from None
-    return {name: read(manifest, name, files[0].parent) for name in splits}
 
 
 def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) -> str:

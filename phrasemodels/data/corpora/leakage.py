@@ -1,5 +1,6 @@
 """Leakage: how many test records also occur in the training set; and records that a split has more than once."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -7,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phrasemodels.data.formats.shards import BATCH_ROWS
+from phrasemodels.data.corpora.readers import reasons
+from phrasemodels.data.formats.shards import BATCH_ROWS, DIGEST_BYTES, digests
 
 CONTENT = {
     "source": ("source", "target"),
@@ -52,10 +54,48 @@ def leakage(train: Iterable[pa.Table], test: Iterable[pa.Table], columns: Sequen
     return Leak(int(seen.sum()), len(records))
 
 
-def repeated(tables: Iterable[pa.Table]) -> int:
-    """Return how many records equal an earlier one."""
-    keys = pa.chunked_array(_keys(tables, ()), pa.large_string())
-    return len(keys) - pc.count_distinct(keys).as_py()
+class Counts(NamedTuple):
+    """What is counted of the rows of a split, in 16 bytes a row: unusable rows by reason, and digests of the records."""
+
+    reasons: dict[str, int]
+    schema: pa.Schema
+    records: pa.ChunkedArray
+
+    @property
+    def rows(self) -> int:
+        return len(self.records)
+
+    @property
+    def repeated(self) -> int:
+        """How many records equal an earlier one."""
+        return self.rows - pc.count_distinct(self.records).as_py()
+
+    def shared_with(self, train: "Counts") -> Leak:
+        """Return how many records are also in the training set."""
+        seen = np.zeros(self.rows, bool)
+        for block in train.records.chunks:
+            seen |= pc.is_in(self.records, value_set=block).to_numpy()
+        return Leak(int(seen.sum()), self.rows)
+
+
+def counts(tables: Iterable[pa.Table]) -> Counts:
+    """Count the rows of a split, of which there is at least one table, one table at a time."""
+    return merged(
+        Counts(
+            reasons(table), table.schema, pa.chunked_array(map(digests, _keys([table], ())), pa.binary(DIGEST_BYTES))
+        )
+        for table in tables
+    )
+
+
+def merged(every: Iterable[Counts]) -> Counts:
+    """Return what was counted of tables, at least one, as of one."""
+    found, schema, records = Counter[str](), pa.schema([]), []
+    for one in every:
+        schema = one.schema
+        found.update(one.reasons)
+        records += one.records.chunks
+    return Counts(dict(sorted(found.items())), schema, pa.chunked_array(records, pa.binary(DIGEST_BYTES)))
 
 
 def content(table: pa.Table) -> tuple[str, ...]:

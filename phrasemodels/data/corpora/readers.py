@@ -1,19 +1,19 @@
 """Read a split of a corpus: choose its reader by name, call it on the files, and check the rows against the manifest."""
 
-import hashlib
 import inspect
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
 from phrasemodels.data.corpora import babi, bitext, senteval, snli, treebank
 from phrasemodels.data.download.manifest import Manifest, Part, Split, closest, explain, how_to_supply
-from phrasemodels.data.formats.shards import SCHEMAS, check
+from phrasemodels.data.formats.shards import DIGEST_BYTES, SCHEMAS, check, digests
 
 Reader = Callable[..., pa.Table | Iterator[pa.Table]]  # (files by role, max_words, options of the split)
 
@@ -62,23 +62,29 @@ def read_split(tables_of: Reader, split: Split, folder: Path, max_words: int, wh
     return whole(read_blocks(tables_of, split, folder, max_words, where))
 
 
+def blocks(manifest: Manifest, name: str, folder: Path) -> Iterator[pa.Table]:
+    """Yield the rows of `read` in tables. ValueError: as `read_blocks`."""
+    split = complete(manifest, name)
+    return read_blocks(reader(manifest, split), split, folder, manifest.max_words, f"{manifest.name} {name}")
+
+
 def whole(tables: Iterable[pa.Table]) -> pa.Table:
     """Return tables, of which there is at least one, as one."""
     return pa.concat_tables(tables).combine_chunks()
 
 
 def read_blocks(tables_of: Reader, split: Split, folder: Path, max_words: int, where: str) -> Iterator[pa.Table]:
-    """Yield the rows of a split, which has its record type, by a reader. ValueError: the files are not as the manifest states;
-    this may be known only at the end."""
+    """Yield the rows of a split, which has its record type, by a reader, which reads a long file of several parts twice. ValueError:
+    the files are not as the manifest states; this may be known only at the end."""
     assert split.schema_ is not None, "`complete` gives a split its record type"
     schema, files = SCHEMAS[split.schema_], {role: folder / file for role, file in split.files.items()}
+
+    def tables() -> Iterator[pa.Table]:
+        found = read_files(tables_of, files, max_words, split.options, where)
+        return (check(table, schema, where) for table in found)
+
     try:
-        tables: Iterator[pa.Table] = (
-            check(table, schema, where) for table in read_files(tables_of, files, max_words, split.options, where)
-        )
-        if split.part is not None:
-            tables = iter([take(whole([schema.empty_table(), *tables]), split.part, where)])
-        yield from counted(tables, split, where)
+        yield from counted(tables() if split.part is None else take(tables, split.part, where), split, where)
     except ValueError as error:  # name the file without the folder: it is a copy in the store, not for editing
         raise ValueError(str(error).replace(f"{folder}{os.sep}", f"{where}: ")) from error
 
@@ -122,25 +128,44 @@ def read_files(
     yield from [tables] if isinstance(tables, pa.Table) else tables
 
 
-def take(table: pa.Table, part: Part | None, where: str) -> pa.Table:
-    """Return the rows of a part, in the order of the table.
+KEPT_TABLES = 4  # that are not read again
+
+
+def take(tables: Callable[[], Iterator[pa.Table]], part: Part, where: str) -> Iterator[pa.Table]:
+    """Yield the rows of a part from the tables of all rows, which are asked for once more if there are many.
 
     Parts divide a fixed random order of the rows. Rows with equal values of `part.by` are together in it, and belong to
     the part of the first of them.
     """
-    if part is None:
-        return table
+    all_tables = tables()
+    first = list(islice(all_tables, KEPT_TABLES))
+    keys = [part_keys(table, part.by, where) for table in first]
+    for table in all_tables:
+        first = []
+        keys.append(part_keys(table, part.by, where))
+    chosen, at = in_part(np.concatenate([*keys, np.empty(0, np.uint64)]), part.start, part.stop), 0
+    for table in first or tables():
+        yield table.filter(pa.array(chosen[at : at + table.num_rows]))
+        at += table.num_rows
+
+
+def part_keys(table: pa.Table, by: str, where: str) -> np.ndarray:
+    """Return 64 bits of the digest of each row's value of a column, whose order is that of parts."""
     columns = [field.name for field in table.schema if not pa.types.is_list(field.type)]
-    if part.by not in columns:
-        raise ValueError(f"{where}, part.by: no column {part.by!r} of single values: {closest(part.by, columns)}")
-    counts = Counter(table[part.by].to_pylist())
-    stop = table.num_rows if part.stop is None else part.stop
-    begin, chosen = 0, set()
-    for value in sorted(counts, key=lambda value: (hashlib.sha256(str(value).encode()).digest(), value)):
-        if part.start <= begin < stop:
-            chosen.add(value)
-        begin += counts[value]
-    return table.filter(pc.is_in(table[part.by], pa.array(chosen, table.schema.field(part.by).type)))
+    if by not in columns:
+        raise ValueError(f"{where}, part.by: no column {by!r} of single values: {closest(by, columns)}")
+    every = np.frombuffer(digests(table[by]).buffers()[1] or b"", ">u8")
+    return every[:: DIGEST_BYTES // 8].astype(np.uint64)
+
+
+def in_part(keys: np.ndarray, start: int, stop: int | None) -> np.ndarray:
+    """Return for each row whether the rows before all those of its key, in the order of keys, are in [start, stop)."""
+    order = keys.argsort(kind="stable")
+    ordered = keys[order]
+    begins = np.searchsorted(ordered, ordered)
+    chosen = np.empty(len(keys), bool)
+    chosen[order] = (start <= begins) & (begins < (len(keys) if stop is None else stop))
+    return chosen
 
 
 def reasons(table: pa.Table) -> dict[str, int]:

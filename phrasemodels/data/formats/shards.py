@@ -6,7 +6,8 @@ analyses, is unusable, or is empty; unusable rows are kept, so that they can be 
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -174,10 +175,13 @@ def write_shard(path: Path, table: pa.Table) -> dict[str, object]:
     }
 
 
-def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a table as Parquet, for other programs: half the size of a shard, but slower to read."""
-    with atomic_replace(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", row_group_size=BATCH_ROWS)
+def write_parquet(path: Path, rows: pa.Table | Iterator[pa.Table]) -> None:
+    """Write a table, or at least one after another, as Parquet, for other programs: half the size of a shard, but slower to read."""
+    tables = iter([rows]) if isinstance(rows, pa.Table) else rows
+    first = next(tables)
+    with atomic_replace(path) as temporary, pq.ParquetWriter(temporary, first.schema, compression="zstd") as writer:
+        for table in chain([first], tables):
+            writer.write_table(table, row_group_size=BATCH_ROWS)
 
 
 def read_shard(path: Path) -> pa.Table:
@@ -191,6 +195,15 @@ def read_shard(path: Path) -> pa.Table:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a whole Arrow file ({error}); delete it and run again") from error
+
+
+DIGEST_BYTES = 16
+
+
+def digests(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the first 128 bits of the SHA-256 of each value as text."""
+    every = b"".join(hashlib.sha256(str(value).encode()).digest()[:DIGEST_BYTES] for value in values.to_pylist())
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(DIGEST_BYTES), len(values), [None, pa.py_buffer(every)])
 
 
 def content_digest(table: pa.Table) -> str:

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -13,8 +14,6 @@ from phrasemodels.flows.cli.terminal import Force, Json, clean, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
     from phrasemodels.data.download.manifest import Manifest, Sources
     from phrasemodels.data.store.artifacts import Artifact
@@ -106,7 +105,7 @@ def add(
     from phrasemodels.data.corpora.added import Added, add_treebank
     from phrasemodels.data.corpora.added import add as add_to
     from phrasemodels.data.download.manifest import read as read_manifest
-    from phrasemodels.flows.results.lineage import counts_of
+    from phrasemodels.flows.results.lineage import counts_line
 
     if (folder := project.folder()) is None:
         raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
@@ -140,8 +139,8 @@ def add(
         )
     print(written.path)
     manifest = read_manifest(written.path)
-    for name, table in written.splits.items():
-        print(counts_of(manifest.name, name, table, written.splits.get("train")), file=sys.stderr)
+    for name in written.splits:
+        print(counts_line(manifest.name, name, written.splits), file=sys.stderr)
     if manifest.note:
         print(clean(manifest.note), file=sys.stderr)
     kind = "BitextCorpus" if manifest.schema_ == "bitext" else "Corpus"
@@ -211,14 +210,16 @@ def show(
 
     Example: phrasemodels corpora show gum --split test --head 2
     """
+    from phrasemodels.data.corpora.readers import blocks
     from phrasemodels.data.download.manifest import find_corpus
 
     manifest = find_corpus(name)
     description = _summary(manifest) | _details(manifest)
     if head or split:
         chosen = split or next(iter(manifest.splits))
-        table = _table(_artifact(_store(), manifest, _sources()), manifest, chosen)
-        description |= {"split": chosen, "head": table.slice(0, head).to_pylist()}
+        every = blocks(manifest, chosen, _artifact(_store(), manifest, _sources()).folder())
+        records = list(islice((record for rows in every for record in rows.slice(0, head).to_pylist()), head))
+        description |= {"split": chosen, "head": records}
     if as_json:
         print_json(description)
         return
@@ -243,6 +244,7 @@ def export(
 
     Example: phrasemodels corpora export gum gum-parquet && duckdb -c "select count(*) from 'gum-parquet/*.parquet'"
     """
+    from phrasemodels.data.corpora.readers import blocks
     from phrasemodels.data.download.manifest import find_corpus
     from phrasemodels.data.formats.shards import write_parquet
     from phrasemodels.written import check_replaceable, writing
@@ -254,9 +256,9 @@ def export(
     to.mkdir(parents=True, exist_ok=True)
     for chosen in split or list(manifest.splits):
         terms = {key: str(value) for key, value in manifest.terms(chosen)._asdict().items()}
-        table = _table(artifact, manifest, chosen).replace_schema_metadata(terms)
+        tables = (rows.replace_schema_metadata(terms) for rows in blocks(manifest, chosen, artifact.folder()))
         with writing(to / f"{chosen}.parquet", force=force):
-            write_parquet(to / f"{chosen}.parquet", table)
+            write_parquet(to / f"{chosen}.parquet", tables)
         print(to / f"{chosen}.parquet")
 
 
@@ -316,12 +318,6 @@ def _details(manifest: "Manifest") -> dict[str, Any]:
         "by_hand_instructions": [f"{source.name}: {source.instructions}" for source in manifest.sources],
         "splits": splits,
     }
-
-
-def _table(artifact: "Artifact", manifest: "Manifest", split: str) -> "pa.Table":
-    from phrasemodels.data.corpora.readers import read
-
-    return read(manifest, split, artifact.folder())
 
 
 def _step(manifest: "Manifest", sources: "Sources") -> "Step":

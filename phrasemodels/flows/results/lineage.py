@@ -8,10 +8,8 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from phrasemodels.data.corpora.leakage import leakage, repeated
-from phrasemodels.data.corpora.readers import read, reasons
+from phrasemodels.data.corpora.leakage import Counts, counts
+from phrasemodels.data.corpora.readers import blocks
 from phrasemodels.data.download.manifest import Manifest, closest
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.disk_cache import cached_on_disk
@@ -162,30 +160,30 @@ def _verified_once(manifest: Manifest, artifact: Artifact, processes: ProcessPoo
 
 def read_all(manifest: Manifest, folder: Path) -> Verified:
     """Read every split of a corpus; count the test records that are also in train, and those that a split repeats."""
-    tables: dict[str, pa.Table] = {}
+    found: dict[str, Counts] = {}
     lines, whole = [], True
     for name, split in manifest.splits.items():
         if not all((folder / file).exists() for file in split.files.values()):
             lines.append(f"{manifest.name}\t{name}\tnot put in by hand")
             continue
         try:
-            table = tables[name] = read(manifest, name, folder)
+            found[name] = counts(blocks(manifest, name, folder))
         except ValueError as error:
             whole = False
             lines.append(f"{manifest.name}\t{name}\t{error}")
             continue
-        train = tables.get(f"{name.rpartition('.')[0]}.train".removeprefix("."))
-        lines.append(counts_of(manifest.name, name, table, train))
+        lines.append(counts_line(manifest.name, name, found))
     return lines, whole
 
 
-def counts_of(corpus: str, split: str, table: pa.Table, train: pa.Table | None) -> str:
+def counts_line(corpus: str, split: str, found: Mapping[str, Counts]) -> str:
     """Return the rows of a split as a line of text: unusable ones by reason, the rows of dev and test that are also in train, and
-    those that equal an earlier one."""
-    line = f"{corpus}\t{split}\t{table.num_rows} rows"
-    line += "".join(f", {count}: {reason}" for reason, count in reasons(table).items())
-    if split.rpartition(".")[2] in ("dev", "test") and train is not None and train.schema == table.schema:
-        line += f", {leakage([train], [table])}"
-    if count := repeated([table]):
+    those that equal an earlier one. found: the counts of this split and of others, by name."""
+    own, train = found[split], found.get(f"{split.rpartition('.')[0]}.train".removeprefix("."))
+    line = f"{corpus}\t{split}\t{own.rows} rows"
+    line += "".join(f", {count}: {reason}" for reason, count in own.reasons.items())
+    if split.rpartition(".")[2] in ("dev", "test") and train is not None and train.schema == own.schema:
+        line += f", {own.shared_with(train)}"
+    if count := own.repeated:
         line += f", {count} equal an earlier record of the split"
     return line

@@ -240,10 +240,11 @@ class TakeShare:
 def take_share(job: Job, settings: TakeShare) -> dict[str, Any]:
     """Write a share of the rows of job.inputs["rows"]. ValueError: no row is in it."""
     part = Part.model_validate(settings.part)
-    table = read_shards(job.inputs["rows"])
-    if not (share := take(table, part, "held out")).num_rows:
-        raise ValueError(f"no row is held out of {table.num_rows} by {part.by!r}, {settings.part}: hold out fewer")
-    return write_shards(job.out, share)
+    made = write_shards(job.out, take(lambda: shard_tables(job.inputs["rows"]), part, "held out"))
+    if not made["rows"]:
+        every = job.inputs["rows"].meta["rows"]
+        raise ValueError(f"no row is held out of {every} by {part.by!r}, {settings.part}: hold out fewer")
+    return made
 
 
 @dataclass(frozen=True)
