@@ -76,6 +76,10 @@ class Settings(BaseSettings):
     wait_minutes: float = Field(
         30.0, gt=0, le=1e6, description="how long a training waits for room in the cluster after it has lost a node"
     )
+    keep_states: bool = Field(
+        False,
+        description="keep the last checkpoint of finished trainings, four times a model's size: one with more updates goes on from it",
+    )
     workers: int | None = Field(
         None, ge=1, description="workers of each training, in place of the experiment's number; runs are marked"
     )

@@ -27,7 +27,8 @@ from small_training import SETTINGS, same, small, starts, training, weights
 import phrasemodels.flows.run.local
 import phrasemodels.tasks.train.checkpoints
 import phrasemodels.tasks.train.trainer
-from phrasemodels.data.store.store import Executor, digest_of
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.store import Executor, OutOfTimeError, Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.run.local import progress_lines
 from phrasemodels.infra.services import start_mlflow
@@ -44,6 +45,7 @@ from phrasemodels.tasks.train.trainer import (
     Training,
     Worker,
     forget_peak_memory,
+    history,
     peak_memory_mib,
     run_training,
 )
@@ -458,3 +460,63 @@ def test_items_per_second_leave_the_evaluation_out():
     time.sleep(0.3)
     row = clock.row(Worker())
     assert row["items_per_second"] > 100 / 0.3 and row["seconds"] > 0.3
+
+
+@pytest.fixture
+def fresh(shared, tmp_path) -> Store:
+    """A store of its own, with the data of the small training."""
+    training(shared, tmp_path / "unused")  # makes them
+    shutil.copytree(shared.root / "objects", tmp_path / "store" / "objects")
+    return Store(tmp_path / "store")
+
+
+def trained(store: Store, *more: str, **limits: object) -> Artifact:
+    return store.run(small(*more).steps(0).trained, Executor(**limits))
+
+
+def test_a_longer_training_goes_on_from_a_finished_one_that_kept_its_state(fresh, undisturbed, tmp_path):
+    short = trained(fresh, "train.steps=20", keeps_state=True)
+    long = trained(fresh, keeps_state=True)
+    assert (short.meta["starts"], long.meta["starts"]) == ([0], [0, 20])
+    assert [row["step"] for row in history(long)] == [10, 20, 30, 40]
+    (kept,) = fresh.root.glob("work/*/checkpoints/step-*")
+    assert kept.name == "step-00000040"
+    assert same(load_file(kept / "model.safetensors"), undisturbed)
+
+
+@pytest.mark.parametrize("steps", [20, 30])
+def test_a_shorter_training_goes_on_from_a_longer_one_under_way(fresh, undisturbed, monkeypatch, steps):
+    with pytest.raises(OutOfTimeError):
+        trained(fresh, stop_at=20)
+    done, update = [], Trainer.update
+    monkeypatch.setattr(Trainer, "update", lambda self, rows: (done.append(self.progress.step), update(self, rows)))
+    short = trained(fresh, f"train.steps={steps}", keeps_state=True)
+    assert done == list(range(20, steps)) and short.meta["steps"] == steps
+    trained(fresh, keeps_state=True)  # from the longest
+    assert done == [*range(20, steps), *range(steps, 40)]
+    (kept,) = fresh.root.glob("work/*/checkpoints/step-*")
+    assert same(load_file(kept / "model.safetensors"), undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (("train.steps=20", "train.learning_rate=0.002"), "another rate"),
+        (
+            ("train.steps=20", "train.schedule=halved_thrice"),
+            "a schedule of all updates, which the other does not have",
+        ),
+        (("train.steps=15",), "an evaluation at its end"),
+    ],
+)
+def test_a_training_goes_on_from_none_that_went_another_way(fresh, other, why):
+    trained(fresh, *other, keeps_state=True)
+    more = [setting for setting in other[1:] if "schedule" in setting]
+    assert trained(fresh, *more).meta["starts"] == [0], why
+
+
+def test_a_damaged_state_of_a_shorter_training_is_not_taken(fresh):
+    trained(fresh, "train.steps=20", keeps_state=True)
+    (kept,) = fresh.root.glob("work/*/checkpoints/step-*")
+    (kept / "optimiser.safetensors").write_bytes(b"x")
+    assert trained(fresh).meta["starts"] == [0]

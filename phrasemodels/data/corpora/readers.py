@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from phrasemodels.data.corpora import babi, bitext, senteval, snli, treebank
 from phrasemodels.data.download.manifest import Manifest, Part, Split, closest, explain, how_to_supply
-from phrasemodels.data.formats.shards import DIGEST_BYTES, SCHEMAS, check, digests
+from phrasemodels.data.formats.shards import SCHEMAS, as_integers, check, digests
 
 Reader = Callable[..., pa.Table | Iterator[pa.Table]]  # (files by role, max_words, options of the split)
 
@@ -154,8 +154,7 @@ def part_keys(table: pa.Table, by: str, where: str) -> np.ndarray:
     columns = [field.name for field in table.schema if not pa.types.is_list(field.type)]
     if by not in columns:
         raise ValueError(f"{where}, part.by: no column {by!r} of single values: {closest(by, columns)}")
-    every = np.frombuffer(digests(table[by]).buffers()[1] or b"", ">u8")
-    return every[:: DIGEST_BYTES // 8].astype(np.uint64)
+    return as_integers(digests(table[by]))[:, 0].astype(np.uint64)
 
 
 def in_part(keys: np.ndarray, start: int, stop: int | None) -> np.ndarray:

@@ -206,6 +206,11 @@ def digests(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(DIGEST_BYTES), len(values), [None, pa.py_buffer(every)])
 
 
+def as_integers(found: pa.Array) -> np.ndarray:
+    """Return digests (n) as big-endian integers (n, 2), which share their memory."""
+    return np.frombuffer(found.buffers()[1] or b"", ">u8").reshape(-1, 2)[found.offset : found.offset + len(found)]
+
+
 def content_digest(table: pa.Table) -> str:
     """Return the sha256 of the schema and of the values in row order, which does not depend on chunks or files.
 

@@ -148,7 +148,8 @@ class Executor:
     launch(function, *arguments): call the function on every training worker, with torch.distributed set up if there are
     several. fetches: these workers download the files that they need. report(history): receive the metrics measured so far.
     sources: where downloads come from. until: the time (seconds since 1970) at which a training saves a checkpoint and ends with
-    OutOfTimeError; stop_at: it does so after these updates, too.
+    OutOfTimeError; stop_at: it does so after these updates, too. keeps_state: the last checkpoint of a training is kept when it is
+    finished, so that one with more updates goes on from it; garbage collection removes it like interrupted work.
     """
 
     map: Callable[[Callable[..., Any], Collection[tuple[Any, ...]]], Iterable[Any]] = serial_map
@@ -158,13 +159,14 @@ class Executor:
     sources: Any = None
     until: float = math.inf
     stop_at: float = math.inf
+    keeps_state: bool = False
 
 
 @dataclass(frozen=True)
 class Job:
     """A step being run: its output folder, its inputs, and the executor of its parts.
 
-    adopted: files of other artifacts that are its own, too: bytes and sha256 by name.
+    parts: of the key; none in a TemporaryStore. adopted: files of other artifacts that are its own, too: bytes and sha256 by name.
     """
 
     out: Path
@@ -173,7 +175,16 @@ class Job:
     store: "Store"
     executor: Executor
     key: str
+    parts: Mapping[str, Any] = field(default_factory=dict)
     adopted: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def key_without(self, *names: str) -> str:
+        """Return a key that does not depend on one part, by its path in `parts`; empty if these are not known."""
+        inner = parts = to_json(self.parts)
+        for name in names[:-1]:
+            inner = inner.get(name, {})
+        inner.pop(names[-1], None)
+        return _digest(parts)[:32] if parts else ""
 
     def adopt(self, artifact: Artifact, name: str, target: str) -> None:
         """Make a file of another artifact one of this step's own, under the name `target`. No byte of it is read: it gets a second
@@ -522,7 +533,7 @@ class Store:
         started = time.monotonic()
         try:
             with self._naming_disk():
-                job = Job(out, out.parent / "checkpoints", inputs, self, executor, step.key)
+                job = Job(out, out.parent / "checkpoints", inputs, self, executor, step.key, step.parts)
                 meta = step.make(job, step.settings)
                 meta = {**inherited(inputs), **meta}
                 if "shards" in meta and (lacking := [name for name in TERMS if name not in meta]):

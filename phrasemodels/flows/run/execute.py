@@ -258,7 +258,7 @@ def launch_training(
     """
     if group is not None:
         group.check()
-    run = run or store.run
+    run, executor = run or store.run, replace(executor, keeps_state=settings.keep_states)
     launch: Callable[..., None] = group or call_here
     if recorded is not None:
         launch = RecordedLaunch(launch, recorded)

@@ -2,12 +2,15 @@
 
 A checkpoint is a folder of safetensors and JSON. It is written under another name, synced and renamed, and is read only if
 all of its files match their digests.
+
+Trainings that differ in the number of their updates alone have one *course*: as long as their schedules are equal, so are their
+weights. One goes on from the checkpoint of another that is under way, or of a finished one whose last checkpoint was kept.
 """
 
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +20,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from phrasemodels.data.store.artifacts import Artifact, describe
+from phrasemodels.data.store.artifacts import Artifact, describe, write_durably
 from phrasemodels.data.store.store import digest_of
 from phrasemodels.saved import check_fit, finite
+from phrasemodels.tasks.train.config import TrainConfig
 
 # if the newest is damaged, a training resumes from the one before
 KEEP = 2
@@ -114,8 +118,9 @@ def save(
     optimiser: torch.optim.Optimizer,
     progress: Progress,
     key: str,
+    **others: Any,
 ) -> Path:
-    """Write the checkpoint of progress.step, then remove all but the newest KEEP; return its folder."""
+    """Write the checkpoint of progress.step, then remove all but the newest KEEP; return its folder. others: are added to its state."""
     final = folder / f"step-{progress.step:08d}"
     aside = folder / f".{final.name}.{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
@@ -126,7 +131,7 @@ def save(
         save_file(_optimiser_tensors(optimiser), aside / "optimiser.safetensors")
         files = {path.name: describe(path) for path in sorted(aside.iterdir())}
         with (aside / "state.json").open("w", encoding="utf-8") as file:
-            state = {"key": key, "files": files, "progress": asdict(progress)}
+            state = {"key": key, "files": files, "progress": asdict(progress), **others}
             json.dump(state | {"digest": digest_of(state)}, file)
             file.flush()
             os.fsync(file.fileno())
@@ -152,6 +157,69 @@ def newest(folder: Path, key: str) -> tuple[Path, dict[str, Any]] | None:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
     return None
+
+
+def keep(checkpoint: Path, folder: Path) -> None:
+    """Move a checkpoint of a finished training into a folder of its course, in place of one with fewer updates."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if all(old.name < checkpoint.name for old in folder.glob("step-*")):
+        os.replace(checkpoint, folder / checkpoint.name)
+        for old in sorted(folder.glob("step-*"))[:-1]:
+            shutil.rmtree(old)
+
+
+def adopt(folder: Path, others: Iterable[Path], course: str, key: str, config: TrainConfig) -> None:
+    """Give a training the checkpoint of its course that is ahead of its own by most, if what was done is what it would have done.
+
+    folder: of its checkpoints. others: checkpoints of other trainings.
+    """
+    own = newest(folder, key)
+    done, found = own[1]["progress"]["step"] if own else 0, []
+    for path in others:
+        try:
+            state = json.loads((path / "state.json").read_bytes())
+            if state.pop("digest") == digest_of(state) and state["course"] == course and _is_prefix(state, config):
+                found.append((state["progress"]["step"], path, state))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+    for step, path, state in sorted(found, key=lambda one: one[0], reverse=True):
+        if step <= done or _link(path, folder / path.name, state | {"key": key}):
+            return
+
+
+def _link(checkpoint: Path, target: Path, state: dict[str, Any]) -> bool:
+    """Give the files of a checkpoint a second name, with another state; return whether they are whole."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        # no copies, as a checkpoint is never changed, and the other training may remove its own at any time
+        shutil.copytree(checkpoint, aside, copy_function=os.link, ignore=shutil.ignore_patterns("state.json"))
+        write_durably(aside / "state.json", json.dumps(state | {"digest": digest_of(state)}))
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(aside, target)
+    except (OSError, shutil.Error):
+        shutil.rmtree(aside, ignore_errors=True)
+        return False
+    if (found := newest(target.parent, state["key"])) is not None and found[0] == target:
+        return True
+    shutil.rmtree(target)
+    return False
+
+
+def _is_prefix(state: Mapping[str, Any], config: TrainConfig) -> bool:
+    """Return whether a training with these settings would have come to this state of another, which differs in its updates."""
+    progress, theirs = state["progress"], state["steps"]
+    step = progress["step"]
+    return (
+        0 < step <= config.steps
+        # the last update of a training is followed by an evaluation, which a longer one would not have made
+        and all(row["step"] % config.evaluate_every == 0 for row in progress["history"])
+        and (step < config.steps or step % config.evaluate_every == 0)
+        and all(
+            config.schedule(t, config.warmup, theirs) == config.schedule(t, config.warmup, config.steps)
+            for t in range(step)
+        )
+    )
 
 
 def resume(

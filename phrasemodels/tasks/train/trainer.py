@@ -33,7 +33,7 @@ from phrasemodels.data.store.store import Job, OutOfTimeError
 from phrasemodels.layers.attention_weights import SegmentWeights
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import Batch, Rows, batches_from, in_order, rows_of_worker, stream
-from phrasemodels.tasks.train.checkpoints import CPU, Progress, best_device, newest, resume, save, tensors
+from phrasemodels.tasks.train.checkpoints import CPU, Progress, adopt, best_device, keep, newest, resume, save, tensors
 from phrasemodels.tasks.train.config import TrainConfig, averaged_weights
 
 PROGRESS = "progress.json"
@@ -100,7 +100,7 @@ class Training:
     train, dev: paths of shards. folder: where checkpoints and progress are written. key: of the step in the store, which
     checkpoints must have. report: called with the history after each evaluation. until: the time (seconds since 1970) at which
     the training saves a checkpoint and ends; stop_at: the updates after which it does. device: of this worker, as "cuda:1"; empty: a
-    GPU if the process sees one, else the CPU.
+    GPU if the process sees one, else the CPU. course: the same for trainings that differ in the number of their updates alone.
     """
 
     objective: Objective
@@ -115,6 +115,7 @@ class Training:
     until: float = math.inf
     stop_at: float = math.inf
     device: str = ""
+    course: str = ""
 
 
 class DivergedError(ValueError):
@@ -125,9 +126,13 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     """Train one model with one seed on the shards of ids job.inputs["train"] and ["dev"]; also reads ["vocabulary"].
 
     Writes model.safetensors (the best weights), config.json and history.json. DivergedError: no loss was a finite number.
-    OutOfTimeError: it was not done at job.executor.until, or at its stop_at; called again, it goes on from its checkpoint.
+    OutOfTimeError: it was not done at job.executor.until, or at its stop_at; called again, it goes on from its checkpoint. It also
+    goes on from a checkpoint of a training that differs in the number of its updates alone, which is in the same store.
     """
     training = training_of(job, settings)
+    if training.course and job.store.shared is None:
+        others = job.store.root.glob("work/*/checkpoints/step-*")
+        adopt(training.folder, others, training.course, training.key, settings.config)
     job.executor.launch(run_training, training)
     found = newest(job.checkpoints, job.key)
     assert found is not None, "a finished training has a checkpoint"
@@ -146,6 +151,8 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     save_file(weights, job.out / "model.safetensors")
     write_durably(job.out / "config.json", json.dumps(to_json(training.model), indent=1))
     write_durably(job.out / HISTORY, json.dumps(progress.history))
+    if job.executor.keeps_state and training.course:
+        keep(path, job.store.workspace(training.course) / "checkpoints")
     return {
         "parameters": sum(weight.numel() for weight in weights.values()),
         "steps": progress.step,
@@ -175,6 +182,7 @@ def training_of(job: Job, settings: TrainSettings) -> Training:
         report=job.executor.report,
         until=job.executor.until,
         stop_at=job.executor.stop_at,
+        course=job.key_without("settings", "config", "steps"),
     )
 
 
@@ -355,7 +363,8 @@ class Trainer:
         """Save a checkpoint, then report the history."""
         self.progress.seconds = self.clock.seconds()
         begun = time.monotonic()
-        save(self.training.folder, self.model, self.best, self.optimiser, self.progress, self.training.key)
+        course = {"course": self.training.course, "steps": self.config.steps}
+        save(self.training.folder, self.model, self.best, self.optimiser, self.progress, self.training.key, **course)
         self.clock.saved = time.monotonic()
         self.clock.saving = self.clock.saved - begun
         if self.training.report is not None:
