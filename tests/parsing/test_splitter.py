@@ -18,8 +18,14 @@ from phrasemodels.parsing.parser import Parser
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, SPLITTER, load, save
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
 from phrasemodels.parsing.words import Word, composed, sentences
-from phrasemodels.tasks.parsers.raw_text import ANALYSIS, DIVISION, RawSentence, f1, raw_sentences, written
-from phrasemodels.tasks.parsers.splitting import SplitterTraining, _referring, train_splitter
+from phrasemodels.tasks.parsers.raw_text import ANALYSIS, DIVISION, RawSentence, Token, f1, raw_sentences, written
+from phrasemodels.tasks.parsers.splitting import (
+    SplitterTraining,
+    _referring,
+    attached,
+    train_splitter,
+    writes_marks_apart,
+)
 
 ROWS = {
     "Il va au pré.": "1\tIl|2\tva|3-4\tau|3\tà|4\tle|5\tpré\tSpaceAfter=No|6\t.",
@@ -194,3 +200,21 @@ def test_references_are_inserted_with_their_words_and_end() -> None:
         made = _referring(one, ["Chapter"], random.Random(seed))
         assert "".join(made.text[t.start : t.end] for t in made.tokens) == made.text.replace(" ", "")
         assert [w for t in made.tokens for w in t.words] == [made.text[t.start : t.end] for t in made.tokens]
+
+
+def test_marks_that_a_treebank_writes_apart_are_learned_as_in_print() -> None:
+    def row(text: str) -> RawSentence:
+        places = [(match.start(), match.end(), match[0]) for match in re.finditer(r"\S+", text)]
+        return RawSentence(text, tuple(Token(start, end, (word,)) for start, end, word in places), True, True)
+
+    one = row('he ( " I " ) said , 5 % .')
+    assert (found := attached(one)).text == 'he ("I") said, 5%.'
+    assert [found.text[token.start : token.end] for token in found.tokens] == one.text.split()
+    texts = ("We go , you stay .", "Go ( now ) !", "You stay .", "No , go .")
+    sentences = [row(text) for text in texts] * 40
+    assert writes_marks_apart([sentences]) and not writes_marks_apart([[attached(one) for one in sentences]])
+    settings = SplitterTraining(epochs=12, rate=0.02, batch=512, model=SMALL)
+    splitter = train_splitter([sentences], [sentences[:8]], settings)
+    for text in (*texts, *(attached(one).text for one in sentences[:4])):
+        (words,) = splitter(text)
+        assert [word.form for word in words] == re.findall(r"\w+|[^\w\s]", text)

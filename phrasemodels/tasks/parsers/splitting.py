@@ -2,7 +2,7 @@
 
 A treebank's paragraphs are the examples (`# newpar`, `# newdoc`; where it has none, some sentences each, and dev is one text). A
 few are changed, so that the splitter reads more than clean text: in one case, without marks at the ends of sentences, with words
-apart, with line breaks, or several paragraphs as one.
+apart, with line breaks, or several paragraphs as one. Where a treebank writes every mark apart from words, half are as in print.
 """
 
 import logging
@@ -36,6 +36,11 @@ WITH_SPACES = 0.001  # the share of words with spaces from which a splitter find
 LONGEST = 512  # characters of an example; longer paragraphs are cut, with what surrounds each part
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of sentence ends
 ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIV", "XX")
+CLOSING, OPENING = (
+    frozenset(".,;:!?…)]}»”’%"),
+    frozenset("([{«“‘"),
+)  # marks that touch the word before them, and behind them
+APART = 0.01  # the share of such marks that touch a word, below which a treebank writes them apart
 SEEN = 3  # times that a character stands in the training set to be known
 log = logging.getLogger(__name__)
 
@@ -88,6 +93,33 @@ def _apart(one: RawSentence) -> RawSentence:
         tokens.append(Token(len(text), len(text) + len(word), (word,)))
         text += f"{word} "
     return RawSentence(text[:-1], tuple(tokens), True, one.starts)
+
+
+def attached(one: RawSentence) -> RawSentence:
+    """Return a sentence whose marks touch their words, as in print: `( tôi ) .` becomes `(tôi).`"""
+    text, tokens, touches, quoted = "", [], True, False
+    for token in one.tokens:
+        word = one.text[token.start : token.end]
+        closes, opens = set(word) <= CLOSING, set(word) <= OPENING
+        if word == '"':
+            closes, opens, quoted = quoted, not quoted, not quoted
+        text += "" if closes or touches or not one.text[token.start - 1].isspace() else " "
+        tokens.append(Token(len(text), len(text) + len(word), token.words))
+        text, touches = text + word, opens
+    return replace(one, text=text, tokens=tuple(tokens))
+
+
+def writes_marks_apart(groups: Sequence[Sequence[RawSentence]]) -> bool:
+    """Return whether sentences have a space between marks and the words that they touch in print."""
+    touching = marks = 0
+    for one in (one for group in groups for one in group):
+        for token in one.tokens:
+            characters = set(one.text[token.start : token.end])
+            if characters <= CLOSING and token.start:
+                marks, touching = marks + 1, touching + (not one.text[token.start - 1].isspace())
+            elif characters <= OPENING and token.end < len(one.text):
+                marks, touching = marks + 1, touching + (not one.text[token.end].isspace())
+    return touching < APART * marks
 
 
 def _unmarked(one: RawSentence) -> RawSentence:
@@ -143,9 +175,10 @@ def _with(one: RawSentence, before: Mapping[int, Sequence[tuple[str, str]]]) -> 
 
 
 def changed(
-    groups: Sequence[list[RawSentence]], draw: random.Random, references: Sequence[str] = ()
+    groups: Sequence[list[RawSentence]], draw: random.Random, references: Sequence[str] = (), apart: bool = False
 ) -> Iterator[Paragraph]:
-    """Yield the examples of an epoch, of which some are changed. references: see `SplitterTraining`."""
+    """Yield the examples of an epoch, of which some are changed. references: see `SplitterTraining`. apart: whether all marks are
+    written apart."""
     order = list(range(len(groups)))
     draw.shuffle(order)
     for number in order:
@@ -161,6 +194,8 @@ def changed(
             group = [_abbreviated(one, draw) for one in group]
         if references and draw.random() < 0.05:
             group = [_referring(one, references, draw) for one in group]
+        if apart and draw.random() < 0.5:
+            group = [attached(one) for one in group]
         text, labels, ends = example(group, between="\n" if draw.random() < 0.04 else " ")
         if draw.random() < 0.05:  # lines of a file
             wrapped = [("\n" if c == " " and k % 80 > 70 else c) for k, c in enumerate(text)]
@@ -251,12 +286,14 @@ def train_splitter(
     characters = Characters(alphabet, config.buckets)
     optimiser = torch.optim.Adam(model.parameters(), settings.rate, betas=(0.9, 0.99))
     averaged = {name: p.detach().clone() for name, p in model.named_parameters()}
-    dev_groups = [paragraphs(own) for own in dev]
+    apart = writes_marks_apart(groups)
+    as_printed = [[attached(one) for one in own] for own in dev] if apart else []
+    dev_groups = [paragraphs(own) for own in [*dev, *as_printed]]
     best, chosen, started, updates = np.inf, splitter, time.process_time(), 0
     for epoch in range(settings.epochs):
         examples = [
             part
-            for own in changed(groups, draw, settings.references)
+            for own in changed(groups, draw, settings.references, apart)
             for part in windows(own, characters, config.reach)
         ]
         model.train()
