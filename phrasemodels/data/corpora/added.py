@@ -8,7 +8,7 @@ import re
 import shutil
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -102,16 +102,17 @@ def add(
             raise ValueError(f"{about.name} {name}: no rows, as too many are kept together by {about.by!r}")
     found = _counts_by_part(blocks(manifest, "train", file.parent), chosen)
     splits = {name: replace(split, part=own, reasons=found[name].reasons) for name, own in parts.items()}
-    bad = _bad_lines(file, about) if about.options.get("bad_lines") == "skip" else []
-    if bad:
-        aside = f"{file.name}{BAD_LINES}"
-        kinds = ", ".join(f"{count} {kind}" for kind, count in Counter(line.kind for line in bad).most_common())
-        about = replace(about, note=f"{len(bad)} lines are left out, which {aside} lists: {kinds}")
+    kinds = Counter(line.kind for line in _bad_lines(file, about))
+    aside = f"{file.name}{BAD_LINES}"
+    if kinds:
+        counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        about = replace(about, note=f"{kinds.total()} lines are left out, which {aside} lists: {counted}")
     path = _put(about, [file], splits, corpora, found)
-    if bad:
-        listed = (f"{line.number}\t{line.kind}\t{line.text}\n" for line in bad)
-        text = "".join(listed).encode(errors="surrogateescape").decode(errors="replace")
-        write_durably(path.with_suffix("") / aside, text)
+    if kinds:
+        with atomic_replace(path.with_suffix("") / aside) as part, part.open("w", encoding="utf-8") as written:
+            for line in _bad_lines(file, about):
+                row = f"{line.number}\t{line.kind}\t{line.text}\n"
+                written.write(row.encode(errors="surrogateescape").decode(errors="replace"))
     return Written(path, found)
 
 
@@ -126,11 +127,13 @@ def _counts_by_part(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]
     return {name: merged(each) for name, each in found.items()}
 
 
-def _bad_lines(file: Path, about: Added) -> list[BadLine]:
-    """Return the lines of a file that the readers `columns` and `labelled` leave out."""
+def _bad_lines(file: Path, about: Added) -> Iterator[BadLine]:
+    """Yield the lines of a file that the readers `columns` and `labelled` leave out, if they are to."""
+    if about.options.get("bad_lines") != "skip":
+        return
     own = {name: str(value) for name, value in about.options.items() if name in ("separator", "prefix")}
     lines = divided(file, Manifest.model_fields["max_words"].default, **own)
-    return [line for line in lines if isinstance(line, BadLine)]
+    yield from (line for line in lines if isinstance(line, BadLine))
 
 
 def add_treebank(

@@ -15,6 +15,7 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, islice
 from pathlib import Path
@@ -74,6 +75,36 @@ class BadLine(NamedTuple):
     text: str
 
 
+class BadLines:
+    """The bad lines of a file: of each kind the first one, the numbers of some others, and how many there are."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.count = path, 0
+        self._first: dict[str, BadLine] = {}
+        self._numbers: dict[str, list[int]] = {}
+        self._others = Counter[str]()
+
+    def add(self, line: BadLine) -> None:
+        self.count += 1
+        if self._first.setdefault(line.kind, line) is line:
+            self._numbers[line.kind] = []
+            return
+        self._others[line.kind] += 1
+        if len(self._numbers[line.kind]) < MOST_LISTED:
+            self._numbers[line.kind].append(line.number)
+
+    def __str__(self) -> str:
+        """One line of text: of each kind the problem of the first, and the numbers of the others."""
+        texts = []
+        for kind, first in self._first.items():
+            text = f"{self.path}, line {first.number}: {first.problem}"
+            if others := self._others[kind]:
+                more = f" and {others - MOST_LISTED} more" if others > MOST_LISTED else ""
+                text += f" (also line{'s' * (others > 1)} {', '.join(map(str, self._numbers[kind]))}{more})"
+            texts.append(text)
+        return "; ".join(texts)
+
+
 MOST_BAD = 0.01  # of all lines
 MOST_LISTED = 100  # lines of one kind
 BLOCK_LINES = 65_536
@@ -94,20 +125,23 @@ def column_blocks(
     it lists all bad lines.
     """
     (path,) = files.values()
-    bad: list[BadLine] = []
-    rows = 0
+    bad, rows = BadLines(path), 0
     divided_lines = divided(path, max_words, separator, prefix)
     while block := list(islice(divided_lines, BLOCK_LINES)):  # so that few lines are Python objects at a time
-        bad += [line for line in block if isinstance(line, BadLine)]
-        found = [line for line in block if not isinstance(line, BadLine)]
+        found = []
+        for line in block:
+            if isinstance(line, BadLine):
+                bad.add(line)
+            else:
+                found.append(line)
         ids = {"id": range(rows, rows + len(found))}
         yield build(BITEXT, str(path), ids | columns(("source", "target", "group"), found), len(found))
         rows += len(found)
-    every = rows + len(bad)
-    if bad and bad_lines == "stop":
-        raise ValueError(f"{listed(path, bad)}; to leave such lines out, set the option bad_lines to skip")
-    if len(bad) > max_bad * every:
-        raise ValueError(f"{len(bad)} of {every} lines are bad, more than max_bad = {max_bad:g}: {listed(path, bad)}")
+    every = rows + bad.count
+    if bad.count and bad_lines == "stop":
+        raise ValueError(f"{bad}; to leave such lines out, set the option bad_lines to skip")
+    if bad.count > max_bad * every:
+        raise ValueError(f"{bad.count} of {every} lines are bad, more than max_bad = {max_bad:g}: {bad}")
 
 
 def labelled_blocks(
@@ -159,22 +193,6 @@ def _problem(text: str, cells: Sequence[str], max_words: int, separator: str, pr
         if problem := too_long(cell, max_words):
             return "too long", problem
     return None
-
-
-def listed(path: Path, bad: Sequence[BadLine]) -> str:
-    """Return the bad lines of a file as one line of text: of each kind the problem of the first, and the numbers of the others."""
-    kinds: dict[str, list[BadLine]] = {}
-    for line in bad:
-        kinds.setdefault(line.kind, []).append(line)
-    texts = []
-    for first, *others in kinds.values():
-        text = f"{path}, line {first.number}: {first.problem}"
-        if others:
-            numbers = ", ".join(str(line.number) for line in others[:MOST_LISTED])
-            more = f" and {len(others) - MOST_LISTED} more" if len(others) > MOST_LISTED else ""
-            text += f" (also line{'s' * (len(others) > 1)} {numbers}{more})"
-        texts.append(text)
-    return "; ".join(texts)
 
 
 FIELDS = (4, 5)  # in dev and test; in train, where a score comes first
