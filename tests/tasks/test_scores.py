@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from phrasemodels.data.formats.shards import write_shard
+from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.flows.experiments.catalogue import Request, experiments
@@ -25,6 +25,7 @@ from phrasemodels.tasks.metrics.scores import (
     OwnScoring,
     bleu,
     bleu_counts,
+    bleu_of,
     ngram_counts,
     score_with_own,
     tokenised_bleu,
@@ -80,6 +81,35 @@ def test_the_end_of_hypotheses_counts_only_if_asked(store: Store, count_end: boo
     made = store.run(Step(score_translations, "scores", TranslationScoring(None, "de", count_end), inputs))
     bleu = made.meta["scores"]["bleu"]["value"]
     assert bleu < 90 if count_end else bleu == pytest.approx(100)
+
+
+def test_scores_of_blocks_are_those_of_sacrebleu_over_the_whole_set(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sacrebleu.metrics.bleu import BLEU
+
+    monkeypatch.setattr("phrasemodels.tasks.problems.translation.SCORED_TOGETHER", 3)
+    rng = np.random.default_rng(0)
+    texts = [[" ".join(rng.choice(list("abcD."), 9)) for _ in range(10)] for _ in range(2)]
+    groups = ["", "x", "x", "y", "", "", "y", "x", "", ""]
+    rows = zip(groups, *texts, strict=True)
+    table = [{"id": 0, "group": g, "hypothesis": h.split(), "reference": r.lower().split()} for g, h, r in rows]
+    inputs = {
+        "rows": Step(sources, "rows", [{"id": 0, "target": text} for text in texts[1]]),
+        "predictions": Step(guessed, "predictions", table),
+    }
+    settings = TranslationScoring(joined_letters_or_words, "de")
+    made = store.run(Step(score_translations, "scores", settings, inputs))
+    found = {name: score["value"] for name, score in made.meta["scores"].items()}
+    assert found["sacrebleu"] == BLEU(force=True).corpus_score(texts[0], [texts[1]]).score
+    assert found["sacrebleu_lc"] == BLEU(force=True, lowercase=True).corpus_score(texts[0], [texts[1]]).score
+    for suffix in ("", "/x", "/y"):
+        some = [k for k, group in enumerate(groups) if suffix in ("", f"/{group}")]
+        whole = tokenised_bleu().corpus_score([texts[0][k] for k in some], [[texts[1][k].lower() for k in some]])
+        assert found[f"bleu{suffix}"] == whole.score
+        assert made.meta["scores"][f"bleu{suffix}"]["sentences"] == len(some)
+    sentences = read_shard(made.file("sentences.arrow"))
+    assert bleu_of(np.array(sentences["bleu_counts"].to_pylist()).sum(0)) == pytest.approx(found["bleu"])
 
 
 def best(references: Sequence[str], answers: Sequence[str]) -> float:

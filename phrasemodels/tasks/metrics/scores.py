@@ -101,16 +101,28 @@ def tokenised_bleu() -> "BLEU":
 
 def bleu(metric: "BLEU", hypotheses: list[str], references: list[str]) -> Score:
     """Return corpus BLEU against one reference a sentence."""
-    result = metric.corpus_score(hypotheses, [references])
-    return Score(float(result.score), str(metric.get_signature()), len(hypotheses))
+    return bleu_of_counts(metric, counts_of(metric, hypotheses, references), len(hypotheses))
 
 
-def bleu_counts(hypotheses: list[str], references: list[str]) -> NDArray[np.int64]:
-    """Return the counts of each sentence (n, 10): lengths of hypothesis and reference, then matches and totals of 1- to
-    4-grams. Corpus BLEU is a function of their sums."""
-    metric = tokenised_bleu()
-    scores = (metric.corpus_score([h], [[r]]) for h, r in zip(hypotheses, references, strict=True))
-    return np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in scores], np.int64).reshape(-1, 10)
+def bleu_of_counts(metric: "BLEU", sums: NDArray[np.int64], sentences: int) -> Score:
+    """Return corpus BLEU of the sums (10) of `counts_of` over blocks of sentences. The metric has counted some before."""
+    ours, theirs, *counts = sums.tolist()
+    found = metric.compute_bleu(counts[:4], counts[4:], ours, theirs, metric.smooth_method, metric.smooth_value)
+    return Score(float(found.score), str(metric.get_signature()), sentences)
+
+
+def counts_of(metric: "BLEU", hypotheses: list[str], references: list[str]) -> NDArray[np.int64]:
+    """Return the counts (10) of sentences that corpus BLEU is a function of: lengths of hypotheses and references, then matches
+    and totals of 1- to 4-grams."""
+    found = metric.corpus_score(hypotheses, [references])
+    return np.array([found.sys_len, found.ref_len, *found.counts, *found.totals], np.int64)
+
+
+def bleu_counts(hypotheses: list[str], references: list[str], metric: "BLEU | None" = None) -> NDArray[np.int64]:
+    """Return `counts_of` each sentence (n, 10), by default of tokenised BLEU."""
+    metric = metric or tokenised_bleu()
+    each = [counts_of(metric, [h], [r]) for h, r in zip(hypotheses, references, strict=True)]
+    return np.array(each, np.int64).reshape(-1, 10)
 
 
 def ngram_counts(hypothesis: Sequence[int], reference: Sequence[int]) -> list[int]:

@@ -31,10 +31,11 @@ from phrasemodels.models.translation import (
 from phrasemodels.tasks.metrics.scores import (
     CORPUS_BLEU,
     Score,
-    bleu,
     bleu_counts,
     bleu_of,
+    bleu_of_counts,
     by_group,
+    counts_of,
     length_to_failure,
     ngram_counts,
     tokenised_bleu,
@@ -229,6 +230,9 @@ def _rows(
     return [one | decoding if one["module"].startswith("decoder.") else one for one in rows]
 
 
+SCORED_TOGETHER = 2_000  # sentences that are Python objects at a time
+
+
 @dataclass(frozen=True)
 class TranslationScoring:
     """How tokens become running text (None: its metrics are left out), and the language of the target. count_end: </s> counts
@@ -245,28 +249,36 @@ def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]
     `bleu` is tokenised and lower-cased, also by group of sentences (`bleu/idiom`); `sacrebleu` and `sacrebleu_lc` are of
     running text, cased and lower-cased, with 13a tokens; with characters in languages written without spaces.
     """
-    table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
-    raw = read_shards(job.inputs["rows"])["target"].to_pylist()
-    last = ["</s>"] if settings.count_end else []
-    hypotheses = [" ".join(tokens + last) for tokens in table["hypothesis"].to_pylist()]
-    references = [" ".join(tokens) for tokens in table["reference"].to_pylist()]
-    scores = {"bleu": bleu(tokenised_bleu(), hypotheses, references)}
-    if settings.detokenise:
-        text = [settings.detokenise(tokens, settings.language) for tokens in table["hypothesis"].to_pylist()]
-        from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.bleu import BLEU
 
-        tokens = "char" if settings.language in UNSPACED else "13a"
-        # force: no warning that a text looks tokenised
-        scores["sacrebleu"] = bleu(BLEU(force=True, tokenize=tokens), text, raw)
-        scores["sacrebleu_lc"] = bleu(BLEU(lowercase=True, force=True, tokenize=tokens), text, raw)
-    for suffix, mask in by_group(table["group"].to_pylist()).items():
-        if suffix:
-            some = np.flatnonzero(mask)
-            scores[f"bleu{suffix}"] = bleu(
-                tokenised_bleu(), [hypotheses[i] for i in some], [references[i] for i in some]
-            )
-    counts = pa.array(list(bleu_counts(hypotheses, references)))
-    sentences = pa.table({"id": table["id"], "group": table["group"], CORPUS_BLEU.column: counts})
+    table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
+    raw = read_shards(job.inputs["rows"])["target"]
+    kind = "char" if settings.language in UNSPACED else "13a"
+    # force: no warning that a text looks tokenised
+    running = {
+        "sacrebleu": BLEU(force=True, tokenize=kind),
+        "sacrebleu_lc": BLEU(lowercase=True, force=True, tokenize=kind),
+    }
+    sums, tokenised = {name: np.zeros(10, np.int64) for name in running}, tokenised_bleu()
+    each = [np.empty((0, 10), np.int64)]
+    for start in range(0, table.num_rows, SCORED_TOGETHER):
+        found = table["hypothesis"].slice(start, SCORED_TOGETHER).to_pylist()
+        hypotheses = [" ".join(tokens + ["</s>"] * settings.count_end) for tokens in found]
+        references = [" ".join(tokens) for tokens in table["reference"].slice(start, SCORED_TOGETHER).to_pylist()]
+        each.append(bleu_counts(hypotheses, references, tokenised))
+        if settings.detokenise:
+            text = [settings.detokenise(tokens, settings.language) for tokens in found]
+            for name, metric in running.items():
+                sums[name] += counts_of(metric, text, raw.slice(start, SCORED_TOGETHER).to_pylist())
+    counts = np.concatenate(each)
+    scores = {"bleu": bleu_of_counts(tokenised, counts.sum(0), len(counts))}
+    if settings.detokenise:
+        scores |= {name: bleu_of_counts(metric, sums[name], len(counts)) for name, metric in running.items()}
+    for suffix, rows in by_group(table["group"].to_pylist()).items():
+        scores[f"bleu{suffix}"] = bleu_of_counts(tokenised, counts[rows].sum(0), int(rows.sum()))
+    ends = pa.array(range(0, counts.size + 1, 10), pa.int32())
+    column = pa.ListArray.from_arrays(ends, pa.array(counts.ravel()))
+    sentences = pa.table({"id": table["id"], "group": table["group"], CORPUS_BLEU.column: column})
     return write_scores(job, scores, sentences, job.inputs["rows"].meta["shards"])
 
 
