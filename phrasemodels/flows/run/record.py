@@ -271,13 +271,15 @@ def attempt(
     plan, store = record.plan, record.store
     with leased_steps(store, [*also, *plan.steps], settings, record.attempt):
         about = {"steps": len(plan.steps), "found_dead": mark_dead_runs(record)}
-        try:
-            with recorded(store, record.attempt, plan.table.title, asked, about) as entry:
+        with recorded(store, record.attempt, plan.table.title, asked, about) as entry:
+            try:
                 yield entry
-        except BaseException as error:
-            with contextlib.suppress(Exception):  # the error of the run is the one to show
-                record.tracker.end_runs(record.attempt, _status_after(error))
-            raise
+            except BaseException as error:
+                # before the record says that the run has ended: if this process is killed here, the next run finds it dead, and
+                # ends its runs in MLflow
+                with contextlib.suppress(Exception):  # the error of the run is the one to show
+                    record.tracker.end_runs(record.attempt, _status_after(error))
+                raise
 
 
 def _status_after(error: BaseException) -> str:
