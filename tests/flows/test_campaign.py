@@ -51,7 +51,9 @@ def test_a_checkpoint_is_due_after_some_time_whatever_the_number_of_updates(shar
     monkeypatch.setattr(phrasemodels.tasks.train.trainer, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(phrasemodels.tasks.train.trainer, "SAVING", math.inf)  # it may take all of the time
     saved, save = [], phrasemodels.tasks.train.trainer.save
-    monkeypatch.setattr(phrasemodels.tasks.train.trainer, "save", lambda *a: saved.append(a[4].step) or save(*a))
+    monkeypatch.setattr(
+        phrasemodels.tasks.train.trainer, "save", lambda *a, **b: saved.append(a[4].step) or save(*a, **b)
+    )
     run_training(run)
     assert saved == list(range(1, 41))
 

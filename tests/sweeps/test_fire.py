@@ -53,8 +53,8 @@ def watch():
         write(path, text)
         if path.name == stores.MANIFEST:
             reached(stack[-1], "before commit")
-    def saving(folder, model, best, optimiser, progress, key):
-        save(folder, model, best, optimiser, progress, key)
+    def saving(folder, model, best, optimiser, progress, key, **others):
+        save(folder, model, best, optimiser, progress, key, **others)
         reached(stack[-1], f"checkpoint {progress.step}")
     stores.Store._make, stores.write_durably, train.save = _make, write_durably, saving
 
