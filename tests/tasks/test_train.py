@@ -520,3 +520,9 @@ def test_a_damaged_state_of_a_shorter_training_is_not_taken(fresh):
     (kept,) = fresh.root.glob("work/*/checkpoints/step-*")
     (kept / "optimiser.safetensors").write_bytes(b"x")
     assert trained(fresh).meta["starts"] == [0]
+
+
+def test_a_state_that_no_longer_training_can_use_takes_the_place_of_none(fresh):
+    for steps in (20, 25):  # an evaluation is made every ten updates, and at the end
+        trained(fresh, f"train.steps={steps}", keeps_state=True)
+    assert trained(fresh).meta["starts"] == [0, 20]

@@ -100,20 +100,20 @@ def add(
     for name, rows in chosen.items():
         if not rows.any():
             raise ValueError(f"{about.name} {name}: no rows, as too many are kept together by {about.by!r}")
-    found = _counts_by_part(blocks(manifest, "train", file.parent), chosen)
-    splits = {name: replace(split, part=own, reasons=found[name].reasons) for name, own in parts.items()}
+    by_split = _counts_by_part(blocks(manifest, "train", file.parent), chosen)
+    splits = {name: replace(split, part=own, reasons=by_split[name].reasons) for name, own in parts.items()}
     kinds = Counter(line.kind for line in _bad_lines(file, about))
     aside = f"{file.name}{BAD_LINES}"
     if kinds:
         counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
         about = replace(about, note=f"{kinds.total()} lines are left out, which {aside} lists: {counted}")
-    path = _put(about, [file], splits, corpora, found)
+    path = _put(about, [file], splits, corpora, by_split)
     if kinds:
         with atomic_replace(path.with_suffix("") / aside) as part, part.open("w", encoding="utf-8") as written:
             for line in _bad_lines(file, about):
                 row = f"{line.number}\t{line.kind}\t{line.text}\n"
                 written.write(row.encode(errors="surrogateescape").decode(errors="replace"))
-    return Written(path, found)
+    return Written(path, by_split)
 
 
 def _counts_by_part(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]) -> dict[str, Counts]:
@@ -213,7 +213,7 @@ def _check_replaceable(about: Added, files: Sequence[Path], corpora: Path, overw
 
 
 def _put(
-    about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path, found: Mapping[str, Counts]
+    about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path, by_split: Mapping[str, Counts]
 ) -> Path:
     """Copy files into corpora/NAME and write corpora/NAME.toml; return its path."""
     path, place = corpora / f"{about.name}.toml", corpora / about.name
@@ -222,8 +222,8 @@ def _put(
         if (copy := place / file.name).resolve() != file.resolve():
             with atomic_replace(copy) as part:  # a link is replaced, and not what it leads to
                 shutil.copyfile(file, part)
-    counted = {name: replace(split, rows=found[name].rows) for name, split in splits.items()}
-    write_durably(path, text_of(about, files, counted))
+    with_rows = {name: replace(split, rows=by_split[name].rows) for name, split in splits.items()}
+    write_durably(path, text_of(about, files, with_rows))
     read_manifest(path)
     return path
 

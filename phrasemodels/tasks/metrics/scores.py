@@ -101,17 +101,17 @@ def tokenised_bleu() -> "BLEU":
 
 def bleu(metric: "BLEU", hypotheses: list[str], references: list[str]) -> Score:
     """Return corpus BLEU against one reference a sentence."""
-    return bleu_of_counts(metric, counts_of(metric, hypotheses, references), len(hypotheses))
+    return bleu_of_counts(metric, corpus_counts(metric, hypotheses, references), len(hypotheses))
 
 
 def bleu_of_counts(metric: "BLEU", sums: NDArray[np.int64], sentences: int) -> Score:
-    """Return corpus BLEU of the sums (10) of `counts_of` over blocks of sentences. The metric has counted some before."""
+    """Return corpus BLEU of the sums (10) of `corpus_counts` over blocks of sentences. The metric has counted some before."""
     ours, theirs, *counts = sums.tolist()
     found = metric.compute_bleu(counts[:4], counts[4:], ours, theirs, metric.smooth_method, metric.smooth_value)
     return Score(float(found.score), str(metric.get_signature()), sentences)
 
 
-def counts_of(metric: "BLEU", hypotheses: list[str], references: list[str]) -> NDArray[np.int64]:
+def corpus_counts(metric: "BLEU", hypotheses: list[str], references: list[str]) -> NDArray[np.int64]:
     """Return the counts (10) of sentences that corpus BLEU is a function of: lengths of hypotheses and references, then matches
     and totals of 1- to 4-grams."""
     found = metric.corpus_score(hypotheses, [references])
@@ -119,9 +119,9 @@ def counts_of(metric: "BLEU", hypotheses: list[str], references: list[str]) -> N
 
 
 def bleu_counts(hypotheses: list[str], references: list[str], metric: "BLEU | None" = None) -> NDArray[np.int64]:
-    """Return `counts_of` each sentence (n, 10), by default of tokenised BLEU."""
+    """Return `corpus_counts` each sentence (n, 10), by default of tokenised BLEU."""
     metric = metric or tokenised_bleu()
-    each = [counts_of(metric, [h], [r]) for h, r in zip(hypotheses, references, strict=True)]
+    each = [corpus_counts(metric, [h], [r]) for h, r in zip(hypotheses, references, strict=True)]
     return np.array(each, np.int64).reshape(-1, 10)
 
 

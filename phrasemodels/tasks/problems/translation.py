@@ -35,7 +35,7 @@ from phrasemodels.tasks.metrics.scores import (
     bleu_of,
     bleu_of_counts,
     by_group,
-    counts_of,
+    corpus_counts,
     length_to_failure,
     ngram_counts,
     tokenised_bleu,
@@ -269,7 +269,7 @@ def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]
         if settings.detokenise:
             text = [settings.detokenise(tokens, settings.language) for tokens in found]
             for name, metric in running.items():
-                sums[name] += counts_of(metric, text, raw.slice(start, SCORED_TOGETHER).to_pylist())
+                sums[name] += corpus_counts(metric, text, raw.slice(start, SCORED_TOGETHER).to_pylist())
     counts = np.concatenate(each)
     scores = {"bleu": bleu_of_counts(tokenised, counts.sum(0), len(counts))}
     if settings.detokenise:

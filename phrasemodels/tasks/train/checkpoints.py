@@ -173,16 +173,19 @@ def adopt(folder: Path, others: Iterable[Path], course: str, key: str, config: T
 
     folder: of its checkpoints. others: checkpoints of other trainings.
     """
-    own = newest(folder, key)
-    done, found = own[1]["progress"]["step"] if own else 0, []
+    candidates = []
     for path in others:
         try:
             state = json.loads((path / "state.json").read_bytes())
             if state.pop("digest") == digest_of(state) and state["course"] == course and _is_prefix(state, config):
-                found.append((state["progress"]["step"], path, state))
+                candidates.append((state["progress"]["step"], path, state))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-    for step, path, state in sorted(found, key=lambda one: one[0], reverse=True):
+    if not candidates:
+        return
+    own = newest(folder, key)
+    done = own[1]["progress"]["step"] if own else 0
+    for step, path, state in sorted(candidates, key=lambda one: one[0], reverse=True):
         if step <= done or _link(path, folder / path.name, state | {"key": key}):
             return
 
@@ -200,7 +203,8 @@ def _link(checkpoint: Path, target: Path, state: dict[str, Any]) -> bool:
     except (OSError, shutil.Error):
         shutil.rmtree(aside, ignore_errors=True)
         return False
-    if (found := newest(target.parent, state["key"])) is not None and found[0] == target:
+    whole = newest(target.parent, state["key"])
+    if whole is not None and whole[0] == target:
         return True
     shutil.rmtree(target)
     return False

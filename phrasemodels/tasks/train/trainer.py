@@ -151,7 +151,8 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     save_file(weights, job.out / "model.safetensors")
     write_durably(job.out / "config.json", json.dumps(to_json(training.model), indent=1))
     write_durably(job.out / HISTORY, json.dumps(progress.history))
-    if job.executor.keeps_state and training.course:
+    # no longer training would have made an evaluation at another place
+    if job.executor.keeps_state and training.course and progress.step % settings.config.evaluate_every == 0:
         keep(path, job.store.workspace(training.course) / "checkpoints")
     return {
         "parameters": sum(weight.numel() for weight in weights.values()),
