@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from phrasemodels import config
@@ -57,14 +58,21 @@ class WordsConfig:
     size: number of words, 0 until it is set from the data. dropout: the share of words that training replaces by UNKNOWN
     (paper 004: 0.4). std: standard deviation of the initial vectors; with the default and small learning rates, the vectors
     of rare words stay close to their initial noise.
+
+    width: numbers of a fixed vector that each word has beside, such as GloVe's; 0: there are none. It is projected and added;
+    training never replaces it. learned: how many words, the first ones, have a learned vector; the others share UNKNOWN's. 0:
+    all. vectors: a safetensors file from which a new model takes the fixed vectors. All three are set from the data.
     """
 
     size: int = 0
     dropout: float = 0.4
     std: float = 1.0
+    width: int = 0
+    learned: int = 0
+    vectors: config.File = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        config.at_least(self, 0, "size")
+        config.at_least(self, 0, "size", "width", "learned")
         config.share(self, "dropout")
         config.positive(self, "std")
 
@@ -78,17 +86,34 @@ class WordsConfig:
 
 
 class WordInput(nn.Module):
-    """The vectors of words."""
+    """The vectors of words: learned ones, and projections of fixed ones."""
 
     def __init__(self, config: WordsConfig, d: int) -> None:
         super().__init__()
-        self.table = nn.Embedding(config.size, d)
+        self.learned = config.learned or config.size
+        self.table = nn.Embedding(self.learned, d)
         if config.std != 1.0:  # nn.Embedding has drawn N(0, 1) already
             nn.init.normal_(self.table.weight, std=config.std)
         self.dropout = config.dropout
+        self.fixed: nn.Embedding | None = None
+        if config.width:
+            self.fixed = nn.Embedding(config.size, config.width)
+            self.fixed.weight.requires_grad_(False)
+            self.project = nn.Linear(config.width, d, bias=False)
+        if config.vectors and self.fixed is not None:
+            given = load_file(config.vectors)["vectors"]
+            if given.shape != self.fixed.weight.shape:
+                raise ValueError(
+                    f"{config.vectors}: holds {tuple(given.shape)} numbers, not {tuple(self.fixed.weight.shape)}"
+                )
+            self.fixed.weight.data.copy_(given)
 
     def forward(self, sentences: ParserInput) -> Tensor:
-        return self.table(_replace_by_unknown(sentences.words, self.dropout if self.training else 0.0))
+        words = _replace_by_unknown(sentences.words, self.dropout if self.training else 0.0)
+        if self.fixed is None:
+            return self.table(words)
+        learned: Tensor = self.table(torch.where(words < self.learned, words, UNKNOWN))
+        return learned + self.project(self.fixed(sentences.words))
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,9 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, fo
     about = {
         **({"form": FORM} if splitter or parser.lexicon else {}),
         "card": dict(parser.card),
-        "config": to_json(parser.config, {}),
+        "config": to_json(
+            parser.config
+        ),  # without the file that fixed vectors were taken from: they are among the weights
         "decode": to_json(parser.decode, {}),
         "split": _described(splitter) if splitter else to_json(parser.split, {}),
         "entries": {side: list(parser.entries[side]) for side in SIDES},

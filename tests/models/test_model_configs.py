@@ -68,7 +68,10 @@ WRONG = [
         PartitionedEncoderConfig(),
         {"d": (0, 15), "heads": (0,), "layers": (0,), "d_kv": (0, 7), "d_ff": (0,), "dropout": (1,), "top": None},
     ),
-    (WordsConfig(), {"size": (-1,), "dropout": (1,), "std": (0, -1)}),
+    (
+        WordsConfig(),
+        {"size": (-1,), "dropout": (1,), "std": (0, -1), "width": (-1,), "learned": (-1,), "vectors": None},
+    ),
     (TagsConfig(), {"size": (-1,), "dropout": (1,), "vector_dropout": (1,)}),
     (CharactersConfig(), {"size": (-1,), "d": (0,), "filters": (0,), "width": (0, 4)}),
     (PretrainedConfig(), {"name": ("",), "folder": None}),

@@ -20,20 +20,28 @@ import torch
 from browser import chromium
 from serving import serving
 
+from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.conllu import flaw, read_conllu
 from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import parse as read_tree
+from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.encoders.inputs import CharactersConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.flows.cli.parse import answers, blocks, parse, recognised
+from phrasemodels.flows.experiments.catalogue import Request, resolved
+from phrasemodels.flows.experiments.paper_004 import GLOVE
 from phrasemodels.flows.run import page_server
 from phrasemodels.flows.run.page_server import RefusedError, Turns, page, server
-from phrasemodels.layers.blocks import SPECIAL
+from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import Jointly, ParserConfig, arcs_alone, phrases_alone
 from phrasemodels.parsing.parser import Limits, Parser, batches, parts
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, WEIGHTS, Saved, load, save
 from phrasemodels.parsing.words import Sentences, sentences, universal_sentences
+from phrasemodels.tasks.prepare.corpora import SampleCorpus
+from phrasemodels.tasks.prepare.vocabulary import read_words
+from phrasemodels.tasks.problems.sentence_data import VectorFile
 
 ENTRIES = {
     "words": ["<pad>", "<unk>", "<s>", "</s>", "the", "house", "sleeps"],
@@ -239,6 +247,40 @@ def test_a_saved_parser_is_whole_or_refused_in_one_line(folder: Path, tmp_path: 
             load(other)
     with pytest.raises(ValueError, match="no saved parser"):
         load(tmp_path)
+
+
+def test_words_that_the_treebank_lacks_have_the_vectors_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "glove").mkdir()
+    file = tmp_path / GLOVE.name
+    file.write_text(
+        "3 2\nthe 1 2\nnowhere 3 4\nThe 5 6\nbeyond 7 8\n. 9 9\n", encoding="utf-8"
+    )  # 3 2: as fastText writes
+    (chosen,) = Request("004", "english", "sample", 1, ["train.steps=2"], ["lal"]).resolve().experiments
+    words = dataclasses.replace(chosen.recipe.vocabulary, min_count=2, vectors=VectorFile(GLOVE.name, 2), most=4)
+    corpus = SampleCorpus(40, 5, 5, records=Treebank())
+    chosen = dataclasses.replace(chosen, recipe=dataclasses.replace(chosen.recipe, corpus=corpus, vocabulary=words))
+    found = resolved(chosen, Sources((tmp_path,)))
+    store, executor = Store(tmp_path / "store").open(), Executor(sources=Sources((tmp_path,)))
+    trained = store.run(found.steps(0).trained, executor)
+    vocabulary = store.run(found.recipe.data()["vocabulary"], executor)
+    entries, learned = read_words(vocabulary, "words"), vocabulary.meta["learned"]
+    assert entries[learned:] == ["nowhere"], (
+        "a line of the file after the first four is read for the treebank's words alone"
+    )
+    parser = found.recipe.parser(found.model, trained, vocabulary)
+    table = parser.model.inputs[0].fixed.weight
+    wanted = {"the": [1.0, 2.0], ".": [9.0, 9.0], "nowhere": [3.0, 4.0]}
+    assert {word: table[entries.index(word)].tolist() for word in wanted} == wanted and not table[UNKNOWN].any()
+    packed = Saved(parser.model, parser.config, parser.entries, Jointly(), {})
+    assert str(tmp_path) not in (save(packed, tmp_path / "packed") / ABOUT).read_text()
+    again = Parser.load(tmp_path / "packed").model.inputs[0]
+    torch.testing.assert_close(again.fixed.weight, table)
+    ids = torch.tensor([[entries.index(word) for word in ("nowhere", "the")]])
+    rows = again(dataclasses.replace(parser.ids.batch([["the", "the"]]), words=ids))[0]
+    outside, inside = again.table.weight[UNKNOWN], again.table.weight[entries.index("the")]
+    expected = torch.stack([outside, inside]) + torch.tensor([[3.0, 4.0], [1.0, 2.0]]) @ again.project.weight.T
+    torch.testing.assert_close(rows, expected)
+    assert resolved(chosen, Sources()).recipe.vocabulary.vectors is None, "without the file there are none"
 
 
 def test_the_command_answers_every_line_and_recognises_conllu(parser: Parser, tmp_path: Path) -> None:

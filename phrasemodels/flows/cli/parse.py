@@ -460,6 +460,14 @@ def train_parser(
     minutes: Annotated[float, typer.Option(min=0, help="CPU minutes of learning words and sentences, at most.")] = 4.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of both trainings.")] = 0,
     name: Annotated[str, typer.Option(help="The name of the corpus; by default that of the folder.")] = "",
+    vectors: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Word vectors as text (GloVe, fastText): a file in the project's corpora folder, or in the one that "
+            "PHRASEMODELS_SUPPLIED names. Words of its first 20,000 lines are known, too.",
+        ),
+    ] = "",
     force: Force = False,
 ) -> None:
     """Train a parser on a treebank of any language: words, multiword tokens and sentences of its raw text, tags and
@@ -470,7 +478,7 @@ def train_parser(
     """
     from phrasemodels.flows.run.parser_training import train_parser as train
 
-    print(train(data, to, updates, minutes, seed, name, force))
+    print(train(data, to, updates, minutes, seed, name, vectors, force))
 
 
 def read_card(file: Path) -> dict[str, Any]:

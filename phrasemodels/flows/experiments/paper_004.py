@@ -48,6 +48,7 @@ from phrasemodels.tasks.problems.parse_data import (
     with_tree,
 )
 from phrasemodels.tasks.problems.parsing import ParsingRecipe
+from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.tasks.train.batches import at_random
 from phrasemodels.tasks.train.config import TrainConfig, averaged_adam, halved_on_plateau, linear_decay, linear_warmup
 from phrasemodels.verdicts.significance import Statistic
@@ -348,6 +349,9 @@ ENGLISH_SAMPLE = SampleCorpus(train=1500, dev=150, test=300, records=Treebank())
 ENGLISH_PARTS = Parts(LabelAttentionConfig(d_kv=32, d_out=32, d_ff=128), 0.1, 0.2, 0.05)
 
 
+GLOVE = VectorFile("glove/glove.6B.100d.txt", 100)
+
+
 def english(profile: str) -> list[Experiment]:
     """The parser of the package. Only the profile `sample`, on generated sentences, is smaller."""
     chosen, parts = PROFILES["laptop"], ENGLISH_PARTS
@@ -357,7 +361,7 @@ def english(profile: str) -> list[Experiment]:
         chosen, parts = PROFILES["sample"], PARTS["sample"]
         corpus = ENGLISH_SAMPLE
         chosen = replace(chosen, train=replace(chosen.train, optimiser=averaged_adam))
-    words = replace(chosen.recipe.vocabulary, min_count=3)  # GUM is in it twice
+    words = replace(chosen.recipe.vocabulary, min_count=3, vectors=GLOVE)  # GUM is in it twice
     changed: dict[str, Any] = {
         "corpus": corpus,
         "learned": with_either,

@@ -3,7 +3,9 @@
 import logging
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,9 +26,23 @@ from phrasemodels.tasks.parsers.raw_text import RawSentence, raw_scores, raw_sen
 from phrasemodels.tasks.parsers.splitting import SplitterTraining, train_splitter
 from phrasemodels.tasks.prepare.corpora import Corpus, JoinedTreebanks
 from phrasemodels.tasks.problems.parsing import ParsingRecipe
+from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.written import check_replaceable, writing_folder
 
 EXPERIMENT = "004/alone/laptop/arcs"
+
+
+def word_vectors(name: str, folders: Sequence[Path]) -> VectorFile:
+    """Return a file of word vectors by its name in one of the folders. ValueError: none has it, or it begins with no vector."""
+    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    if path is None:
+        places = ", ".join(map(str, folders)) or "none is known: PHRASEMODELS_SUPPLIED may name one"
+        raise ValueError(f"no file {name} in the folders of this project and of the settings ({places})")
+    first = [line.text.split() for line in islice(lines(path), 2)]
+    width = len(first[-1]) - 1 if first else 0
+    if width < 1:
+        raise ValueError(f"{path}: no word vectors; each line has a word and its numbers, with spaces between them")
+    return VectorFile(name, width)
 
 
 def read_raw(files: list[Path]) -> list[list[RawSentence]]:
@@ -44,13 +60,22 @@ def read_raw(files: list[Path]) -> list[list[RawSentence]]:
 
 
 def train_parser(
-    folder: Path, to: Path, updates: int, minutes: float, seed: int, name: str = "", force: bool = False
+    folder: Path,
+    to: Path,
+    updates: int,
+    minutes: float,
+    seed: int,
+    name: str = "",
+    vectors: str = "",
+    force: bool = False,
 ) -> Path:
     """Add a treebank to the project folder, unless it is there, train a splitter and a parser of dependencies, and write both to a
-    folder. minutes: of the splitter's training at most.
+    folder. minutes: of the splitter's training at most. vectors: a file of word vectors, in a folder of the settings.
 
-    ValueError: there is no project folder, the treebank lacks train or dev sentences, or something else is in the folder.
+    ValueError: there is no project folder, the treebank lacks train or dev sentences, something else is in the folder, or no
+    folder has the file of vectors.
     """
+    given = word_vectors(vectors, Settings().mirrors) if vectors else None
     check_replaceable(to, force)
     if (place := project.folder()) is None:
         raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
@@ -68,8 +93,9 @@ def train_parser(
         )
     corpus = Corpus(name)
     chosen = experiment(EXPERIMENT, [f"recipe.corpus.name={name}", f"train.steps={updates}"])
-    both_tags = JoinedTreebanks(name, (corpus,), corpus)
-    chosen = replace(chosen, recipe=replace(cast(Any, chosen.recipe), corpus=both_tags))
+    recipe: Any = chosen.recipe
+    words = replace(recipe.vocabulary, vectors=given)
+    chosen = replace(chosen, recipe=replace(recipe, corpus=JoinedTreebanks(name, (corpus,), corpus), vocabulary=words))
     files = {split: [corpora / name / file for file in own.files.values()] for split, own in manifest.splits.items()}
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     started = time.process_time()

@@ -5,12 +5,14 @@ Positions of a sentence are START, its words, STOP.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import torch
+from safetensors.numpy import save_file
 from torch import Tensor
 
 from phrasemodels.config import at_least
@@ -19,7 +21,7 @@ from phrasemodels.data.formats.trees import GROUP, joint, misfits, parse, unesca
 from phrasemodels.data.formats.trees import heads as rule_heads
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job
-from phrasemodels.encoders.inputs import ParserInput
+from phrasemodels.encoders.inputs import ParserInput, WordsConfig
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.models.parser import (
     GROUP_LABEL,
@@ -36,6 +38,7 @@ from phrasemodels.parsing.parser import LETTERS, Divide, Ids, different_forms, n
 from phrasemodels.parsing.saved import SIDES
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
+from phrasemodels.tasks.problems.sentence_data import VECTORS, VectorFile
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 from phrasemodels.tasks.train.trainer import Objective
 
@@ -60,20 +63,27 @@ NUMBERS = required(id=pa.int64(), **_IDS, characters=_tuples(LETTERS), cells=_tu
 @dataclass(frozen=True)
 class TreebankVocabulary:
     """Words, in lower case, and characters that occur fewer than min_count times are unknown. Labels that occur fewer than
-    min_label times are never predicted, and spans with them are not learned. tags: the column of tags."""
+    min_label times are never predicted, and spans with them are not learned. tags: the column of tags.
+
+    vectors: a file of vectors of words, which stay fixed. Its first `most` words are known too, though the treebank lacks them.
+    """
 
     min_count: int = 2
     min_label: int = 1
     tags: str = "tags"
+    vectors: VectorFile | None = None
+    most: int = 20_000
 
     def __post_init__(self) -> None:
         at_least(self, 1, "min_count", "min_label")
+        at_least(self, 0, "most")
 
 
 def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any]:
     """Write a vocabulary for each side of the TREES job.inputs["rows"]: words, characters, tags, labels, relations.
 
-    Labels begin with the empty one and `<H>`; relations have no special entries; the others begin with SPECIAL.
+    Labels begin with the empty one and `<H>`; relations have no special entries; the others begin with SPECIAL. With a file of
+    word vectors, also write vectors.safetensors, a row for each word, of zeros for those that the file lacks.
     """
     found: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
     table = read_shards(job.inputs["rows"])
@@ -89,7 +99,16 @@ def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any
     kept = dict.fromkeys(SIDES, 1) | dict.fromkeys(("words", "characters"), settings.min_count)
     kept["labels"] = settings.min_label
     entries = {side: by_frequency(counts, kept[side], first.get(side, SPECIAL)) for side, counts in found.items()}
-    return {"sizes": {side: write_words(job.out, side, own) for side, own in entries.items()}}
+    learned, width = len(entries["words"]), 0
+    if settings.vectors:
+        folders, width = job.executor.sources.mirrors, settings.vectors.d
+        known = dict(settings.vectors.read(set(entries["words"]), folders, settings.most))
+        others = known.keys() - set(entries["words"])
+        entries["words"] += sorted(word for word in others if word == word.lower())  # as Ids looks them up
+        none = np.zeros(width, np.float32)
+        save_file({"vectors": np.stack([known.get(word, none) for word in entries["words"]])}, job.out / VECTORS)
+    sizes = {side: write_words(job.out, side, own) for side, own in entries.items()}
+    return {"sizes": sizes, "learned": learned, "vectors": width}
 
 
 Keep = Callable[[Mapping[str, Any]], bool]
@@ -253,7 +272,14 @@ class ParsingObjective(Objective):
     tagged: bool = True
 
     def configure(self, model: ParserConfig, vocabulary: Artifact) -> ParserConfig:
-        return model.sized(vocabulary.meta["sizes"])
+        sized, width = model.sized(vocabulary.meta["sizes"]), vocabulary.meta["vectors"]
+        if not width:
+            return sized
+        given = {"width": width, "learned": vocabulary.meta["learned"], "vectors": str(vocabulary.file(VECTORS))}
+        return replace(
+            sized,
+            inputs=tuple(replace(part, **given) if isinstance(part, WordsConfig) else part for part in sized.inputs),
+        )
 
     def examples(self, paths: Sequence[Path]) -> ParseExamples:
         return ParseExamples(Columns(paths, COLUMNS), self.tagged)

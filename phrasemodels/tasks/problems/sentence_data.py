@@ -80,7 +80,8 @@ class SentenceText:
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A file of word vectors that the user provides: a word and its d numbers on each line.
+    """A file of word vectors that the user provides: a word and its d numbers on each line, as GloVe's; the first may have two
+    numbers, as fastText's and word2vec's.
 
     sha256: the digest of its content, which identifies the file once it is located.
     """
@@ -97,9 +98,11 @@ class VectorFile:
         path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
         return None if path is None else replace(self, sha256=_digest(path, path.stat().st_mtime_ns))
 
-    def read(self, words: Container[str], folders: Sequence[Path]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-        """Yield words with their vectors. OSError: no folder has the file. ValueError: a line is wrong, or the file has
-        changed since it was located, which is known at its end."""
+    def read(
+        self, words: Container[str], folders: Sequence[Path], most: int = 0
+    ) -> Iterator[tuple[str, NDArray[np.float32]]]:
+        """Yield words with their vectors, and whatever the first `most` lines have. OSError: no folder has the file.
+        ValueError: a line is wrong, or the file has changed since it was located, which is known at its end."""
         path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
         if path is None:
             raise OSError(f"{self.name} is in none of {', '.join(map(str, folders))}: put it there again")
@@ -109,7 +112,7 @@ class VectorFile:
                 whole.update(line)
                 try:
                     word, _, rest = line.decode().partition(" ")
-                    if word not in words:
+                    if (number > most and word not in words) or (number == 1 and _is_size(word, rest)):
                         continue
                     if _of_phrase(fields := rest.split(), self.d):
                         continue
@@ -128,6 +131,11 @@ class VectorFile:
 def _digest(path: Path, changed: int) -> str:
     """Return the digest of a file, which is read again if its time of change is another one."""
     return sha256_of(path)
+
+
+def _is_size(word: str, rest: str) -> bool:
+    """Return whether the first line of a file is the number of words and the width of vectors."""
+    return word.isdecimal() and rest.strip().isdecimal()
 
 
 def _of_phrase(fields: Sequence[str], d: int) -> bool:
