@@ -253,10 +253,10 @@ def test_words_that_the_treebank_lacks_have_the_vectors_of_a_file(tmp_path: Path
     (tmp_path / "glove").mkdir()
     file = tmp_path / GLOVE.name
     file.write_text(
-        "3 2\nthe 1 2\nnowhere 3 4\nThe 5 6\nbeyond 7 8\n. 9 9\n", encoding="utf-8"
+        "3 2\nthe 1 2\nnowhere 3 4\nThe 5 6\nno\u2028 7 8\nbeyond 7 8\n. 9 9\n", encoding="utf-8"
     )  # 3 2: as fastText writes
     (chosen,) = Request("004", "english", "sample", 1, ["train.steps=2"], ["lal"]).resolve().experiments
-    words = dataclasses.replace(chosen.recipe.vocabulary, min_count=2, vectors=VectorFile(GLOVE.name, 2), most=4)
+    words = dataclasses.replace(chosen.recipe.vocabulary, min_count=2, vectors=VectorFile(GLOVE.name, 2), most=5)
     corpus = SampleCorpus(40, 5, 5, records=Treebank())
     chosen = dataclasses.replace(chosen, recipe=dataclasses.replace(chosen.recipe, corpus=corpus, vocabulary=words))
     found = resolved(chosen, Sources((tmp_path,)))
@@ -265,7 +265,7 @@ def test_words_that_the_treebank_lacks_have_the_vectors_of_a_file(tmp_path: Path
     vocabulary = store.run(found.recipe.data()["vocabulary"], executor)
     entries, learned = read_words(vocabulary, "words"), vocabulary.meta["learned"]
     assert entries[learned:] == ["nowhere"], (
-        "a line of the file after the first four is read for the treebank's words alone"
+        "a line of the file after the first five is read for the treebank's words alone"
     )
     parser = found.recipe.parser(found.model, trained, vocabulary)
     table = parser.model.inputs[0].fixed.weight
@@ -281,6 +281,9 @@ def test_words_that_the_treebank_lacks_have_the_vectors_of_a_file(tmp_path: Path
     expected = torch.stack([outside, inside]) + torch.tensor([[3.0, 4.0], [1.0, 2.0]]) @ again.project.weight.T
     torch.testing.assert_close(rows, expected)
     assert resolved(chosen, Sources()).recipe.vocabulary.vectors is None, "without the file there are none"
+    file.write_text("3 2\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="no vector of a word"):
+        store.run(resolved(chosen, Sources((tmp_path,))).recipe.data()["vocabulary"], executor)
 
 
 def test_the_command_answers_every_line_and_recognises_conllu(parser: Parser, tmp_path: Path) -> None:

@@ -103,8 +103,10 @@ def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any
     if settings.vectors:
         folders, width = job.executor.sources.mirrors, settings.vectors.d
         known = dict(settings.vectors.read(set(entries["words"]), folders, settings.most))
-        others = known.keys() - set(entries["words"])
-        entries["words"] += sorted(word for word in others if word == word.lower())  # as Ids looks them up
+        if not known:
+            raise ValueError(f"{settings.vectors.name}: no vector of a word; get the file again")
+        others = known.keys() - set(entries["words"])  # in lower case, as Ids looks them up, and on one line
+        entries["words"] += sorted(word for word in others if [word.lower()] == word.splitlines())
         none = np.zeros(width, np.float32)
         save_file({"vectors": np.stack([known.get(word, none) for word in entries["words"]])}, job.out / VECTORS)
     sizes = {side: write_words(job.out, side, own) for side, own in entries.items()}
