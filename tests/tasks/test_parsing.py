@@ -29,7 +29,7 @@ from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.encoders.inputs import CharactersConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.flows.cli.parse import answers, blocks, parse, recognised
-from phrasemodels.flows.experiments.catalogue import Request, resolved
+from phrasemodels.flows.experiments.catalogue import Request, missing_vectors, resolved
 from phrasemodels.flows.experiments.paper_004 import GLOVE
 from phrasemodels.flows.run import page_server
 from phrasemodels.flows.run.page_server import RefusedError, Turns, page, server
@@ -281,6 +281,7 @@ def test_words_that_the_treebank_lacks_have_the_vectors_of_a_file(tmp_path: Path
     expected = torch.stack([outside, inside]) + torch.tensor([[3.0, 4.0], [1.0, 2.0]]) @ again.project.weight.T
     torch.testing.assert_close(rows, expected)
     assert resolved(chosen, Sources()).recipe.vocabulary.vectors is None, "without the file there are none"
+    assert missing_vectors(chosen, Sources((tmp_path,))) == [] and missing_vectors(chosen, Sources()) == [GLOVE.name]
     file.write_text("3 2\n", encoding="utf-8")
     with pytest.raises(ValueError, match="no vector of a word"):
         store.run(resolved(chosen, Sources((tmp_path,))).recipe.data()["vocabulary"], executor)

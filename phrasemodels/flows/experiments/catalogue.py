@@ -217,6 +217,19 @@ def reads_encoders(experiment: Experiment) -> bool:
     return bool(found)
 
 
+def missing_vectors(experiment: Experiment, sources: Sources) -> list[str]:
+    """Return the files of word vectors that an experiment names and no folder has: it learns vectors in their place."""
+    found: set[str] = set()
+
+    def note(file: VectorFile, sources: Sources) -> VectorFile:
+        if file.locate(sources.mirrors) is None:
+            found.add(file.name)
+        return file
+
+    replaced((experiment.recipe, experiment.model), {VectorFile: note}, sources)
+    return sorted(found)
+
+
 def missing_encoders(experiment: Experiment) -> set[str]:
     """Return the pretrained encoders that have no folder here and that the hub does not offer."""
     parts = getattr(experiment.model, "inputs", ())

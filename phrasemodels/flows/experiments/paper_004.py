@@ -361,7 +361,8 @@ def english(profile: str) -> list[Experiment]:
         chosen, parts = PROFILES["sample"], PARTS["sample"]
         corpus = ENGLISH_SAMPLE
         chosen = replace(chosen, train=replace(chosen.train, optimiser=averaged_adam))
-    words = replace(chosen.recipe.vocabulary, min_count=3, vectors=GLOVE)  # GUM is in it twice
+    given = None if profile == "sample" else GLOVE
+    words = replace(chosen.recipe.vocabulary, min_count=3, vectors=given)  # GUM is in it twice
     changed: dict[str, Any] = {
         "corpus": corpus,
         "learned": with_either,

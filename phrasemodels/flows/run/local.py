@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import phrasemodels
+from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Executor, Job, Store, digest_of, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment
@@ -28,7 +29,6 @@ RECIPE = "recipe.sha256"  # in a prepared folder: digest of the settings that it
 def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str, Any]:
     """Run all steps of one experiment and seed, kept in the store; the training on Ray Train unless local. Return its
     scores."""
-    from phrasemodels.flows.experiments.catalogue import resolved
     from phrasemodels.flows.results.records import leased_steps, open_store, sources_of
     from phrasemodels.flows.run.execute import launch_training, training_group
     from phrasemodels.infra.services import start_ray, stop_ray
@@ -38,7 +38,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
         raise ValueError(f"{experiment.name} trains nothing: `phrasemodels count` runs it")
     settings = Settings()
     store, sources = open_store(settings), sources_of(settings)
-    pipeline = resolved(experiment, sources).steps(seed)
+    pipeline = _with_files(experiment, sources).steps(seed)
     report = _printer(pipeline.trained.settings) if local else None
     executor = Executor(sources=sources, report=report)
     checkpoints = store.workspace(pipeline.trained.key) / "checkpoints"
@@ -60,6 +60,18 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
         "train_seconds": trained.meta["train_seconds"],
         "scores": scored.meta["scores"],
     }
+
+
+def _with_files(experiment: Experiment, sources: Sources) -> Experiment:
+    """Return the experiment with its files resolved; say on stderr which word vectors are missing."""
+    from phrasemodels.flows.experiments.catalogue import missing_vectors, resolved
+
+    for name in missing_vectors(experiment, sources):
+        print(
+            f"{experiment.name}: no {name} in the folder that PHRASEMODELS_SUPPLIED names; the model is trained without it",
+            file=sys.stderr,
+        )
+    return resolved(experiment, sources)
 
 
 @contextlib.contextmanager
@@ -108,14 +120,13 @@ def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[No
 def prepare_folder(experiment: Experiment, to: Path, force: bool = False) -> Path:
     """Copy the data that an experiment is trained and tested on into one folder. ValueError: something else is there, and
     `force` does not say to replace it."""
-    from phrasemodels.flows.experiments.catalogue import resolved
     from phrasemodels.flows.results.records import open_store, sources_of
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()
     store, sources = open_store(settings), sources_of(settings)
     with writing_folder(to, force) as folder:
-        for name, step in resolved(experiment, sources).recipe.data().items():
+        for name, step in _with_files(experiment, sources).recipe.data().items():
             shutil.copytree(store.run(step, Executor(sources=sources)).path, folder / name)
         (folder / RECIPE).write_bytes(_digest(experiment))
     return to
