@@ -61,7 +61,8 @@ class WordsConfig:
 
     width: numbers of a fixed vector that each word has beside, such as GloVe's; 0: there are none. It is projected and added;
     training never replaces it. learned: how many words, the first ones, have a learned vector; the others share UNKNOWN's. 0:
-    all. vectors: a safetensors file from which a new model takes the fixed vectors. All three are set from the data.
+    all, as without fixed vectors. vectors: a safetensors file from which a new model takes the fixed vectors. All three are set
+    from the data.
     """
 
     size: int = 0
@@ -75,6 +76,10 @@ class WordsConfig:
         config.at_least(self, 0, "size", "width", "learned")
         config.share(self, "dropout")
         config.positive(self, "std")
+        if self.learned and not (self.width and self.learned > UNKNOWN):
+            raise ValueError(
+                f"learned={self.learned}: must be 0, or more than {UNKNOWN} words that have fixed vectors, too"
+            )
 
     def sized(self, sizes: Mapping[str, int]) -> "WordsConfig":
         """Return the configuration with the size of its vocabulary."""

@@ -70,7 +70,7 @@ WRONG = [
     ),
     (
         WordsConfig(),
-        {"size": (-1,), "dropout": (1,), "std": (0, -1), "width": (-1,), "learned": (-1,), "vectors": None},
+        {"size": (-1,), "dropout": (1,), "std": (0, -1), "width": (-1,), "learned": (-1, 1, 9), "vectors": None},
     ),
     (TagsConfig(), {"size": (-1,), "dropout": (1,), "vector_dropout": (1,)}),
     (CharactersConfig(), {"size": (-1,), "d": (0,), "filters": (0,), "width": (0, 4)}),

@@ -252,9 +252,8 @@ def test_a_saved_parser_is_whole_or_refused_in_one_line(folder: Path, tmp_path: 
 def test_words_that_the_treebank_lacks_have_the_vectors_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "glove").mkdir()
     file = tmp_path / GLOVE.name
-    file.write_text(
-        "3 2\nthe 1 2\nnowhere 3 4\nThe 5 6\nno\u2028 7 8\nbeyond 7 8\n. 9 9\n", encoding="utf-8"
-    )  # 3 2: as fastText writes
+    as_fasttext = "3 2\nthe 1 2\nnowhere 3 4\nThe 5 6\nno\u2028 7 8\nbeyond 7 8\n. 9 9\n"
+    file.write_text(as_fasttext, encoding="utf-8")
     (chosen,) = Request("004", "english", "sample", 1, ["train.steps=2"], ["lal"]).resolve().experiments
     words = dataclasses.replace(chosen.recipe.vocabulary, min_count=2, vectors=VectorFile(GLOVE.name, 2), most=5)
     corpus = SampleCorpus(40, 5, 5, records=Treebank())
@@ -283,6 +282,10 @@ def test_words_that_the_treebank_lacks_have_the_vectors_of_a_file(tmp_path: Path
     assert resolved(chosen, Sources()).recipe.vocabulary.vectors is None, "without the file there are none"
     assert missing_vectors(chosen, Sources((tmp_path,))) == [] and missing_vectors(chosen, Sources()) == [GLOVE.name]
     file.write_text("3 2\n", encoding="utf-8")
+    earlier = dataclasses.replace(
+        vocabulary, manifest={**vocabulary.manifest, "meta": {"sizes": vocabulary.meta["sizes"]}}
+    )
+    assert not found.recipe.problem.configure(found.model, earlier).inputs[0].width
     with pytest.raises(ValueError, match="no vector of a word"):
         store.run(resolved(chosen, Sources((tmp_path,))).recipe.data()["vocabulary"], executor)
 

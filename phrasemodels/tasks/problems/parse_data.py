@@ -102,13 +102,13 @@ def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any
     learned, width = len(entries["words"]), 0
     if settings.vectors:
         folders, width = job.executor.sources.mirrors, settings.vectors.d
-        known = dict(settings.vectors.read(set(entries["words"]), folders, settings.most))
-        if not known:
+        vectors = dict(settings.vectors.read(set(entries["words"]), folders, settings.most))
+        if not vectors:
             raise ValueError(f"{settings.vectors.name}: no vector of a word; get the file again")
-        others = known.keys() - set(entries["words"])  # in lower case, as Ids looks them up, and on one line
+        others = vectors.keys() - set(entries["words"])  # in lower case, as Ids looks them up, and on one line
         entries["words"] += sorted(word for word in others if [word.lower()] == word.splitlines())
         none = np.zeros(width, np.float32)
-        save_file({"vectors": np.stack([known.get(word, none) for word in entries["words"]])}, job.out / VECTORS)
+        save_file({"vectors": np.stack([vectors.get(word, none) for word in entries["words"]])}, job.out / VECTORS)
     sizes = {side: write_words(job.out, side, own) for side, own in entries.items()}
     return {"sizes": sizes, "learned": learned, "vectors": width}
 
@@ -274,7 +274,8 @@ class ParsingObjective(Objective):
     tagged: bool = True
 
     def configure(self, model: ParserConfig, vocabulary: Artifact) -> ParserConfig:
-        sized, width = model.sized(vocabulary.meta["sizes"]), vocabulary.meta["vectors"]
+        # vocabularies of earlier versions do not say how wide their vectors are, as they have none
+        sized, width = model.sized(vocabulary.meta["sizes"]), vocabulary.meta.get("vectors", 0)
         if not width:
             return sized
         given = {"width": width, "learned": vocabulary.meta["learned"], "vectors": str(vocabulary.file(VECTORS))}
