@@ -35,13 +35,18 @@ MADE = "fc0c379e33a0d0d6f1e923d47dce9e1d10e1ee93a8b1573c9d9a7bf2e71389ca"  # sha
 
 
 def main() -> None:
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
     to = Path(sys.argv[1]) / GLOVE.name
     if to.exists():
         raise SystemExit(f"{to} is there already; remove it to make it again")
     to.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=to.parent) as folder:
         file, text = Path(folder, FILE.name), Path(folder, to.name)
-        fetch(FILE, file, sources_of(Settings()))
+        try:
+            fetch(FILE, file, sources_of(Settings()))
+        except OSError as error:
+            raise SystemExit(str(error)) from error
         vectors = json.loads(file.read_text(encoding="utf-8"))["vectors"]
         with text.open("w", encoding="utf-8") as out:
             for word, numbers in vectors.items():

@@ -91,9 +91,8 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, fo
     about = {
         **({"form": FORM} if splitter or parser.lexicon else {}),
         "card": dict(parser.card),
-        "config": to_json(
-            parser.config
-        ),  # without the file that fixed vectors were taken from: they are among the weights
+        # without the file that fixed word vectors were taken from, as they are among the weights
+        "config": to_json(parser.config),
         "decode": to_json(parser.decode, {}),
         "split": _described(splitter) if splitter else to_json(parser.split, {}),
         "entries": {side: list(parser.entries[side]) for side in SIDES},

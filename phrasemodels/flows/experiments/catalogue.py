@@ -218,7 +218,7 @@ def reads_encoders(experiment: Experiment) -> bool:
 
 
 def missing_vectors(experiment: Experiment, sources: Sources) -> list[str]:
-    """Return the files of word vectors that an experiment names and no folder has: it learns vectors in their place."""
+    """Return the files of word vectors that an experiment names and no folder has: it is trained without them."""
     found: set[str] = set()
 
     def note(file: VectorFile, sources: Sources) -> VectorFile:

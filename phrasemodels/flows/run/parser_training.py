@@ -34,8 +34,7 @@ EXPERIMENT = "004/alone/laptop/arcs"
 
 def word_vectors(name: str, folders: Sequence[Path]) -> VectorFile:
     """Return a file of word vectors by its name in one of the folders. ValueError: none has it, or it begins with no vector."""
-    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
-    if path is None:
+    if (path := VectorFile(name, 1).path(folders)) is None:
         places = ", ".join(map(str, folders)) or "none is known: PHRASEMODELS_SUPPLIED may name one"
         raise ValueError(f"no file {name} in the folders of this project and of the settings ({places})")
     first = [line.text.split() for line in islice(lines(path), 2)]

@@ -93,9 +93,13 @@ class VectorFile:
     def __post_init__(self) -> None:
         at_least(self, 1, "d")
 
+    def path(self, folders: Sequence[Path]) -> Path | None:
+        """Return its path in the first of the folders that has it."""
+        return next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
+
     def locate(self, folders: Sequence[Path]) -> "VectorFile | None":
         """Return the file with its digest if one of the folders has it."""
-        path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
+        path = self.path(folders)
         return None if path is None else replace(self, sha256=_digest(path, path.stat().st_mtime_ns))
 
     def read(
@@ -103,8 +107,7 @@ class VectorFile:
     ) -> Iterator[tuple[str, NDArray[np.float32]]]:
         """Yield words with their vectors, and whatever the first `most` lines have. OSError: no folder has the file.
         ValueError: a line is wrong, or the file has changed since it was located, which is known at its end."""
-        path = next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
-        if path is None:
+        if (path := self.path(folders)) is None:
             raise OSError(f"{self.name} is in none of {', '.join(map(str, folders))}: put it there again")
         whole = hashlib.sha256()
         with path.open("rb") as file:
