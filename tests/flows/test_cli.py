@@ -1,5 +1,6 @@
 """The command line: help, results, and one line for each mistake of a user."""
 
+import dataclasses
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from phrasemodels.flows.cli.terminal import CONTROL, print_rows, wrapped
 from phrasemodels.flows.experiments.catalogue import TABLES, about, experiment
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.run.local import prepare_folder, train_prepared
+from phrasemodels.tasks.train.config import inverse_sqrt
 
 MISTAKES = (
     (("reproduce", "--paper", "0000"), "did you mean '000'"),
@@ -257,6 +259,21 @@ def test_prepared_rows_that_also_score_dev_and_other_settings_have_folders_of_th
     changed = experiment("002/table2/sample/atis-transformer", [*small, "train.smoothing=0.2"])
     train_prepared(changed, 1, tmp_path / "prepared", tmp_path / "out")
     assert len(list((tmp_path / "out" / "model").iterdir())) == 2
+
+
+def test_a_prepared_training_with_more_updates_goes_on_from_one_with_fewer(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
+    small = [f"recipe.corpus.{split}={rows}" for split, rows in (("train", 40), ("dev", 7), ("test", 9))]
+    small += ["train.evaluate_every=2", "model.encoder.d=16", "model.encoder.d_ff=16"]
+    short, long = (
+        dataclasses.replace(row, train=dataclasses.replace(row.train, schedule=inverse_sqrt))
+        for row in (experiment("000/table1/sample/transformer", [*small, f"train.steps={n}"]) for n in (2, 4))
+    )
+    prepared = prepare_folder(short, tmp_path / "prepared")
+    first = train_prepared(short, 1, prepared, tmp_path / "out")
+    more, whole = (train_prepared(long, 1, prepared, tmp_path / folder) for folder in ("out", "alone"))
+    assert (first["starts"], more["starts"], whole["starts"]) == ([0], [0, 2], [0])
+    assert more["dev_loss"] == whole["dev_loss"]
 
 
 def test_a_training_that_diverged_has_no_scores(in_own_store):

@@ -140,7 +140,8 @@ def _digest(experiment: Experiment) -> bytes:
 def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> dict[str, Any]:
     """Train, predict and score from a prepared folder; imports torch, pyarrow and sacrebleu alone.
 
-    Checkpoints stay in `out`, so that the training resumes after an interruption, unless a setting or the code has changed.
+    Checkpoints stay in `out`, so that the training resumes after an interruption, unless a setting or the code has changed, and one with
+    more updates goes on from it.
     ValueError: the folder was prepared with another recipe.
     """
     if not (data / RECIPE).is_file() or (data / RECIPE).read_bytes() != _digest(experiment):
@@ -161,14 +162,16 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
     files = [Path(folder, name) for folder, _, names in folders for name in sorted(names) if name.endswith(".py")]
     code = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     settings = {name: stage.settings for name, stage in stages.items()}
-    key = digest_of([settings, seed, {name: artifact.key for name, artifact in known.items()}, code])[:32]
-    checkpoints = store.root / "checkpoints" / key
+    data_keys = {name: artifact.key for name, artifact in known.items()}
+    key = digest_of([settings, seed, data_keys, code])[:32]
+    checkpoints = store.workspace(key) / "checkpoints"
     executor = Executor(report=_printer(stages["model"].settings))
     with progress_lines(checkpoints):
         for name, stage in stages.items():
             folder, inputs = store.root / name / key, {ours: known[theirs] for ours, theirs in stage.inputs.items()}
             folder.mkdir(parents=True, exist_ok=True)
-            meta = stage.make(Job(folder, checkpoints, inputs, store, executor, key), stage.settings)
+            parts = {"settings": stage.settings, "data": data_keys, "code": code}
+            meta = stage.make(Job(folder, checkpoints, inputs, store, executor, key, parts), stage.settings)
             terms = {"licences": [], "redistributable": False, "stand_in": False}
             known[name] = Artifact(folder, {"key": key, "meta": {**meta, **terms}})
     result = {

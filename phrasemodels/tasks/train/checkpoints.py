@@ -70,7 +70,16 @@ def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
 def best_device() -> torch.device:
     """Return the GPU if this process sees one, else the CPU. Ray's tasks see the GPUs that they were given, which are none unless a
     training asks for them."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not torch.cuda.is_available():
+        return CPU
+    without_attention_by_cudnn()
+    return torch.device("cuda")
+
+
+def without_attention_by_cudnn() -> None:
+    """Let torch compute attention by its other kernels: cuDNN's, the default of H100 and H200, needs a plan for each new shape, which
+    takes longer than an update, and most batches have a new one."""
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 @dataclass(frozen=True)

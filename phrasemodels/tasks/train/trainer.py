@@ -33,7 +33,18 @@ from phrasemodels.data.store.store import Job, OutOfTimeError
 from phrasemodels.layers.attention_weights import SegmentWeights
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import Batch, Rows, batches_from, in_order, rows_of_worker, stream
-from phrasemodels.tasks.train.checkpoints import CPU, Progress, adopt, best_device, keep, newest, resume, save, tensors
+from phrasemodels.tasks.train.checkpoints import (
+    CPU,
+    Progress,
+    adopt,
+    best_device,
+    keep,
+    newest,
+    resume,
+    save,
+    tensors,
+    without_attention_by_cudnn,
+)
 from phrasemodels.tasks.train.config import TrainConfig, averaged_weights
 
 PROGRESS = "progress.json"
@@ -425,11 +436,12 @@ class CastTogether(nn.Module):
         each = (name for layer in layers for name in (f"{layer}weight", f"{layer}bias") if name in own)
         # a weight that is tied may be a table of embeddings, which autocast leaves in float32
         self.names = [name for name in each if names[id(own[name])] == 1]
+        self.weights = [own[name] for name in self.names]  # a list, so they have no second name among the parameters
 
     def forward(self, batch: Batch) -> Tensor:
         if not torch.is_autocast_enabled("cuda"):
             return self.module(batch)
-        cast = _Cast.apply(*map(self.module.get_parameter, self.names))
+        cast = _Cast.apply(*self.weights)
         return functional_call(self.module, dict(zip(self.names, cast, strict=True)), (batch,))
 
 
@@ -465,6 +477,7 @@ class Worker:
         if self.device.type == "cuda":
             self.device = torch.device("cuda", self.device.index or 0)
             torch.cuda.set_device(self.device)
+            without_attention_by_cudnn()
 
     @property
     def kind(self) -> str:
