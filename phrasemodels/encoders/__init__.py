@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels import config
+from phrasemodels.layers.blocks import shapes_are_fixed
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def check_input(words: Any, lengths: Any, d: int) -> None:
             raise ValueError(f"{name} must be {wanted}, not {shape}")
     if words.shape[2] != d or lengths.dtype == torch.bool or lengths.shape[0] != words.shape[0]:
         raise ValueError(f"words {tuple(words.shape)} and lengths {tuple(lengths.shape)}: must be (B, n, {d}) and (B)")
-    if lengths.device.type != "cpu" or torch.compiler.is_compiling():
+    if lengths.device.type != "cpu" or shapes_are_fixed():
         return  # to look at numbers would wait for the device, or break the graph
     if lengths.shape[0] and int(lengths.max()) > max(1, words.shape[1]):
         raise ValueError(f"lengths: {int(lengths.max())} words, but words has {words.shape[1]} positions")

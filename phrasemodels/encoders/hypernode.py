@@ -35,7 +35,7 @@ from phrasemodels.layers.attention import (
     softmax_attention,
     softmax_with_dropout,
 )
-from phrasemodels.layers.blocks import AddNorm, Dropout, Replace, feed_forward, without_padding
+from phrasemodels.layers.blocks import AddNorm, Dropout, Replace, feed_forward, shapes_are_fixed, without_padding
 from phrasemodels.layers.packing import Packing, pack_rows, true_places
 from phrasemodels.layers.phrases import Neighbours, PhraseGraph, ZeroInit, dots, mix, neighbours, phrase_graph
 
@@ -176,10 +176,10 @@ class HypernodeEncoder(nn.Module):
     def forward(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """words (B, n, d), lengths (B), members (B, m, k) with -1 for none -> states of the words (B, n, d).
 
-        Equal to `plain` up to rounding (tests/encoders/test_hypernode.py), but faster. A graph of `torch.compile` has `plain`, in
-        which no step depends on the data.
+        Equal to `plain` up to rounding (tests/encoders/test_hypernode.py), but faster. If shapes are fixed, it is `plain`, in which no
+        step depends on the data.
         """
-        if torch.compiler.is_compiling():
+        if shapes_are_fixed():
             return without_padding(self.plain(words, lengths, members), lengths)
         layers = [*self.layers]
         if not all(isinstance(residual, AddNorm | Replace) for layer in layers for residual in layer.residuals):

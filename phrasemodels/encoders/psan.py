@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from phrasemodels import config
 from phrasemodels.encoders import check_input
-from phrasemodels.layers.blocks import Dense, SourceToToken, dropout, token_mask
+from phrasemodels.layers.blocks import Dense, SourceToToken, dropout, shapes_are_fixed, token_mask
 from phrasemodels.layers.multidim import Alone, attend_within, boundaries, fill_alone, same_phrase, weights_within
 from phrasemodels.layers.packing import pack_rows
 
@@ -205,7 +205,7 @@ class Psan(nn.Module):
     def states(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
         """Return the memory of each word after all levels, (B, n, d); 0 for padding."""
         valid = token_mask(lengths, words.shape[1])
-        if torch.compiler.is_compiling():
+        if shapes_are_fixed():
             rows = words.masked_fill(~valid.unsqueeze(-1), 0).flatten(0, 1)
             states = self._remember(rows, self._bounds(levels, valid, same_phrase)).view(words.shape)
             return states.masked_fill(~valid.unsqueeze(-1), 0)

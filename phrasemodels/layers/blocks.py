@@ -7,7 +7,9 @@ pooled vector of a sentence without tokens is 0; batches have n ≥ 1.
 Shapes: B sentences, n tokens, d model width or features; valid (B, n) is true for tokens, false for padding.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +24,24 @@ def on_device(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:
     if device.type != "cuda" or any(x.is_cuda for x in tensors):
         return tuple(x.to(device) for x in tensors)
     return tuple(x.pin_memory().to(device, non_blocking=True) for x in tensors)
+
+
+_fixed = ContextVar("fixed", default=False)
+
+
+@contextmanager
+def fixed_shapes() -> Iterator[None]:
+    """Let no step depend on the data while the block runs, as a CUDA graph needs it: padding is computed and masked."""
+    before = _fixed.set(True)
+    try:
+        yield
+    finally:
+        _fixed.reset(before)
+
+
+def shapes_are_fixed() -> bool:
+    """Return whether no step may depend on the data: in a graph of `torch.compile`, or in `fixed_shapes`."""
+    return torch.compiler.is_compiling() or _fixed.get()
 
 
 STATES = 2**16

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from phrasemodels.layers.blocks import token_mask
+from phrasemodels.layers.blocks import shapes_are_fixed, token_mask
 
 GROUPS = 4  # of sentences, in which attention is padded on a processor
 LEAST_SAVED = 1 << 14  # pairs of tokens that the groups must save: each group costs some hundred microseconds
@@ -96,10 +96,14 @@ class Packing:
 
     @classmethod
     def of(cls, lengths: Tensor, n: int) -> "Packing":
-        """Return the packing of sentences of n padded tokens, whose first `lengths` (B) tokens are real; in a graph of
-        `torch.compile`, which cannot know how many these are, all rows with masked padding."""
-        real = token_mask(lengths, n)
-        return AllRows(real) if torch.compiler.is_compiling() else cls(real)
+        """Return the packing of sentences of n padded tokens, whose first `lengths` (B) tokens are real; if shapes are fixed, as in a
+        graph, which cannot know how many these are, all rows with masked padding."""
+        return cls.of_real(token_mask(lengths, n))
+
+    @classmethod
+    def of_real(cls, real: Tensor) -> "Packing":
+        """Return the packing of tokens (B, n), as `of`."""
+        return AllRows(real) if shapes_are_fixed() else cls(real)
 
     def pack(self, x: Tensor) -> Tensor:
         """x (B, n, ...) -> the rows of real tokens (T, ...)."""

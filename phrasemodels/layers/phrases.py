@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from phrasemodels.layers.blocks import token_mask
+from phrasemodels.layers.blocks import shapes_are_fixed, token_mask
 from phrasemodels.layers.packing import Packing
 
 
@@ -198,7 +198,7 @@ def check_members(members: Tensor, lengths: Tensor) -> None:
     if members.shape[0] != lengths.shape[0]:  # not len, which torch.export takes for a constant
         raise ValueError(f"members of {members.shape[0]} sentences, but lengths of {lengths.shape[0]}")
     wrong = (members < -1) | (members >= lengths.view(-1, 1, 1))
-    if not torch.compiler.is_compiling() and wrong.any():
+    if not shapes_are_fixed() and wrong.any():
         sentence, phrase, word = wrong.nonzero()[0].tolist()
         words = int(lengths[sentence])
         raise ValueError(

@@ -31,6 +31,7 @@ from phrasemodels.layers.blocks import (
     feed_forward,
     normal_by_width,
     on_device,
+    shapes_are_fixed,
     token_mask,
 )
 from phrasemodels.layers.packing import Packing
@@ -47,26 +48,28 @@ def token_loss(
     """Return the sum over the tokens of target (B, t) after BEGIN, without PAD, of the label-smoothed cross entropy (nats).
     Arguments as in `target_scores`."""
     scores, gold = target_scores(model, source, lengths, members, target)
-    return smoothed_cross_entropy(scores, gold, smoothing)
+    return smoothed_cross_entropy(scores, gold, smoothing, gold != PAD if shapes_are_fixed() else None)
 
 
 def target_scores(
     model: Any, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the scores (r, V) of the words at the r tokens of target (B, t) after BEGIN, without PAD, and these tokens (r).
+    """Return the scores (r, V) of the words at the r tokens of target (B, t) after BEGIN, without PAD unless shapes are fixed, and
+    these tokens (r).
 
     model: a `Translator` or a `RecurrentTranslator`; source (B, n) ids, lengths (B), members (B, m, k). Only the states of
     real tokens are projected to scores, so that padding costs nothing in the widest layer.
     """
     memory, gold = model.encode(source, lengths, members), target[:, 1:]
-    packing = Packing(gold != PAD)
+    packing = Packing.of_real(gold != PAD)
     return model.project(model.states(memory, lengths, target[:, :-1], packing)).float(), packing.pack(gold)
 
 
-def smoothed_cross_entropy(scores: Tensor, gold: Tensor, smoothing: float) -> Tensor:
+def smoothed_cross_entropy(scores: Tensor, gold: Tensor, smoothing: float, counted: Tensor | None = None) -> Tensor:
     """Return the sum over r tokens of the cross entropy (nats) of scores (r, V) at labels gold (r) that give `smoothing` to all V
-    words alike (Szegedy et al. 2016, section 7). It can be differentiated once."""
-    loss: Tensor = _SmoothedCrossEntropy.apply(scores, gold, smoothing)
+    words alike (Szegedy et al. 2016, section 7). counted (r): which tokens are summed over; None: all. It can be differentiated
+    once."""
+    loss: Tensor = _SmoothedCrossEntropy.apply(scores, gold, smoothing, counted)
     return loss
 
 
@@ -74,8 +77,10 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     """Computes the gradient, softmax - labels, in the memory of log softmax, which `F.cross_entropy` keeps beside it."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, gold: Tensor, smoothing: float) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, gold: Tensor, smoothing: float, counted: Tensor | None) -> Tensor:
         logs = scores.log_softmax(-1)
+        if counted is not None:
+            logs.masked_fill_(~counted.unsqueeze(1), 0.0)
         at = torch.arange(len(gold), device=gold.device), gold
         loss = -(1 - smoothing) * logs[at].sum()
         each = smoothing / scores.shape[-1]
@@ -84,13 +89,15 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         # in place: log softmax is not needed again
         gradient = logs.exp_().sub_(each) if smoothing else logs.exp_()
         gradient[at] -= 1 - smoothing
+        if counted is not None:
+            gradient.masked_fill_(~counted.unsqueeze(1), 0.0)
         ctx.save_for_backward(gradient)
         return loss
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.saved_tensors[0] * gradient, None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        return ctx.saved_tensors[0] * gradient, None, None, None
 
 
 class IncrementalDecoder(Protocol):
@@ -337,7 +344,11 @@ class DecoderLayer(nn.Module):
 
 
 class Translator(nn.Module):
-    """Token ids to scores of target tokens; PAD, UNKNOWN, BEGIN and END are the first ids of both vocabularies."""
+    """Token ids to scores of target tokens; PAD, UNKNOWN, BEGIN and END are the first ids of both vocabularies.
+
+    has_fixed_shapes: passes can be recorded as CUDA graphs, if those of the encoder can."""
+
+    has_fixed_shapes = True
 
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()

@@ -77,7 +77,8 @@ def test_an_update_does_not_depend_on_how_its_batch_was_cut(shared, tmp_path, cu
 def test_micro_batches_are_counted_as_one_update(shared, tmp_path):
     trainer = Trainer(training(shared, tmp_path, "train.accumulation_steps=3"))
     forward, counted = trainer.model.encode, torch.nn.Parameter(torch.zeros(()), requires_grad=False)
-    trainer.model.updates, seen = counted, []
+    seen: list[int] = []
+    trainer.counters.append(counted)
 
     def counting(*inputs):
         counted.add_(1)
@@ -102,6 +103,7 @@ def test_the_decay_of_segments_is_added_once_an_update(shared, tmp_path):
         )
         trainer = Trainer(run)
         trainer.model.segments = weights_of_segments = SegmentWeights()
+        trainer.segment_weights.append(weights_of_segments)
         weights_of_segments.transitions.data.fill_(2.0)
         forward = trainer.model.encode
 

@@ -109,7 +109,7 @@ EARLIER = {"train.pieces": "train.accumulation_steps"}  # earlier names of field
 # change no score on purpose: sums of other machines differ in their last bits, and a GPU draws other random numbers for dropout
 MACHINE = tuple(
     f"train.{name}"
-    for name in ("workers", "threads", "gpus", "checkpoint_every", "micro_batch_tokens", "accumulation_steps")
+    for name in ("workers", "threads", "gpus", "graphs", "checkpoint_every", "micro_batch_tokens", "accumulation_steps")
 )
 
 PRECISION = "train.precision"  # processors differ in which is fast: it changes no name where the paper leaves it open

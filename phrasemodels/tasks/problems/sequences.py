@@ -9,10 +9,12 @@ import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job
+from phrasemodels.layers.blocks import PAD
 from phrasemodels.layers.ngrams import PhraseAttention
 from phrasemodels.tasks.prepare.sharded import read_shards, required
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
@@ -31,6 +33,12 @@ class PhraseBatch(Batch):
     lengths: Tensor
     members: Tensor
     target: Tensor
+
+    def in_steps(self, step: int) -> "PhraseBatch":
+        """Return the batch with its source, target and number of phrases padded to multiples of `step`."""
+        n, m, t = (-size % step for size in (self.source.shape[1], self.members.shape[1], self.target.shape[1]))
+        source, target = F.pad(self.source, (0, n), value=PAD), F.pad(self.target, (0, t), value=PAD)
+        return PhraseBatch(source, self.lengths, F.pad(self.members, (0, 0, 0, m), value=-1), target)
 
 
 class PhraseExamples:

@@ -42,6 +42,10 @@ class Batch:
         moved = {name: on_device(device, x)[0] if isinstance(x, Tensor) else x.to(device) for name, x in moved.items()}
         return type(self)(**moved)
 
+    def in_steps(self, step: int) -> Self:
+        """Return the batch with all sides padded to multiples of `step`, so that few shapes occur. ValueError: it has no such shape."""
+        raise ValueError(f"train.graphs: batches of {type(self).__name__} cannot be padded to a few shapes")
+
 
 class Examples(Protocol):
     """Rows that can be put into batches. `lengths` (rows, sides) are the tokens that the token budget counts."""

@@ -217,6 +217,9 @@ class TrainConfig:
     gpus: float = 0.0
     """GPUs of each worker; with a fraction several trainings share one. They change keys, but no name of a result, although a GPU draws
     other random numbers for dropout, as another seed would; a result names its device."""
+    graphs: bool = False
+    """Passes of translators are recorded as CUDA graphs, one for each shape of a batch, and replayed: a GPU needs not wait for the launch
+    of each kernel. For one worker on one GPU."""
     equal_sides: int | None = None
     """Rows of a batch have equal lengths on so many sides, from the first, as programs without masks need it; None: any."""
     micro_batch_tokens: int = field(default=MICRO_BATCH, compare=False)

@@ -46,6 +46,7 @@ from phrasemodels.tasks.train.checkpoints import (
     without_attention_by_cudnn,
 )
 from phrasemodels.tasks.train.config import TrainConfig, averaged_weights
+from phrasemodels.tasks.train.recorded import RecordedPasses
 
 PROGRESS = "progress.json"
 CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most, unless to save them takes more than a share of the time
@@ -246,6 +247,13 @@ class Trainer:
             if self.worker.world > 1
             else self.alone
         )
+        self.segment_weights = [module for module in self.model.modules() if isinstance(module, SegmentWeights)]
+        self.counters = [p for p in self.model.parameters() if not p.requires_grad and not p.dim()]
+        if self.config.graphs and not (self.worker.device.type == "cuda" and self.worker.world == 1):
+            raise ValueError("train.graphs: CUDA graphs need one worker with one GPU")
+        if self.config.graphs and not getattr(self.model, "has_fixed_shapes", False):
+            raise ValueError(f"train.graphs: the steps of a {type(self.model).__name__} depend on its data")
+        self.recorded = RecordedPasses(self.alone, self.precision) if self.config.graphs else None
         self.clock = Clock(self.progress.seconds)
 
     def run(self) -> None:
@@ -285,16 +293,15 @@ class Trainer:
         own = rows_of_worker(rows, worker.rank, worker.world)
         part = own if len(own) else rows[:1]  # a worker without rows takes part in the reduction with weight 0
         micro_batches = in_order(self.data, config.micro_batch_tokens, part, config.accumulation_steps)
-        for module in self.model.modules():
-            if isinstance(module, SegmentWeights):
-                module.micro_batches = len(micro_batches)
-        counters = [p for p in self.model.parameters() if not p.requires_grad and not p.dim()]
-        counts = [counter.clone() for counter in counters]
+        for module in self.segment_weights:
+            module.micro_batches = len(micro_batches)
+        counts = [counter.clone() for counter in self.counters]
         # gradients are exchanged once, with the last micro-batch
         not_last = (
             self.parallel.no_sync if isinstance(self.parallel, nn.parallel.DistributedDataParallel) else nullcontext
         )
-        self.parallel.train()
+        if not self.parallel.training:
+            self.parallel.train()
         rate = config.learning_rate * config.decay([row["dev_loss"] for row in progress.history])
         for group in self.optimiser.param_groups:
             group["lr"] = rate * config.schedule(progress.step, config.warmup, config.steps)
@@ -302,11 +309,15 @@ class Trainer:
         scale = worker.world / self.objective.count(self.data, rows)
         total = torch.zeros((), device=worker.device)
         for place, micro_batch in enumerate(micro_batches, 1):
-            for counter, count in zip(counters, counts, strict=True):
+            for counter, count in zip(self.counters, counts, strict=True):
                 counter.data.copy_(count)  # models count updates in their forward pass, which micro-batches repeat
+            batch = self.data.batch(micro_batch)
+            if self.recorded is not None:
+                total = total + self.recorded(batch, scale)
+                continue
             with nullcontext() if place == len(micro_batches) else not_last():
                 with self.precision():
-                    loss = self.parallel(self.data.batch(micro_batch).to(worker.device)) * float(len(own) > 0)
+                    loss = self.parallel(batch.to(worker.device)) * float(len(own) > 0)
                 (loss * scale).backward()
             total = total + loss.detach()
         # asked once, as reading a number waits for the GPU; a loss that becomes NaN later shows on dev
@@ -318,7 +329,7 @@ class Trainer:
             # after all micro-batches and the exchange: the norm is of the whole batch's gradient, equal on all workers
             nn.utils.clip_grad_norm_(self.parallel.parameters(), config.clip)
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad(set_to_none=self.recorded is None)  # graphs add to gradients in one place
         self.clock.add(total, self.objective.count(self.data, rows))
         progress.step += 1
 
