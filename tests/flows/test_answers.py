@@ -135,6 +135,11 @@ def test_further_seeds_join_those_of_a_kept_result(session, tmp_path):
     assert json.loads((whole / FILE).read_text())["against"] == json.loads((parts[0] / FILE).read_text())["against"]
     assert both[0]["training"] == pytest.approx(one[0]["training"])
     changed = json.loads((parts[1] / "result.json").read_text())
+    changed["rows"][0]["training"]["devices"] = "NVIDIA H200"
+    (parts[1] / "result.json").write_text(json.dumps(with_digest(changed)))
+    join(parts[0], parts[1])
+    assert json.loads((parts[0] / "result.json").read_text())["rows"][0]["training"]["devices"] == "NVIDIA H200, cpu"
+    both = json.loads((parts[0] / "result.json").read_text())["rows"]
     changed["rows"][0]["values"]["bleu"][0] += 1
     (parts[1] / "result.json").write_text(json.dumps(with_digest(changed)))
     with pytest.raises(ValueError, match=r"transformer.* seed 1: bleu is .* in one result and .* in the other"):

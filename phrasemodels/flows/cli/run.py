@@ -277,7 +277,7 @@ def train(
 ) -> None:
     """Train one experiment with one seed, predict the test set, and score the predictions.
 
-    With --local and prepared data, the libraries torch, pyarrow and sacrebleu are enough.
+    With --local and prepared data, `pip install 'phrasemodels[parse]' sacrebleu pydantic filelock` is enough.
     Example: phrasemodels train 000/table1/sample/phrase-k2 --seed 1 --local
     """
     from phrasemodels.flows.experiments.catalogue import experiment as find

@@ -173,7 +173,7 @@ def join(folder: Path, other: Path) -> Path:
     commits = dict.fromkeys([*first["commit"].split("; "), second["commit"]])
     notes = dict.fromkeys(filter(None, (first["note"], second["note"])))
     trials = json.loads((folder / TRIALS).read_text(encoding="utf-8")) if (folder / TRIALS).exists() else []
-    result = first | {"commit": "; ".join(commits), "note": " ".join(notes), "rows": rows}
+    result = first | {"commit": "; ".join(commits), "note": "; ".join(notes), "rows": rows}
     return write(folder, result, of_second | of_first, trials)
 
 
@@ -212,8 +212,13 @@ def _joined(row: Mapping[str, Any], more: Mapping[str, Any] | None) -> Mapping[s
     seeds = sorted({*row["seeds"], *more["seeds"]})
     n, m = len(row["seeds"]), len({*more["seeds"]} - {*row["seeds"]})
     training = dict(row["training"])
-    for one in (*MEANS, "steps") if training and more["training"] else ():
-        mean = (n * training[one] + m * more["training"][one]) / (n + m)
-        training[one] = round(mean) if one == "steps" else mean
+    if training and more["training"]:
+        for one in (*MEANS, "steps"):
+            mean = (n * training[one] + m * more["training"][one]) / (n + m)
+            training[one] = round(mean) if one == "steps" else mean
+        if devices := {kind for one in (training, more["training"]) for kind in one.get("devices", "").split(", ")} - {
+            ""
+        }:
+            training["devices"] = ", ".join(sorted(devices))
     ordered = {metric: [own[seed] for seed in seeds] for metric, own in values.items()}
     return {**row, "seeds": seeds, "values": ordered, "training": training}

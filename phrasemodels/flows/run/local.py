@@ -138,7 +138,7 @@ def _digest(experiment: Experiment) -> bytes:
 
 
 def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> dict[str, Any]:
-    """Train, predict and score from a prepared folder; imports torch, pyarrow and sacrebleu alone.
+    """Train, predict and score from a prepared folder; imports nothing of the pipeline.
 
     Checkpoints stay in `out`, so that the training resumes after an interruption, unless a setting or the code has changed, and one with
     more updates goes on from it.

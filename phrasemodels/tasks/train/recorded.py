@@ -33,13 +33,14 @@ class RecordedPasses:
     """Forward and backward passes of a module on a GPU, which add to the gradients of its parameters.
 
     module: batch -> loss, none of whose steps depends on the data while shapes are fixed. precision: makes the context of a pass.
+    ValueError, of a call: a pass cannot be recorded.
     """
 
     def __init__(self, module: nn.Module, precision: Callable[[], AbstractContextManager[Any]]) -> None:
         self.module, self.precision = module, precision
         self.weights = [p for p in module.parameters() if p.requires_grad]
         self.recordings: dict[tuple[torch.Size, ...], Recording] = {}
-        self.pool = torch.cuda.graph_pool_handle()  # graphs run one after another, so they share memory
+        self.pool: Any = None  # graphs run one after another, so they share memory
 
     def __call__(self, batch: Batch, scale: float) -> Tensor:
         """Add scale times the gradient of the loss of a batch on the CPU; return the loss."""
@@ -74,6 +75,7 @@ class RecordedPasses:
             if gradient is not None and weight.grad is None:
                 weight.grad = torch.zeros_like(weight)
         del gradients
+        self.pool = self.pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool):
             loss, gradients = self.gradients(own, factor)
