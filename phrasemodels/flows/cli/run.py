@@ -227,10 +227,17 @@ def keep(
         Path | None,
         typer.Option(help="Add the seeds and rows of this kept result, made elsewhere, to NAME.", metavar="FOLDER"),
     ] = None,
+    trained: Annotated[
+        Path | None,
+        typer.Option(
+            help="Take all trainings in this folder, made elsewhere by `train --local --data`.", metavar="FOLDER"
+        ),
+    ] = None,
 ) -> None:
     """Copy the results of a table's trainings from the store to results/NAME, where verdicts and the report read them.
 
-    With --join nothing is taken from the store: seeds and rows that were kept on another machine are added to NAME.
+    With --join or --trained nothing is taken from the store: seeds and rows that were kept or trained on another machine are
+    added to NAME.
     Example: phrasemodels keep 000-table1-laptop --table 1 --profile laptop --seeds 3
     """
     import phrasemodels.infra.environment  # noqa: F401
@@ -250,6 +257,11 @@ def keep(
             if not (folder / "result.json").is_file():
                 raise ValueError(f"{folder}: no kept result is there")
         print(joined(own() / name, join))
+        return
+    if trained is not None:
+        from phrasemodels.flows.run.trained import keep_trained
+
+        print(keep_trained(trained, own() / name, note))
         return
     made, store = planned(Request(paper, table, profile, seeds, set or [], row or [], first_seed), Settings())
     if tune:
@@ -288,7 +300,7 @@ def train(
     if out is not None and data is None:
         raise ValueError("--out needs --local --data: other trainings are kept in the store")
     chosen = find(experiment, set or [])
-    prepared = None if data is None else train_prepared(chosen, seed, data, out or Path("results"))
+    prepared = None if data is None else train_prepared(chosen, seed, data, out or Path("results"), set or [])
     print_json(prepared or train_experiment(chosen, seed, local))
 
 

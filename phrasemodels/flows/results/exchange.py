@@ -250,7 +250,12 @@ def crate(name: str, result: Mapping[str, Any], files: Sequence[Path]) -> dict[s
         "version": version("phrasemodels"),
         "identifier": result["commit"],
         "softwareRequirements": sorted(
-            {f"{k}=={v}" for row in result["rows"] for k, v in row.get("libraries", {}).items()}
+            {
+                f"{k}=={v}"
+                for row in result["rows"]
+                for k, of in row.get("libraries", {}).items()
+                for v in of.split(", ")
+            }
         ),
     }
     data = list(_test_sets(result))

@@ -133,7 +133,7 @@ def _parts(store: Store, seeds: Sequence[Pipeline], statistics: Statistics) -> d
     models = [store.run(pipeline.trained) for pipeline in seeds if pipeline.trains]
     parts = (models or scores)[0].manifest["parts"]
     return {
-        "training": _training(models) if models else {},
+        "training": training_of(models) if models else {},
         "settings": {name: value for name, value in parts["settings"].items() if name != "seed"},
         "libraries": parts["libraries"],
         "test_set": scores[0].meta["test_set"],
@@ -142,7 +142,7 @@ def _parts(store: Store, seeds: Sequence[Pipeline], statistics: Statistics) -> d
     }
 
 
-def _training(models: Sequence[Artifact]) -> dict[str, Any]:
+def training_of(models: Sequence[Artifact]) -> dict[str, Any]:
     """Return the parameters of the model, and the means over its seeds of what differs between trainings."""
     means = {name: fmean(model.meta[name] for model in models) for name in MEANS}
     steps = round(fmean(model.meta["steps"] for model in models))  # those with patience end at different ones
@@ -150,6 +150,14 @@ def _training(models: Sequence[Artifact]) -> dict[str, Any]:
     return {"parameters": models[0].meta["parameters"], "steps": steps, **means} | (
         {"devices": devices} if devices else {}
     )
+
+
+def all_versions(found: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the versions of each library, all that occur: "2.11.0, 2.13.0"."""
+    known: dict[str, set[str]] = {}
+    for name, versions in (pair for one in found for pair in one.items()):
+        known.setdefault(name, set()).update(versions.split(", "))
+    return {name: ", ".join(sorted(versions)) for name, versions in sorted(known.items())}
 
 
 def row_of(name: str) -> str:
@@ -221,4 +229,5 @@ def _joined(row: Mapping[str, Any], more: Mapping[str, Any] | None) -> Mapping[s
         }:
             training["devices"] = ", ".join(sorted(devices))
     ordered = {metric: [own[seed] for seed in seeds] for metric, own in values.items()}
-    return {**row, "seeds": seeds, "values": ordered, "training": training}
+    libraries = all_versions([row["libraries"], more["libraries"]])
+    return {**row, "seeds": seeds, "values": ordered, "training": training, "libraries": libraries}

@@ -3,21 +3,23 @@
 import contextlib
 import datetime
 import hashlib
+import importlib.metadata
 import json
 import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import phrasemodels
 from phrasemodels.data.download.manifest import Sources
-from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.store import Executor, Job, Store, digest_of, with_dependencies
+from phrasemodels.data.store.artifacts import Artifact, describe, files_of, write_durably
+from phrasemodels.data.store.store import Executor, Job, Store, digest_of, inherited, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import file_name
+from phrasemodels.tasks.problems.recipe import Stage
 from phrasemodels.tasks.train.trainer import PROGRESS
 from phrasemodels.written import writing_folder
 
@@ -137,11 +139,13 @@ def _digest(experiment: Experiment) -> bytes:
     return digest_of(experiment.recipe).encode()
 
 
-def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> dict[str, Any]:
-    """Train, predict and score from a prepared folder; imports nothing of the pipeline.
+def train_prepared(
+    experiment: Experiment, seed: int, data: Path, out: Path, overrides: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Train, predict and score from a prepared folder; imports nothing of the pipeline. `keep --trained` reads what it writes.
 
-    Checkpoints stay in `out`, so that the training resumes after an interruption, unless a setting or the code has changed, and one with
-    more updates goes on from it.
+    overrides: those with which the experiment was found, also of what changes no score. Checkpoints stay in `out`, so that the training
+    resumes after an interruption, unless a setting or the code has changed, and one with more updates goes on from it.
     ValueError: the folder was prepared with another recipe.
     """
     if not (data / RECIPE).is_file() or (data / RECIPE).read_bytes() != _digest(experiment):
@@ -157,13 +161,8 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
         if (artifact := store.load(data / name)) is None:
             raise ValueError(f"{data / name} is missing or damaged: make the folder again with `phrasemodels prepare`")
         known[name] = artifact
-    # keys of the store would need the source of packages that are not installed here: this one has the project's files
-    folders = sorted(os.walk(Path(phrasemodels.__file__).parent, followlinks=True))
-    files = [Path(folder, name) for folder, _, names in folders for name in sorted(names) if name.endswith(".py")]
-    code = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-    settings = {name: stage.settings for name, stage in stages.items()}
-    data_keys = {name: artifact.key for name, artifact in known.items()}
-    key = digest_of([settings, seed, data_keys, code])[:32]
+    code, data_keys = code_digest(), {name: artifact.key for name, artifact in known.items()}
+    key = key_of_prepared(stages, seed, data_keys, code)
     checkpoints = store.workspace(key) / "checkpoints"
     executor = Executor(report=_printer(stages["model"].settings))
     with progress_lines(checkpoints):
@@ -172,16 +171,50 @@ def train_prepared(experiment: Experiment, seed: int, data: Path, out: Path) -> 
             folder.mkdir(parents=True, exist_ok=True)
             parts = {"settings": stage.settings, "data": data_keys, "code": code}
             meta = stage.make(Job(folder, checkpoints, inputs, store, executor, key, parts), stage.settings)
-            terms = {"licences": [], "redistributable": False, "stand_in": False}
-            known[name] = Artifact(folder, {"key": key, "meta": {**meta, **terms}})
+            known[name] = Artifact(folder, {"key": key, "meta": {**inherited(inputs), **meta}})
     result = {
         "experiment": experiment.name,
         "seed": seed,
         **{k: v for k, v in known["model"].meta.items() if k != "shards"},
         "scores": known["scores"].meta["scores"],
+        "made": {
+            "overrides": list(overrides),
+            "key": key,
+            "code": code,
+            "data": data_keys,
+            "libraries": _libraries(),
+            "stages": {name: _outcome(known[name]) for name in stages if name not in ("model", "scores")},
+        },
     }
     write_durably(file, json.dumps(result, indent=1))
     return result
+
+
+def _outcome(artifact: Artifact) -> dict[str, Any]:
+    """Return what a stage says of its outcome, and the digests of its files."""
+    files = {name: describe(artifact.path / name) for name in sorted(files_of(artifact.path))}
+    return {"meta": artifact.meta, "files": files}
+
+
+def key_of_prepared(stages: Mapping[str, Stage], seed: int, data: Mapping[str, str], code: str) -> str:
+    """Return the key of a training from a prepared folder. One of the store would need the source of packages that are not installed
+    there; this one has the project's files."""
+    return digest_of([{name: stage.settings for name, stage in stages.items()}, seed, data, code])[:32]
+
+
+def code_digest() -> str:
+    """Return the digest of this package's Python files."""
+    folders = sorted(os.walk(Path(phrasemodels.__file__).parent, followlinks=True))
+    files = [Path(folder, name) for folder, _, names in folders for name in sorted(names) if name.endswith(".py")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _libraries() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that training uses."""
+    found = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    for name in ("llvmlite", "numba", "numpy", "pyarrow", "safetensors", "torch"):
+        found[name] = importlib.metadata.version(name).partition("+")[0]
+    return found
 
 
 def _is_result(file: Path, experiment: str, seed: int) -> bool:

@@ -38,7 +38,7 @@ class Plan:
     @cached_property
     def comparison(self) -> Step:
         """The last step: the table compared with the paper."""
-        rows = tuple(row for experiment in self.table.experiments for row in self._rows(experiment))
+        rows = tuple(row for experiment in self.table.experiments for row in self.rows_of(experiment))
         inputs = {f"{p.experiment.name} seed {p.seed}": p.scored for p in self.pipelines}
         return Step(
             compare, self.table.title, CompareSettings(self.table.title, rows, self.table.seeds), inputs, root=True
@@ -64,7 +64,8 @@ class Plan:
         """The steps that prepare data, inputs first."""
         return [step for step in self.steps[:-1] if step.key not in self.owners]
 
-    def _rows(self, experiment: Experiment) -> list[RowSettings]:
+    def rows_of(self, experiment: Experiment) -> list[RowSettings]:
+        """Return the rows of an experiment, one for each of its answers."""
         return [
             RowSettings(
                 experiment.name,

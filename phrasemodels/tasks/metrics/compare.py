@@ -62,7 +62,7 @@ def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
     """Compare a table with the paper. Writes verdicts.json: each row with its values by seed, interval, verdict, and
     difference from its baseline. Inputs are the scores, by "EXPERIMENT seed N"."""
     scores = [[job.inputs[f"{row.experiment} seed {seed}"] for seed in settings.seeds] for row in settings.rows]
-    rows = [_row(*pair, settings.seeds) for pair in zip(settings.rows, scores, strict=True)]
+    rows = [row_of_scores(*pair, settings.seeds) for pair in zip(settings.rows, scores, strict=True)]
     tested = [
         TestedRow(
             row.experiment,
@@ -80,7 +80,8 @@ def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
     return {"title": settings.title, "rows": rows}
 
 
-def _row(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> dict[str, Any]:
+def row_of_scores(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> dict[str, Any]:
+    """Return a row of a table with its values by seed, intervals and verdict; scores: of each seed."""
     metrics = sorted({name for artifact in scores for name in artifact.meta["scores"]})
     values = {name: [artifact.meta["scores"][name]["value"] for artifact in scores] for name in metrics}
     if row.metric not in values:

@@ -1,0 +1,152 @@
+"""Results of `train --local --data`, made where the pipeline is not installed, as kept results."""
+
+import json
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from phrasemodels.config import to_json
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.store.artifacts import Artifact, files_of, sha256_of
+from phrasemodels.data.store.store import Executor, Job, Store, inherited
+from phrasemodels.flows.experiments.catalogue import Request, Table, resolved
+from phrasemodels.flows.experiments.catalogue import experiment as find
+from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.results.keep import DERIVED, MEANS, Statistics, all_versions, join, row_of, training_of, write
+from phrasemodels.flows.results.records import commit, open_store, sources_of
+from phrasemodels.flows.results.results import RESULT, SENTENCES
+from phrasemodels.flows.run.local import code_digest, key_of_prepared
+from phrasemodels.flows.run.plan import Plan
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.metrics.compare import row_of_scores
+
+AGAIN = "copy the folder again"
+ENDS = {"model", "scores"}  # stages whose outcome is not needed here: the weights, and the scores, which are made again
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training: its experiment and seed, what its model says of itself, its scores, and the versions of libraries."""
+
+    experiment: Experiment
+    seed: int
+    model: Artifact
+    scores: Artifact
+    libraries: Mapping[str, str]
+
+
+def keep_trained(out: Path, folder: Path, note: str) -> Path:
+    """Score the predictions of all trainings in `out`, and write the scores as a kept result, or join them with what is kept there;
+    return its file.
+
+    ValueError: there is none, they are of several tables, or one is damaged or of other settings, data or code than are here.
+    """
+    settings = Settings()
+    store, executor = open_store(settings), Executor(sources=sources_of(settings))
+    with tempfile.TemporaryDirectory(prefix="phrasemodels-") as temporary:
+        found: dict[str, list[Trained]] = {}
+        for number, file in enumerate(sorted(out.glob("*-s*.json"))):
+            one = _read(file, store, executor, Path(temporary) / str(number))
+            found.setdefault(one.experiment.name, []).append(one)
+        if not found:
+            raise ValueError(f"{out}: no result of `phrasemodels train --local --data` is there")
+        places = {(e.table.paper, e.table.number, e.profile) for e in (seeds[0].experiment for seeds in found.values())}
+        if len(places) > 1:
+            raise ValueError(
+                f"{out}: trainings of {len(places)} tables; a kept result is of one, so move the others away"
+            )
+        paper, number_of_table, profile = places.pop()
+        rows = [e.row for e in Request(paper, number_of_table, profile, 1).resolve().experiments]
+        groups = sorted(found.values(), key=lambda seeds: rows.index(seeds[0].experiment.row))
+        title = Table(paper, number_of_table, profile, tuple(seeds[0].experiment for seeds in groups), ()).title
+        statistics: Statistics = {}
+        made = [row for seeds in groups for row in _rows(seeds, statistics)]
+        result = {"title": title, "commit": commit(), "note": note, "rows": made}
+        if not (folder / RESULT).is_file():
+            return write(folder, result, statistics)
+        write(other := Path(temporary) / "kept", result, statistics)
+        return join(folder, other)
+
+
+def _read(file: Path, store: Store, executor: Executor, scratch: Path) -> Trained:
+    """Return the training whose result is a file, scored in the folder `scratch`. ValueError: as of `keep_trained`."""
+    try:
+        result = json.loads(file.read_text(encoding="utf-8"))
+        name, seed, made = str(result["experiment"]), int(result["seed"]), result["made"]
+        overrides, data = list(map(str, made["overrides"])), {str(k): str(v) for k, v in made["data"].items()}
+        versions = {str(k): str(v) for k, v in made["libraries"].items()}
+        code, key = str(made["code"]), str(made["key"])
+        outcomes = {str(k): (dict(v["meta"]), dict(v["files"])) for k, v in made["stages"].items()}
+        said = {str(k): float(v["value"]) for k, v in result["scores"].items()}
+        model: dict[str, Any] = {part: int(result[part]) for part in ("parameters", "steps")}
+        model |= {part: float(result[part]) for part in MEANS} | {"devices": list(map(str, result["devices"]))}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{file}: no result of `phrasemodels train --local --data` of this version") from error
+    if code != code_digest():
+        raise ValueError(f"{file}: another version of this package trained it; keep it with that one, then take --join")
+    bare = find(name, overrides)
+    own = resolved(bare, executor.sources)
+    stages = bare.recipe.without_optional_libraries().measured_stages(bare.model, bare.train, seed)
+    if bare.name != name or key_of_prepared(stages, seed, data, code) != key or outcomes.keys() != stages.keys() - ENDS:
+        raise ValueError(f"{file}: its settings are not those that it names, so it was changed; {AGAIN}")
+    steps = own.recipe.data()
+    if differing := sorted(part for part, one in data.items() if part not in steps or steps[part].key != one):
+        raise ValueError(
+            f"{file}: trained on other data than are made here now ({', '.join(differing)}); prepare again"
+        )
+    known = {
+        part: Artifact(file.parent / part / key, {"key": key, "meta": meta}) for part, (meta, _) in outcomes.items()
+    }
+    for part, (_, files) in outcomes.items():
+        _check_files(known[part].path, files)
+    known["model"] = Artifact(file.parent / "model" / key, {"key": key, "meta": model})
+    scored = own.recipe.measured_stages(own.model, own.train, seed)["scores"]
+    inputs = {ours: known.get(theirs) or store.run(steps[theirs], executor) for ours, theirs in scored.inputs.items()}
+    scratch.mkdir()
+    try:
+        meta = scored.make(Job(scratch, scratch, inputs, store, executor, key), scored.settings)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{file}: its predictions cannot be scored ({type(error).__name__}: {error}); {AGAIN}"
+        ) from error
+    terms = inherited({part: store.run(steps[part], executor) for part in data})
+    for metric, value in said.items():
+        here = float(meta["scores"].get(metric, {"value": math.nan})["value"])
+        if not math.isclose(value, here, rel_tol=1e-6, abs_tol=1e-9):
+            raise ValueError(f"{file}: {metric} is {value}, and {here:.6g} by its predictions: it was changed; {AGAIN}")
+    return Trained(own, seed, known["model"], Artifact(scratch, {"meta": {**terms, **meta}}), versions)
+
+
+def _check_files(folder: Path, expected: Mapping[str, Any]) -> None:
+    """ValueError: the files in a folder are not those that were written there."""
+    found = {}
+    for name in files_of(folder):
+        path = folder / name
+        found[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    if found != expected:
+        raise ValueError(f"{folder}: a file is missing or damaged: {AGAIN}")
+
+
+def _rows(seeds: Sequence[Trained], statistics: Statistics) -> list[dict[str, Any]]:
+    """Return the rows of an experiment as a kept result has them, and add the statistics of its seeds to the others'."""
+    experiment = seeds[0].experiment
+    whole = Request(experiment.table.paper, experiment.table.number, experiment.profile, 1).resolve()
+    settings = Plan(replace(whole, experiments=(experiment, *whole.experiments))).rows_of(experiment)
+    columns = {answer.statistic.column for answer in experiment.answers if answer.statistic}
+    for one in seeds if columns else []:
+        table = read_shard(one.scores.file(SENTENCES)).select(["id", "group", *sorted(columns)])
+        statistics[row_of(experiment.name), one.seed] = table
+    shared = {
+        "training": training_of([one.model for one in seeds]),
+        "settings": {k: v for k, v in to_json(experiment.steps(0).trained.settings).items() if k != "seed"},
+        "libraries": all_versions([one.libraries for one in seeds]),
+        "test_set": seeds[0].scores.meta["test_set"],
+        "licences": seeds[0].scores.meta["licences"],
+        "sentences": {"row": row_of(experiment.name)} if columns else [],
+    }
+    numbers = tuple(one.seed for one in seeds)
+    rows = [row_of_scores(row, [one.scores for one in seeds], numbers) for row in settings]
+    return [{name: value for name, value in row.items() if name not in DERIVED} | shared for row in rows]
