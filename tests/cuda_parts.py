@@ -40,7 +40,7 @@ from phrasemodels.structs.kernels import gpu
 from phrasemodels.structs.semimarkov import segmentations
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import batches_from
-from phrasemodels.tasks.train.recorded import STEP, RecordedPasses
+from phrasemodels.tasks.train.recorded import RecordedPasses, few_sizes
 from phrasemodels.tasks.train.trainer import Trainer, Training
 
 KEPT = Path(__file__).with_suffix(".tsv")
@@ -125,7 +125,7 @@ def of_training(name: str, training: Training) -> Iterator[tuple[str, Callable[[
     yield f"update in bfloat16 {name}", lambda: trainer.update(rows)
     if name in RECORDED:
         passes, scale = RecordedPasses(trainer.alone, trainer.precision), torch.full((), 0.1, device=GPU)
-        padded = trainer.data.batch(rows).in_steps(STEP).to(GPU)
+        padded = trainer.data.batch(rows).padded_to(few_sizes).to(GPU)
         yield f"recorded passes {name}", lambda: passes.gradients(padded, scale)
     if name in SEARCHES:
         batch = trainer.dev.batch(torch.arange(3).numpy()).to(GPU)

@@ -14,7 +14,7 @@ from phrasemodels.layers.blocks import BEGIN, END, PAD
 from phrasemodels.models.translation import TranslationConfig, token_loss
 from phrasemodels.tasks.problems.sequences import PhraseBatch
 from phrasemodels.tasks.train.batches import Batch
-from phrasemodels.tasks.train.recorded import STEP, RecordedPasses
+from phrasemodels.tasks.train.recorded import RecordedPasses, few_sizes
 from phrasemodels.tasks.train.trainer import Trainer
 
 SIZES = {"d": 32, "heads": 4, "layers": 2, "d_ff": 64, "dropout": 0.0}
@@ -48,7 +48,7 @@ def test_losses_and_gradients_with_fixed_shapes_equal_those_of_packed_rows(encod
     module, rows = Loss(encoder), batch()
     loss = module(rows)
     expected = torch.autograd.grad(loss * 0.5, list(module.parameters()))
-    padded = rows.in_steps(STEP)
+    padded = rows.padded_to(few_sizes)
     assert (*padded.source.shape, padded.members.shape[1], padded.target.shape[1]) == (5, 16, 16, 16)
     found, gradients = RecordedPasses(module, nullcontext).gradients(padded, torch.tensor(0.5))
     assert float(found) == pytest.approx(float(loss.detach()), rel=1e-6)  # summed in float32
@@ -60,7 +60,13 @@ def test_graphs_are_refused_where_they_cannot_be(shared, tmp_path):
     with pytest.raises(ValueError, match=r"train\.graphs: CUDA graphs need one worker with one GPU"):
         Trainer(training(shared, tmp_path, "train.graphs=true"))
     with pytest.raises(ValueError, match=r"train\.graphs: batches of Batch cannot be padded"):
-        Batch().in_steps(STEP)
+        Batch().padded_to(few_sizes)
+
+
+def test_there_are_few_sizes():
+    sizes = [few_sizes(n) for n in range(1025)]
+    assert all(n <= size <= max(n + 7, 1.25 * n) for n, size in enumerate(sizes)) and sizes[:2] == [0, 8]
+    assert len({*sizes}) == 25
 
 
 def test_graphs_change_no_name():

@@ -1,6 +1,6 @@
 """Sequences in, sequences out: batches of word ids with phrases, predictions as lists of tokens, and rows of attention weights."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,9 @@ class PhraseBatch(Batch):
     members: Tensor
     target: Tensor
 
-    def in_steps(self, step: int) -> "PhraseBatch":
-        """Return the batch with its source, target and number of phrases padded to multiples of `step`."""
-        n, m, t = (-size % step for size in (self.source.shape[1], self.members.shape[1], self.target.shape[1]))
+    def padded_to(self, size: Callable[[int], int]) -> "PhraseBatch":
+        """Return the batch with its source, target and number of phrases padded to sizes."""
+        n, m, t = (size(x.shape[1]) - x.shape[1] for x in (self.source, self.members, self.target))
         source, target = F.pad(self.source, (0, n), value=PAD), F.pad(self.target, (0, t), value=PAD)
         return PhraseBatch(source, self.lengths, F.pad(self.members, (0, 0, 0, m), value=-1), target)
 

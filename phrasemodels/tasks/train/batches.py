@@ -42,8 +42,8 @@ class Batch:
         moved = {name: on_device(device, x)[0] if isinstance(x, Tensor) else x.to(device) for name, x in moved.items()}
         return type(self)(**moved)
 
-    def in_steps(self, step: int) -> Self:
-        """Return the batch with all sides padded to multiples of `step`, so that few shapes occur. ValueError: it has no such shape."""
+    def padded_to(self, size: Callable[[int], int]) -> Self:
+        """Return the batch with sides of n tokens padded to size(n), so that few shapes occur. ValueError: this problem has none."""
         raise ValueError(f"train.graphs: batches of {type(self).__name__} cannot be padded to a few shapes")
 
 

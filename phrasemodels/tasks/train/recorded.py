@@ -16,8 +16,14 @@ from torch import Tensor, nn
 from phrasemodels.layers.blocks import fixed_shapes
 from phrasemodels.tasks.train.batches import Batch
 
-STEP = 8  # sides of a batch are padded to a multiple of so many tokens
+STEP = 8  # short sides of a batch are padded to a multiple of so many tokens
 WARM = 2  # passes before a recording: libraries are loaded and choose kernels
+
+
+def few_sizes(n: int) -> int:
+    """Return the next of few sizes, four for each power of two: 8, 16, 24, ..., 64, 80, 96, 112, 128, 160, ..."""
+    step = max(STEP, 1 << max(n.bit_length() - 3, 0))
+    return -(-n // step) * step
 
 
 class Recording(NamedTuple):
@@ -44,7 +50,7 @@ class RecordedPasses:
 
     def __call__(self, batch: Batch, scale: float) -> Tensor:
         """Add scale times the gradient of the loss of a batch on the CPU; return the loss."""
-        tensors = _tensors(padded := batch.in_steps(STEP))
+        tensors = _tensors(padded := batch.padded_to(few_sizes))
         shape = tuple(x.shape for x in tensors)
         if shape not in self.recordings:
             state = torch.cuda.get_rng_state()  # dropout must not depend on what was recorded before
