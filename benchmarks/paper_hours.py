@@ -48,11 +48,12 @@ PUBLISHED = {
 
 
 def kept() -> dict[str, float]:
-    """Return the hours by the clock of the trainings at the paper's size that are kept."""
+    """Return the hours by the clock of the trainings at the paper's size that are kept and were on processors."""
     found = {}
     for file in PROJECT.glob("results/*-paper/result.json"):
         for row in json.loads(file.read_text(encoding="utf-8"))["rows"]:
-            found[row["experiment"]] = row["training"]["train_seconds"] / 3600
+            if row["training"].get("devices", "cpu") == "cpu":
+                found[row["experiment"]] = row["training"]["train_seconds"] / 3600
     return found
 
 
