@@ -4,7 +4,8 @@
               by Triton's interpreter (pip install triton)
     devices   every operation of structures on the device beside the CPU
     updates   an update of each paper's model at its published size (the parser without its pretrained encoder), on sentences of the
-              sample grammar: the median seconds of five, kernels, waits for the device, and memory, in float32, tf32 and bfloat16
+              sample grammar: the median seconds of five, kernels, waits for the device, and memory, in float32, tf32 and bfloat16; of
+              a model whose passes can be recorded also as CUDA graphs, five times the same batch
     parts     `tests/cuda_parts.py` on the fake device, whose kernels and waits these are to be compared with
 
 Exit code 1: a result is not that of the CPU. --tokens: padded tokens of a batch in place of the published ones. A dry run on a CPU is
@@ -13,6 +14,7 @@ Exit code 1: a result is not that of the CPU. --tokens: padded tokens of a batch
 
 import argparse
 import dataclasses
+import itertools
 import os
 import statistics
 import subprocess
@@ -100,10 +102,12 @@ def compare(structures: dict[str, tuple[Any, list[tuple[int, ...]]]], device: to
                     wrong.append(name)
 
 
-def trainer(row: str, store: Store, device: torch.device, precision: str, tokens: int | None) -> Trainer:
+def trainer(
+    row: str, store: Store, device: torch.device, precision: str, tokens: int | None, graphs: bool = False
+) -> Trainer:
     """Return the trainer of a row of the paper's profile, on data of the sample profile."""
     small, large = experiment(row.format("sample")), experiment(row.format("paper"))
-    large = dataclasses.replace(large, train=dataclasses.replace(large.train, precision=precision))
+    large = dataclasses.replace(large, train=dataclasses.replace(large.train, precision=precision, graphs=graphs))
     return prepared(large, small, store, tokens, str(device))
 
 
@@ -129,6 +133,8 @@ def measured(each: Trainer, device: torch.device) -> str:
     config = each.config
     limits = config.batch_tokens, 0, config.batch_rows, config.arrange, config.equal_sides
     batches: Iterator[Any] = (rows for _, _, rows in batches_from(each.data, 0, 0, *limits))
+    if config.graphs:
+        batches = itertools.repeat(next(batches))  # each shape is recorded once, which takes a second
     wait: Callable[[], None] = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     seconds = []
     for _ in range(ROUNDS + 1):  # the first is not counted
@@ -179,6 +185,9 @@ def main() -> int:
                 for precision in ("float32", "tf32", "bfloat16"):
                     each = trainer(row, store, device, precision, chosen.tokens)
                     print(f"{row.format('paper'):34} {precision:9}", measured(each, device), flush=True)
+                    if device.type == "cuda" and getattr(each.model, "has_fixed_shapes", False):
+                        each = trainer(row, store, device, precision, chosen.tokens, graphs=True)
+                        print(f"{'  as CUDA graphs':34} {precision:9}", measured(each, device), flush=True)
     if "parts" in chosen.sections:
         program = Path(__file__).parents[1] / "tests/cuda_parts.py"
         if subprocess.run([sys.executable, "-W", "ignore", program], stdout=subprocess.DEVNULL).returncode:

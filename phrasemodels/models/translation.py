@@ -16,6 +16,8 @@ from torch.autograd.function import once_differentiable
 
 from phrasemodels import config
 from phrasemodels.encoders import EncoderConfig, check_output
+from phrasemodels.encoders.hypernode import HypernodeEncoder
+from phrasemodels.encoders.transformer import TransformerEncoder
 from phrasemodels.layers.attention import MultiHeadAttention, attention_probe, softmax_with_dropout
 from phrasemodels.layers.blocks import (
     BEGIN,
@@ -98,6 +100,9 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         return ctx.saved_tensors[0] * gradient, None, None, None
+
+
+FIXED = TransformerEncoder, HypernodeEncoder  # encoders that torch.compile makes one graph of
 
 
 class IncrementalDecoder(Protocol):
@@ -346,9 +351,7 @@ class DecoderLayer(nn.Module):
 class Translator(nn.Module):
     """Token ids to scores of target tokens; PAD, UNKNOWN, BEGIN and END are the first ids of both vocabularies.
 
-    has_fixed_shapes: passes can be recorded as CUDA graphs, if those of the encoder can."""
-
-    has_fixed_shapes = True
+    has_fixed_shapes: whether no step of training depends on the data while shapes are fixed, as CUDA graphs need it."""
 
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()
@@ -358,6 +361,7 @@ class Translator(nn.Module):
         self.embed_source = embedding(config.source_vocabulary)
         self.embed_target = self.embed_source if config.shared else embedding(config.target_vocabulary)
         self.encoder = config.encoder.build()
+        self.has_fixed_shapes = isinstance(self.encoder, FIXED)
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.last = config.residual.final_norm(d)
         scale = d**-0.5 if config.tied and not config.scaled else 1.0

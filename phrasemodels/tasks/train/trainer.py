@@ -52,6 +52,7 @@ PROGRESS = "progress.json"
 CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most, unless to save them takes more than a share of the time
 SAVING = 0.05
 ASK_EVERY = 10  # updates between two times at which workers ask each other whether the time is up
+GRAPHS = "this GPU waits for the launch of each kernel; --set train.graphs=true may be many times as fast"
 HISTORY = "history.json"  # of a finished training; it has seconds, so no two are the same
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
@@ -251,8 +252,11 @@ class Trainer:
         self.counters = [p for p in self.model.parameters() if not p.requires_grad and not p.dim()]
         if self.config.graphs and not (self.worker.device.type == "cuda" and self.worker.world == 1):
             raise ValueError("train.graphs: CUDA graphs need one worker with one GPU")
-        if self.config.graphs and not getattr(self.model, "has_fixed_shapes", False):
-            raise ValueError(f"train.graphs: the steps of a {type(self.model).__name__} depend on its data")
+        fixed = getattr(self.model, "has_fixed_shapes", False)
+        if self.config.graphs and not fixed:
+            raise ValueError(f"train.graphs: the steps of this {type(self.model).__name__} depend on its data")
+        if fixed and self.worker.device.type == "cuda" and self.worker.world == 1 and not self.config.graphs:
+            print(GRAPHS, file=sys.stderr, flush=True)
         self.recorded = RecordedPasses(self.alone, self.precision) if self.config.graphs else None
         self.clock = Clock(self.progress.seconds)
 
