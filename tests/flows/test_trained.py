@@ -6,7 +6,8 @@ import shutil
 import pytest
 from running import run_cli
 
-from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.data.store.artifacts import with_digest
+from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.results.keep import keep
 from phrasemodels.flows.results.records import open_store
 from phrasemodels.flows.run.local import prepare_folder, train_experiment, train_prepared
@@ -64,7 +65,7 @@ def test_they_equal_what_is_kept_of_the_store(made, tmp_path):
 def changed(path, change):
     result = json.loads(path.read_text())
     change(result)
-    path.write_text(json.dumps(result))
+    path.write_text(json.dumps(with_digest(result)))
 
 
 CHANGES = {
@@ -78,7 +79,9 @@ CHANGES = {
     "a path": (lambda r: r["made"].update(key="../../x"), "its settings are not those"),
     "a type": (lambda r: r.update(made=[]), "no result of"),
     "a number": (lambda r: r.update(train_seconds="long"), "no result of"),
-    "a digest": (lambda r: r["made"]["stages"]["predictions"]["files"].clear(), "a file is missing or damaged"),
+    "a huge number": (lambda r: r.update(steps=10**400, train_seconds=10**400), "no result of"),
+    "no number": (lambda r: r.update(train_seconds=float("nan")), "it was changed"),
+    "a digest": (lambda r: r["made"]["stages"]["predictions"]["files"].clear(), "a file of .* is missing or damaged"),
 }
 
 
@@ -96,7 +99,7 @@ def test_damaged_predictions_and_empty_folders_are_refused(made, tmp_path):
     shutil.copytree(made[0] / "out", tmp_path / "out")
     file = next((tmp_path / "out" / "predictions").rglob("*.arrow"))
     file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(ValueError, match="a file is missing or damaged: copy the folder again"):
+    with pytest.raises(ValueError, match="is missing or damaged; copy the folder again"):
         keep_trained(tmp_path / "out", tmp_path / "kept", "")
     for file in (tmp_path / "out").glob("*.json"):
         file.write_text("{" * 100_000)
@@ -105,3 +108,34 @@ def test_damaged_predictions_and_empty_folders_are_refused(made, tmp_path):
     run = run_cli("keep", "mine", "--trained", str(tmp_path / "nowhere"))
     assert isinstance(run.exception, ValueError)
     assert "no result of `phrasemodels train --local --data` is there" in str(run.exception)
+
+
+def test_a_number_that_changed_on_the_way_and_a_seed_that_is_there_twice_are_refused(made, tmp_path):
+    shutil.copytree(made[0] / "out", tmp_path / "out")
+    file = next((tmp_path / "out").glob("*phrase-k2*-s1.json"))
+    shutil.copy(file, file.with_name(f"copy-{file.name}"))
+    with pytest.raises(ValueError, match="another file has the same seed of 000/table1/sample/phrase-k2"):
+        keep_trained(tmp_path / "out", tmp_path / "kept", "")
+    file.write_text(file.read_text().replace('"steps": 2', '"steps": 3'))
+    with pytest.raises(ValueError, match=r"-s1\.json: it was changed; copy the folder again"):
+        keep_trained(tmp_path / "out", tmp_path / "kept", "")
+    assert not (tmp_path / "kept").exists()
+
+
+FEW = *SMALL[:3], "train.steps=2", "train.evaluate_every=2"
+
+
+@pytest.mark.parametrize(
+    ("name", "metrics"),
+    [
+        ("002/table2/sample/atis-transformer", ["logic", "exact", "dev/logic", "dev/exact", "parameters", "speed"]),
+        ("001/table2/sample/hconvnet", ["accuracy"]),
+    ],
+)
+def test_the_weights_are_not_needed_and_scores_that_were_not_made_are_left_out(tmp_path, monkeypatch, name, metrics):
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
+    few = experiment(name, FEW)
+    train_prepared(few, 0, prepare_folder(few, tmp_path / "prepared"), tmp_path / "out", FEW)
+    shutil.rmtree(tmp_path / "out" / "model")
+    rows = rows_of(keep_trained(tmp_path / "out", tmp_path / "kept", ""))
+    assert {row["metric"] for row in rows} <= {*metrics} <= rows[0]["values"].keys()

@@ -252,6 +252,8 @@ def keep(
         raise ValueError(f"{name!r}: not the name of a folder in results/: give one like 000-table1-laptop")
     if own() != KEPT and (KEPT / name).exists():
         raise ValueError(f"{name}: a result that came with this package is called so; choose another name")
+    if trained is not None and (join is not None or set or row or tune):
+        raise ValueError("--trained takes all trainings of its folder: leave --join, --set, --row and --tune out")
     if join is not None:
         for folder in (own() / name, join):
             if not (folder / "result.json").is_file():

@@ -15,12 +15,12 @@ from typing import Any
 
 import phrasemodels
 from phrasemodels.data.download.manifest import Sources
-from phrasemodels.data.store.artifacts import Artifact, describe, files_of, write_durably
+from phrasemodels.data.store.artifacts import Artifact, describe, files_of, with_digest, write_durably
 from phrasemodels.data.store.store import Executor, Job, Store, digest_of, inherited, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.tasks.problems.recipe import Stage
-from phrasemodels.tasks.train.trainer import PROGRESS
+from phrasemodels.tasks.train.trainer import PROGRESS, history
 from phrasemodels.written import writing_folder
 
 LINES_EVERY = 15.0  # seconds between lines of progress
@@ -177,16 +177,17 @@ def train_prepared(
         "seed": seed,
         **{k: v for k, v in known["model"].meta.items() if k != "shards"},
         "scores": known["scores"].meta["scores"],
-        "made": {
-            "overrides": list(overrides),
-            "key": key,
-            "code": code,
-            "data": data_keys,
-            "libraries": _libraries(),
-            "stages": {name: _outcome(known[name]) for name in stages if name not in ("model", "scores")},
-        },
     }
-    write_durably(file, json.dumps(result, indent=1))
+    made = {
+        "overrides": list(overrides),
+        "key": key,
+        "code": code,
+        "data": data_keys,
+        "libraries": _libraries(),
+        "history": history(known["model"]),
+        "stages": {name: _outcome(known[name]) for name in stages if name not in ("model", "scores")},
+    }
+    write_durably(file, json.dumps(with_digest({**result, "made": made}), indent=1))
     return result
 
 

@@ -10,11 +10,18 @@ from typing import Any
 
 from phrasemodels.config import to_json
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.artifacts import Artifact, files_of, sha256_of
+from phrasemodels.data.store.artifacts import (
+    Artifact,
+    files_of,
+    has_own_digest,
+    read_regular,
+    sha256_of,
+    write_durably,
+)
 from phrasemodels.data.store.store import Executor, Job, Store, inherited
 from phrasemodels.flows.experiments.catalogue import Request, Table, resolved
 from phrasemodels.flows.experiments.catalogue import experiment as find
-from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.flows.results.keep import DERIVED, MEANS, Statistics, all_versions, join, row_of, training_of, write
 from phrasemodels.flows.results.records import commit, open_store, sources_of
 from phrasemodels.flows.results.results import RESULT, SENTENCES
@@ -22,8 +29,11 @@ from phrasemodels.flows.run.local import code_digest, key_of_prepared
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.compare import row_of_scores
+from phrasemodels.tasks.train.trainer import HISTORY
 
 AGAIN = "copy the folder again"
+NOT_OURS = "no result of `phrasemodels train --local --data` of this version: train it again, or move the file away"
+MOST = 1e15  # more parameters, updates, seconds or MiB than any training has
 ENDS = {"model", "scores"}  # stages whose outcome is not needed here: the weights, and the scores, which are made again
 
 
@@ -42,15 +52,22 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
     """Score the predictions of all trainings in `out`, and write the scores as a kept result, or join them with what is kept there;
     return its file.
 
-    ValueError: there is none, they are of several tables, or one is damaged or of other settings, data or code than are here.
+    ValueError: there is none, they are of several tables, one is there twice, or one is damaged or of other settings, data or code than
+    are here.
     """
     settings = Settings()
     store, executor = open_store(settings), Executor(sources=sources_of(settings))
     with tempfile.TemporaryDirectory(prefix="phrasemodels-") as temporary:
         found: dict[str, list[Trained]] = {}
         for number, file in enumerate(sorted(out.glob("*-s*.json"))):
-            one = _read(file, store, executor, Path(temporary) / str(number))
-            found.setdefault(one.experiment.name, []).append(one)
+            try:
+                one = _read(file, store, executor, Path(temporary) / str(number))
+            except ValueError as error:
+                raise ValueError(f"{file}: {error}") from error
+            seeds = found.setdefault(one.experiment.name, [])
+            if any(other.seed == one.seed for other in seeds):
+                raise ValueError(f"{file}: another file has the same seed of {one.experiment.name}; move one away")
+            seeds.append(one)
         if not found:
             raise ValueError(f"{out}: no result of `phrasemodels train --local --data` is there")
         places = {(e.table.paper, e.table.number, e.profile) for e in (seeds[0].experiment for seeds in found.values())}
@@ -68,13 +85,17 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
         if not (folder / RESULT).is_file():
             return write(folder, result, statistics)
         write(other := Path(temporary) / "kept", result, statistics)
-        return join(folder, other)
+        try:
+            return join(folder, other)
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(other), str(out))) from error
 
 
 def _read(file: Path, store: Store, executor: Executor, scratch: Path) -> Trained:
     """Return the training whose result is a file, scored in the folder `scratch`. ValueError: as of `keep_trained`."""
     try:
-        result = json.loads(file.read_text(encoding="utf-8"))
+        result = json.loads(read_regular(file))
+        whole = has_own_digest(result)
         name, seed, made = str(result["experiment"]), int(result["seed"]), result["made"]
         overrides, data = list(map(str, made["overrides"])), {str(k): str(v) for k, v in made["data"].items()}
         versions = {str(k): str(v) for k, v in made["libraries"].items()}
@@ -83,41 +104,51 @@ def _read(file: Path, store: Store, executor: Executor, scratch: Path) -> Traine
         said = {str(k): float(v["value"]) for k, v in result["scores"].items()}
         model: dict[str, Any] = {part: int(result[part]) for part in ("parameters", "steps")}
         model |= {part: float(result[part]) for part in MEANS} | {"devices": list(map(str, result["devices"]))}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{file}: no result of `phrasemodels train --local --data` of this version") from error
+        history = json.dumps(made["history"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(NOT_OURS) from error
+    if not whole or not all(0 <= model[part] < MOST for part in ("parameters", "steps", *MEANS)):
+        raise ValueError(f"it was changed; {AGAIN}")
     if code != code_digest():
-        raise ValueError(f"{file}: another version of this package trained it; keep it with that one, then take --join")
+        raise ValueError("another version of this package trained it; keep it with that one, then take --join")
     bare = find(name, overrides)
     own = resolved(bare, executor.sources)
     stages = bare.recipe.without_optional_libraries().measured_stages(bare.model, bare.train, seed)
     if bare.name != name or key_of_prepared(stages, seed, data, code) != key or outcomes.keys() != stages.keys() - ENDS:
-        raise ValueError(f"{file}: its settings are not those that it names, so it was changed; {AGAIN}")
+        raise ValueError(f"its settings are not those that it names, so it was changed; {AGAIN}")
     steps = own.recipe.data()
     if differing := sorted(part for part, one in data.items() if part not in steps or steps[part].key != one):
-        raise ValueError(
-            f"{file}: trained on other data than are made here now ({', '.join(differing)}); prepare again"
-        )
+        raise ValueError(f"trained on other data than are made here now ({', '.join(differing)}); prepare again")
     known = {
         part: Artifact(file.parent / part / key, {"key": key, "meta": meta}) for part, (meta, _) in outcomes.items()
     }
     for part, (_, files) in outcomes.items():
         _check_files(known[part].path, files)
-    known["model"] = Artifact(file.parent / "model" / key, {"key": key, "meta": model})
+    known["model"] = Artifact(scratch / "model", {"key": key, "meta": model})
     scored = own.recipe.measured_stages(own.model, own.train, seed)["scores"]
+    if not {*scored.inputs.values()} <= known.keys() | steps.keys():  # stages that were left out there
+        scored = stages["scores"]
     inputs = {ours: known.get(theirs) or store.run(steps[theirs], executor) for ours, theirs in scored.inputs.items()}
-    scratch.mkdir()
+    known["model"].path.mkdir(parents=True)
+    write_durably(known["model"].file(HISTORY), history)
     try:
         meta = scored.make(Job(scratch, scratch, inputs, store, executor, key), scored.settings)
     except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{file}: its predictions cannot be scored ({type(error).__name__}: {error}); {AGAIN}"
-        ) from error
+        raise ValueError(f"its predictions cannot be scored ({type(error).__name__}: {error}); {AGAIN}") from error
     terms = inherited({part: store.run(steps[part], executor) for part in data})
     for metric, value in said.items():
         here = float(meta["scores"].get(metric, {"value": math.nan})["value"])
         if not math.isclose(value, here, rel_tol=1e-6, abs_tol=1e-9):
-            raise ValueError(f"{file}: {metric} is {value}, and {here:.6g} by its predictions: it was changed; {AGAIN}")
+            raise ValueError(f"{metric} is {value}, and {here:.6g} by its predictions: it was changed; {AGAIN}")
+    if not _answers(own, meta["scores"]):
+        wanted = ", ".join(dict.fromkeys(answer.metric for answer in own.answers))
+        raise ValueError(f"its table has {wanted}, which `train --local --data` leaves out; train it in the store")
     return Trained(own, seed, known["model"], Artifact(scratch, {"meta": {**terms, **meta}}), versions)
+
+
+def _answers(experiment: Experiment, scores: Mapping[str, Any]) -> list[Answer]:
+    """Return the answers of an experiment that are among scores; those that need other libraries are made in the store alone."""
+    return [answer for answer in experiment.answers if answer.metric in scores]
 
 
 def _check_files(folder: Path, expected: Mapping[str, Any]) -> None:
@@ -127,15 +158,16 @@ def _check_files(folder: Path, expected: Mapping[str, Any]) -> None:
         path = folder / name
         found[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     if found != expected:
-        raise ValueError(f"{folder}: a file is missing or damaged: {AGAIN}")
+        raise ValueError(f"a file of {folder} is missing or damaged; {AGAIN}")
 
 
 def _rows(seeds: Sequence[Trained], statistics: Statistics) -> list[dict[str, Any]]:
     """Return the rows of an experiment as a kept result has them, and add the statistics of its seeds to the others'."""
-    experiment = seeds[0].experiment
+    experiment, seeds = seeds[0].experiment, sorted(seeds, key=lambda one: one.seed)
+    answers = _answers(experiment, seeds[0].scores.meta["scores"])
     whole = Request(experiment.table.paper, experiment.table.number, experiment.profile, 1).resolve()
     settings = Plan(replace(whole, experiments=(experiment, *whole.experiments))).rows_of(experiment)
-    columns = {answer.statistic.column for answer in experiment.answers if answer.statistic}
+    columns = {answer.statistic.column for answer in answers if answer.statistic}
     for one in seeds if columns else []:
         table = read_shard(one.scores.file(SENTENCES)).select(["id", "group", *sorted(columns)])
         statistics[row_of(experiment.name), one.seed] = table
@@ -148,5 +180,6 @@ def _rows(seeds: Sequence[Trained], statistics: Statistics) -> list[dict[str, An
         "sentences": {"row": row_of(experiment.name)} if columns else [],
     }
     numbers = tuple(one.seed for one in seeds)
-    rows = [row_of_scores(row, [one.scores for one in seeds], numbers) for row in settings]
+    metrics = {answer.metric for answer in answers}
+    rows = [row_of_scores(row, [one.scores for one in seeds], numbers) for row in settings if row.metric in metrics]
     return [{name: value for name, value in row.items() if name not in DERIVED} | shared for row in rows]
