@@ -7,7 +7,8 @@ import pytest
 from running import run_cli
 
 from phrasemodels.data.store.artifacts import with_digest
-from phrasemodels.flows.experiments.catalogue import Request, experiment
+from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.experiments.catalogue import experiment as find
 from phrasemodels.flows.results.keep import keep
 from phrasemodels.flows.results.records import open_store
 from phrasemodels.flows.run.local import prepare_folder, train_experiment, train_prepared
@@ -134,7 +135,7 @@ FEW = *SMALL[:3], "train.steps=2", "train.evaluate_every=2"
 )
 def test_the_weights_are_not_needed_and_scores_that_were_not_made_are_left_out(tmp_path, monkeypatch, name, metrics):
     monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
-    few = experiment(name, FEW)
+    few = find(name, FEW)
     train_prepared(few, 0, prepare_folder(few, tmp_path / "prepared"), tmp_path / "out", FEW)
     shutil.rmtree(tmp_path / "out" / "model")
     rows = rows_of(keep_trained(tmp_path / "out", tmp_path / "kept", ""))
