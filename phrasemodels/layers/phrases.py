@@ -238,9 +238,10 @@ class LengthEmbedding(nn.Module):
         self.table = nn.Embedding(longest - 1, d)
 
     def forward(self, words: Tensor, graph: PhraseGraph) -> Tensor:
-        """words (B, n, d) -> hypernodes (B, m, d). ValueError: a phrase of more than `longest` words."""
+        """words (B, n, d) -> hypernodes (B, m, d). ValueError: a phrase of more than `longest` words; if shapes are fixed, torch's own
+        error."""
         size = graph.incidence.sum(-1).long()
         longest = self.table.num_embeddings + 1
-        if size.numel() and int(size.max()) > longest:
+        if not shapes_are_fixed() and size.numel() and int(size.max()) > longest:
             raise ValueError(f"longest={longest}: a phrase has {int(size.max())} words; raise `longest` of the encoder")
         return self.table((size - 2).clamp(min=0)) * (size > 0).unsqueeze(-1)

@@ -7,10 +7,11 @@ import torch
 from small_training import training
 from torch import nn
 
-from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
-from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_hadamard
+from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.layers.blocks import BEGIN, END, PAD
+from phrasemodels.layers.blocks import BEGIN, END, PAD, PreNorm
+from phrasemodels.layers.phrases import LengthEmbedding
 from phrasemodels.models.translation import TranslationConfig, token_loss
 from phrasemodels.tasks.problems.sequences import PhraseBatch
 from phrasemodels.tasks.train.batches import Batch
@@ -43,7 +44,15 @@ class Loss(nn.Module):
         return token_loss(self.model, batch.source, batch.lengths, batch.members, batch.target, 0.1)
 
 
-@pytest.mark.parametrize("encoder", [TransformerEncoderConfig(**SIZES), HypernodeEncoderConfig(**SIZES)])
+ENCODERS = [
+    TransformerEncoderConfig(**SIZES, residual=PreNorm),
+    HypernodeEncoderConfig(**SIZES),
+    HypernodeEncoderConfig(**SIZES, attend=softmax_hadamard, initialise=LengthEmbedding),
+    NgramEncoderConfig(**SIZES, gram_sizes=(0, 2, 3, 4), phrase_layers=(1,)),
+]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
 def test_losses_and_gradients_with_fixed_shapes_equal_those_of_packed_rows(encoder):
     module, rows = Loss(encoder), batch()
     loss = module(rows)
@@ -54,6 +63,7 @@ def test_losses_and_gradients_with_fixed_shapes_equal_those_of_packed_rows(encod
     assert float(found) == pytest.approx(float(loss.detach()), rel=1e-6)  # summed in float32
     for mine, theirs in zip(gradients, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-9)
+    assert module.model.has_fixed_shapes
 
 
 def test_graphs_are_refused_where_they_cannot_be(shared, tmp_path):
