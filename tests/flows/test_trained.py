@@ -58,9 +58,14 @@ def test_they_equal_what_is_kept_of_the_store(made, tmp_path):
     shutil.copytree(folder / "out", tmp_path / "one")
     for file in (tmp_path / "one").glob("*-s1.json"):
         file.unlink()
-    joined = keep_trained(tmp_path / "one", tmp_path / "joined", "")
+    joined = keep_trained(tmp_path / "one", tmp_path / "joined", "a")
     assert [row["seeds"] for row in rows_of(joined)] == [[0], [0]]
-    assert rows_of(keep_trained(folder / "out", tmp_path / "joined", "")) == rows_of(own)
+    for _ in range(2):
+        keep_trained(folder / "out", tmp_path / "joined", "b")
+    assert rows_of(joined) == rows_of(own)
+    joined, found = (json.loads(file.read_text()) for file in (joined, found))
+    assert joined["note"] == "a; b"
+    assert [row["training"] for row in joined["rows"]] == [row["training"] for row in found["rows"]]
 
 
 def changed(path, change):

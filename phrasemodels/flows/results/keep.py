@@ -178,8 +178,9 @@ def join(folder: Path, other: Path) -> Path:
     known = {(row["experiment"], row["metric"]): row for row in second["rows"]}
     rows = [_joined(row, known.pop((row["experiment"], row["metric"]), None)) for row in first["rows"]]
     rows += known.values()
-    commits = dict.fromkeys([*first["commit"].split("; "), second["commit"]])
-    notes = dict.fromkeys(filter(None, (first["note"], second["note"])))
+    commits, notes = (
+        dict.fromkeys(filter(None, f"{first[part]}; {second[part]}".split("; "))) for part in ("commit", "note")
+    )
     trials = json.loads((folder / TRIALS).read_text(encoding="utf-8")) if (folder / TRIALS).exists() else []
     result = first | {"commit": "; ".join(commits), "note": "; ".join(notes), "rows": rows}
     return write(folder, result, of_second | of_first, trials)
@@ -219,6 +220,8 @@ def _joined(row: Mapping[str, Any], more: Mapping[str, Any] | None) -> Mapping[s
                 )
     seeds = sorted({*row["seeds"], *more["seeds"]})
     n, m = len(row["seeds"]), len({*more["seeds"]} - {*row["seeds"]})
+    if {*row["seeds"]} <= {*more["seeds"]}:  # whose means are of all seeds
+        n, m = 0, len(more["seeds"])
     training = dict(row["training"])
     if training and more["training"]:
         for one in (*MEANS, "steps"):
