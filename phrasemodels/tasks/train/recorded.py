@@ -57,9 +57,8 @@ class RecordedPasses:
             try:
                 self.recordings[shape] = self._record(padded, scale)
             except RuntimeError as error:
-                raise ValueError(
-                    f"train.graphs: this model cannot be recorded: {str(error).splitlines()[0]}"
-                ) from error
+                reason = next(iter(str(error).splitlines()), type(error).__name__)
+                raise ValueError(f"train.graphs: a pass cannot be recorded, train without it: {reason}") from error
             torch.cuda.set_rng_state(state)
         recording = self.recordings[shape]
         for own, x in zip(recording.inputs, tensors, strict=True):
