@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from phrasemodels.config import to_json
 from phrasemodels.data.formats.shards import read_shard
@@ -91,59 +91,93 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
             raise ValueError(str(error).replace(str(other), str(out))) from error
 
 
-def _read(file: Path, store: Store, executor: Executor, scratch: Path) -> Trained:
-    """Return the training whose result is a file, scored in the folder `scratch`. ValueError: as of `keep_trained`."""
+class Said(NamedTuple):
+    """What the JSON of a training says. outcomes: what each stage but ENDS says of itself, and its files with their digests."""
+
+    name: str
+    seed: int
+    overrides: list[str]
+    data: dict[str, str]  # keys
+    libraries: dict[str, str]
+    code: str
+    key: str
+    outcomes: dict[str, tuple[dict[str, Any], dict[str, Any]]]
+    scores: dict[str, float]
+    model: dict[str, Any]
+    history: str
+
+
+def _said(file: Path) -> Said:
+    """Return what a file says. ValueError: it is no result of a training, or was changed."""
     try:
         result = json.loads(read_regular(file))
-        whole = has_own_digest(result)
-        name, seed, made = str(result["experiment"]), int(result["seed"]), result["made"]
-        overrides, data = list(map(str, made["overrides"])), {str(k): str(v) for k, v in made["data"].items()}
-        versions = {str(k): str(v) for k, v in made["libraries"].items()}
-        code, key = str(made["code"]), str(made["key"])
-        outcomes = {str(k): (dict(v["meta"]), dict(v["files"])) for k, v in made["stages"].items()}
-        said = {str(k): float(v["value"]) for k, v in result["scores"].items()}
+        whole, made = has_own_digest(result), result["made"]
         model: dict[str, Any] = {part: int(result[part]) for part in ("parameters", "steps")}
         model |= {part: float(result[part]) for part in MEANS} | {"devices": list(map(str, result["devices"]))}
-        history = json.dumps(made["history"])
+        said = Said(
+            str(result["experiment"]),
+            int(result["seed"]),
+            list(map(str, made["overrides"])),
+            {str(k): str(v) for k, v in made["data"].items()},
+            {str(k): str(v) for k, v in made["libraries"].items()},
+            str(made["code"]),
+            str(made["key"]),
+            {str(k): (dict(v["meta"]), dict(v["files"])) for k, v in made["stages"].items()},
+            {str(k): float(v["value"]) for k, v in result["scores"].items()},
+            model,
+            json.dumps(made["history"]),
+        )
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(NOT_OURS) from error
     if not whole or not all(0 <= model[part] < MOST for part in ("parameters", "steps", *MEANS)):
         raise ValueError(f"it was changed; {AGAIN}")
-    if code != code_digest():
+    return said
+
+
+def _read(file: Path, store: Store, executor: Executor, scratch: Path) -> Trained:
+    """Return the training whose result is a file, scored in the folder `scratch`. ValueError: as of `keep_trained`."""
+    said = _said(file)
+    if said.code != code_digest():
         raise ValueError("another version of this package trained it; keep it with that one, then take --join")
-    bare = find(name, overrides)
-    own = resolved(bare, executor.sources)
-    stages = bare.recipe.without_optional_libraries().measured_stages(bare.model, bare.train, seed)
-    if bare.name != name or key_of_prepared(stages, seed, data, code) != key or outcomes.keys() != stages.keys() - ENDS:
+    bare = find(said.name, said.overrides)
+    stages = bare.recipe.without_optional_libraries().measured_stages(bare.model, bare.train, said.seed)
+    key = key_of_prepared(stages, said.seed, said.data, said.code)
+    if bare.name != said.name or key != said.key or said.outcomes.keys() != stages.keys() - ENDS:
         raise ValueError(f"its settings are not those that it names, so it was changed; {AGAIN}")
+    own = resolved(bare, executor.sources)
     steps = own.recipe.data()
-    if differing := sorted(part for part, one in data.items() if part not in steps or steps[part].key != one):
+    if differing := sorted(part for part, one in said.data.items() if part not in steps or steps[part].key != one):
         raise ValueError(f"trained on other data than are made here now ({', '.join(differing)}); prepare again")
-    known = {
-        part: Artifact(file.parent / part / key, {"key": key, "meta": meta}) for part, (meta, _) in outcomes.items()
-    }
-    for part, (_, files) in outcomes.items():
+    known = {}
+    for part, (meta, files) in said.outcomes.items():
+        known[part] = Artifact(file.parent / part / key, {"key": key, "meta": meta})
         _check_files(known[part].path, files)
-    known["model"] = Artifact(scratch / "model", {"key": key, "meta": model})
-    scored = own.recipe.measured_stages(own.model, own.train, seed)["scores"]
+    known["model"] = Artifact(scratch / "model", {"key": key, "meta": said.model})
+    known["model"].path.mkdir(parents=True)
+    write_durably(known["model"].file(HISTORY), said.history)
+    scored = own.recipe.measured_stages(own.model, own.train, said.seed)["scores"]
     if not {*scored.inputs.values()} <= known.keys() | steps.keys():  # stages that were left out there
         scored = stages["scores"]
     inputs = {ours: known.get(theirs) or store.run(steps[theirs], executor) for ours, theirs in scored.inputs.items()}
-    known["model"].path.mkdir(parents=True)
-    write_durably(known["model"].file(HISTORY), history)
     try:
         meta = scored.make(Job(scratch, scratch, inputs, store, executor, key), scored.settings)
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"its predictions cannot be scored ({type(error).__name__}: {error}); {AGAIN}") from error
-    terms = inherited({part: store.run(steps[part], executor) for part in data})
+    _check_scores(own, said.scores, meta["scores"])
+    terms = inherited({part: store.run(steps[part], executor) for part in said.data})
+    scores = Artifact(scratch, {"meta": {**terms, **meta}})
+    return Trained(own, said.seed, known["model"], scores, said.libraries)
+
+
+def _check_scores(experiment: Experiment, said: Mapping[str, float], found: Mapping[str, Any]) -> None:
+    """ValueError: a score that was said is not the one that was found, or none answers the experiment's table."""
     for metric, value in said.items():
-        here = float(meta["scores"].get(metric, {"value": math.nan})["value"])
+        here = float(found.get(metric, {"value": math.nan})["value"])
         if not math.isclose(value, here, rel_tol=1e-6, abs_tol=1e-9):
             raise ValueError(f"{metric} is {value}, and {here:.6g} by its predictions: it was changed; {AGAIN}")
-    if not _answers(own, meta["scores"]):
-        wanted = ", ".join(dict.fromkeys(answer.metric for answer in own.answers))
+    if not _answers(experiment, found):
+        wanted = ", ".join(dict.fromkeys(answer.metric for answer in experiment.answers))
         raise ValueError(f"its table has {wanted}, which `train --local --data` leaves out; train it in the store")
-    return Trained(own, seed, known["model"], Artifact(scratch, {"meta": {**terms, **meta}}), versions)
 
 
 def _answers(experiment: Experiment, scores: Mapping[str, Any]) -> list[Answer]:
