@@ -158,6 +158,8 @@ class HypernodeLayer(nn.Module):
 class HypernodeEncoder(nn.Module):
     """Algorithm 1: words and hypernodes, layer upon layer; the rows of the words are the output."""
 
+    has_fixed_shapes = True  # as of models.translation.Translator
+
     def __init__(self, config: HypernodeEncoderConfig) -> None:
         super().__init__()
         self.width = config.d

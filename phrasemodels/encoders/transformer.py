@@ -97,6 +97,8 @@ class TransformerEncoderLayer(nn.Module):
 class TransformerEncoder(nn.Module):
     """A stack of Transformer layers over embedded tokens."""
 
+    has_fixed_shapes = True  # as of models.translation.Translator
+
     def __init__(self, config: LayersConfig) -> None:
         super().__init__()
         self.layers = nn.ModuleList(TransformerEncoderLayer(config, layer) for layer in range(1, config.layers + 1))

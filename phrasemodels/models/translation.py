@@ -16,8 +16,6 @@ from torch.autograd.function import once_differentiable
 
 from phrasemodels import config
 from phrasemodels.encoders import EncoderConfig, check_output
-from phrasemodels.encoders.hypernode import HypernodeEncoder
-from phrasemodels.encoders.transformer import TransformerEncoder
 from phrasemodels.layers.attention import MultiHeadAttention, attention_probe, softmax_with_dropout
 from phrasemodels.layers.blocks import (
     BEGIN,
@@ -100,9 +98,6 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         return ctx.saved_tensors[0] * gradient, None, None, None
-
-
-FIXED = TransformerEncoder, HypernodeEncoder  # encoders that torch.compile makes one graph of
 
 
 class IncrementalDecoder(Protocol):
@@ -361,7 +356,7 @@ class Translator(nn.Module):
         self.embed_source = embedding(config.source_vocabulary)
         self.embed_target = self.embed_source if config.shared else embedding(config.target_vocabulary)
         self.encoder = config.encoder.build()
-        self.has_fixed_shapes = isinstance(self.encoder, FIXED)
+        self.has_fixed_shapes = getattr(self.encoder, "has_fixed_shapes", False)
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.last = config.residual.final_norm(d)
         scale = d**-0.5 if config.tied and not config.scaled else 1.0

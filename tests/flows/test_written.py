@@ -35,7 +35,7 @@ OUTPUTS = {  # command and parameter -> arguments in front of the output, and it
 ELSEWHERE = {  # outputs that other tests try, and other names of commands
     "init folder", "train out", "bench history", "attend to", "labels to", "pack to", "scores folder", "parse out",
 }  # fmt: skip
-INPUTS = {"join", "file", "files", "path", "data", "printed", "card"}
+INPUTS = {"join", "trained", "file", "files", "path", "data", "printed", "card"}
 
 
 def parameters(application: typer.Typer, name: str = "") -> Iterator[str]:
