@@ -156,6 +156,8 @@ def services(settings: Settings) -> Iterator[None]:
                 for other in others:
                     other.result()
         os.environ["PREFECT_API_URL"] = _prefect_url(settings) or f"{server.url}/api"
+        # a client that does not know the URL would start a server of its own, which outlives a process that is ended
+        os.environ["PREFECT_SERVER_EPHEMERAL_ENABLED"] = "false"
         yield
 
 
