@@ -76,18 +76,24 @@ def changed(path, change):
 
 CHANGES = {
     "a score": (lambda r: r["scores"]["bleu"].update(value=34.6), r"bleu is 34\.6, and .* by its predictions"),
-    "an override": (lambda r: r["made"]["overrides"].append("train.learning_rate=1.0"), "its settings are not those"),
+    "an override": (
+        lambda r: r["provenance"]["overrides"].append("train.learning_rate=1.0"),
+        "its settings are not those",
+    ),
     "the name": (lambda r: r.update(experiment="000/table1/sample/linear-k2"), "its settings are not those"),
     "the seed": (lambda r: r.update(seed=7), "its settings are not those"),
-    "the data": (lambda r: r["made"]["data"].update(test="0"), "its settings are not those"),
-    "the code": (lambda r: r["made"].update(code="0"), "another version of this package trained it"),
-    "no stage": (lambda r: r["made"].update(stages={}), "its settings are not those"),
-    "a path": (lambda r: r["made"].update(key="../../x"), "its settings are not those"),
-    "a type": (lambda r: r.update(made=[]), "no result of"),
+    "the data": (lambda r: r["provenance"]["data"].update(test="0"), "its settings are not those"),
+    "the code": (lambda r: r["provenance"].update(code="0"), "another version of this package trained it"),
+    "no stage": (lambda r: r["provenance"].update(stages={}), "its settings are not those"),
+    "a path": (lambda r: r["provenance"].update(key="../../x"), "its settings are not those"),
+    "a type": (lambda r: r.update(provenance=[]), "no result of"),
     "a number": (lambda r: r.update(train_seconds="long"), "no result of"),
     "a huge number": (lambda r: r.update(steps=10**400, train_seconds=10**400), "no result of"),
     "no number": (lambda r: r.update(train_seconds=float("nan")), "it was changed"),
-    "a digest": (lambda r: r["made"]["stages"]["predictions"]["files"].clear(), "a file of .* is missing or damaged"),
+    "a digest": (
+        lambda r: r["provenance"]["stages"]["predictions"]["files"].clear(),
+        "a file of .* is missing or damaged",
+    ),
 }
 
 

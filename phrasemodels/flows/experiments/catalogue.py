@@ -219,15 +219,15 @@ def reads_encoders(experiment: Experiment) -> bool:
 
 def missing_vectors(experiment: Experiment, sources: Sources) -> list[str]:
     """Return the files of word vectors that an experiment names and no folder has: it is trained without them."""
-    found: set[str] = set()
+    missing: set[str] = set()
 
     def note(file: VectorFile, sources: Sources) -> VectorFile:
         if file.locate(sources.mirrors) is None:
-            found.add(file.name)
+            missing.add(file.name)
         return file
 
     replaced((experiment.recipe, experiment.model), {VectorFile: note}, sources)
-    return sorted(found)
+    return sorted(missing)
 
 
 def missing_encoders(experiment: Experiment) -> set[str]:

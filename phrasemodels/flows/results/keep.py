@@ -152,12 +152,15 @@ def training_of(models: Sequence[Artifact]) -> dict[str, Any]:
     )
 
 
-def all_versions(found: Sequence[Mapping[str, str]]) -> dict[str, str]:
+def union(*lists: str) -> str:
+    """Return the items of lists like "2.11.0, 2.13.0", each once and sorted, as such a list."""
+    return ", ".join(sorted({item for items in lists for item in items.split(", ") if item}))
+
+
+def all_versions(libraries: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Return the versions of each library, all that occur: "2.11.0, 2.13.0"."""
-    known: dict[str, set[str]] = {}
-    for name, versions in (pair for one in found for pair in one.items()):
-        known.setdefault(name, set()).update(versions.split(", "))
-    return {name: ", ".join(sorted(versions)) for name, versions in sorted(known.items())}
+    names = sorted({name for versions in libraries for name in versions})
+    return {name: union(*(versions.get(name, "") for versions in libraries)) for name in names}
 
 
 def row_of(name: str) -> str:
@@ -227,10 +230,8 @@ def _joined(row: Mapping[str, Any], more: Mapping[str, Any] | None) -> Mapping[s
         for one in (*MEANS, "steps"):
             mean = (n * training[one] + m * more["training"][one]) / (n + m)
             training[one] = round(mean) if one == "steps" else mean
-        if devices := {kind for one in (training, more["training"]) for kind in one.get("devices", "").split(", ")} - {
-            ""
-        }:
-            training["devices"] = ", ".join(sorted(devices))
+        if devices := union(*(one.get("devices", "") for one in (training, more["training"]))):
+            training["devices"] = devices
     ordered = {metric: [own[seed] for seed in seeds] for metric, own in values.items()}
-    libraries = all_versions([row["libraries"], more["libraries"]])
+    libraries = all_versions([one.get("libraries", {}) for one in (row, more)])
     return {**row, "seeds": seeds, "values": ordered, "training": training, "libraries": libraries}

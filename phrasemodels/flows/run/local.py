@@ -178,7 +178,7 @@ def train_prepared(
         **{k: v for k, v in known["model"].meta.items() if k != "shards"},
         "scores": known["scores"].meta["scores"],
     }
-    made = {
+    provenance = {
         "overrides": list(overrides),
         "key": key,
         "code": code,
@@ -187,7 +187,7 @@ def train_prepared(
         "history": history(known["model"]),
         "stages": {name: _outcome(known[name]) for name in stages if name not in ("model", "scores")},
     }
-    write_durably(file, json.dumps(with_digest({**result, "made": made}), indent=1))
+    write_durably(file, json.dumps(with_digest({**result, "provenance": provenance}), indent=1))
     return result
 
 
@@ -212,10 +212,10 @@ def code_digest() -> str:
 
 def _libraries() -> dict[str, str]:
     """Return the versions of Python and of the libraries that training uses."""
-    found = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    versions = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for name in ("llvmlite", "numba", "numpy", "pyarrow", "safetensors", "torch"):
-        found[name] = importlib.metadata.version(name).partition("+")[0]
-    return found
+        versions[name] = importlib.metadata.version(name).partition("+")[0]
+    return versions
 
 
 def _is_result(file: Path, experiment: str, seed: int) -> bool:

@@ -58,30 +58,32 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
     settings = Settings()
     store, executor = open_store(settings), Executor(sources=sources_of(settings))
     with tempfile.TemporaryDirectory(prefix="phrasemodels-") as temporary:
-        found: dict[str, list[Trained]] = {}
+        trainings: dict[str, list[Trained]] = {}
         for number, file in enumerate(sorted(out.glob("*-s*.json"))):
             try:
                 one = _read(file, store, executor, Path(temporary) / str(number))
             except ValueError as error:
                 raise ValueError(f"{file}: {error}") from error
-            seeds = found.setdefault(one.experiment.name, [])
+            seeds = trainings.setdefault(one.experiment.name, [])
             if any(other.seed == one.seed for other in seeds):
                 raise ValueError(f"{file}: another file has the same seed of {one.experiment.name}; move one away")
             seeds.append(one)
-        if not found:
+        if not trainings:
             raise ValueError(f"{out}: no result of `phrasemodels train --local --data` is there")
-        places = {(e.table.paper, e.table.number, e.profile) for e in (seeds[0].experiment for seeds in found.values())}
+        places = {
+            (e.table.paper, e.table.number, e.profile) for e in (seeds[0].experiment for seeds in trainings.values())
+        }
         if len(places) > 1:
             raise ValueError(
                 f"{out}: trainings of {len(places)} tables; a kept result is of one, so move the others away"
             )
         paper, number_of_table, profile = places.pop()
         rows = [e.row for e in Request(paper, number_of_table, profile, 1).resolve().experiments]
-        groups = sorted(found.values(), key=lambda seeds: rows.index(seeds[0].experiment.row))
+        groups = sorted(trainings.values(), key=lambda seeds: rows.index(seeds[0].experiment.row))
         title = Table(paper, number_of_table, profile, tuple(seeds[0].experiment for seeds in groups), ()).title
         statistics: Statistics = {}
-        made = [row for seeds in groups for row in _rows(seeds, statistics)]
-        result = {"title": title, "commit": commit(), "note": note, "rows": made}
+        kept_rows = [row for seeds in groups for row in _rows(seeds, statistics)]
+        result = {"title": title, "commit": commit(), "note": note, "rows": kept_rows}
         if not (folder / RESULT).is_file():
             return write(folder, result, statistics)
         write(other := Path(temporary) / "kept", result, statistics)
@@ -91,7 +93,7 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
             raise ValueError(str(error).replace(str(other), str(out))) from error
 
 
-class Said(NamedTuple):
+class TrainingResult(NamedTuple):
     """What the JSON of a training says. outcomes: what each stage but ENDS says of itself, and its files with their digests."""
 
     name: str
@@ -107,55 +109,55 @@ class Said(NamedTuple):
     history: str
 
 
-def _said(file: Path) -> Said:
+def _parsed(file: Path) -> TrainingResult:
     """Return what a file says. ValueError: it is no result of a training, or was changed."""
     try:
-        result = json.loads(read_regular(file))
-        whole, made = has_own_digest(result), result["made"]
-        model: dict[str, Any] = {part: int(result[part]) for part in ("parameters", "steps")}
-        model |= {part: float(result[part]) for part in MEANS} | {"devices": list(map(str, result["devices"]))}
-        said = Said(
-            str(result["experiment"]),
-            int(result["seed"]),
-            list(map(str, made["overrides"])),
-            {str(k): str(v) for k, v in made["data"].items()},
-            {str(k): str(v) for k, v in made["libraries"].items()},
-            str(made["code"]),
-            str(made["key"]),
-            {str(k): (dict(v["meta"]), dict(v["files"])) for k, v in made["stages"].items()},
-            {str(k): float(v["value"]) for k, v in result["scores"].items()},
+        written = json.loads(read_regular(file))
+        whole, provenance = has_own_digest(written), written["provenance"]
+        model: dict[str, Any] = {part: int(written[part]) for part in ("parameters", "steps")}
+        model |= {part: float(written[part]) for part in MEANS} | {"devices": list(map(str, written["devices"]))}
+        result = TrainingResult(
+            str(written["experiment"]),
+            int(written["seed"]),
+            list(map(str, provenance["overrides"])),
+            {str(k): str(v) for k, v in provenance["data"].items()},
+            {str(k): str(v) for k, v in provenance["libraries"].items()},
+            str(provenance["code"]),
+            str(provenance["key"]),
+            {str(k): (dict(v["meta"]), dict(v["files"])) for k, v in provenance["stages"].items()},
+            {str(k): float(v["value"]) for k, v in written["scores"].items()},
             model,
-            json.dumps(made["history"]),
+            json.dumps(provenance["history"]),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(NOT_OURS) from error
     if not whole or not all(0 <= model[part] < MOST for part in ("parameters", "steps", *MEANS)):
         raise ValueError(f"it was changed; {AGAIN}")
-    return said
+    return result
 
 
 def _read(file: Path, store: Store, executor: Executor, scratch: Path) -> Trained:
     """Return the training whose result is a file, scored in the folder `scratch`. ValueError: as of `keep_trained`."""
-    said = _said(file)
-    if said.code != code_digest():
+    result = _parsed(file)
+    if result.code != code_digest():
         raise ValueError("another version of this package trained it; keep it with that one, then take --join")
-    bare = find(said.name, said.overrides)
-    stages = bare.recipe.without_optional_libraries().measured_stages(bare.model, bare.train, said.seed)
-    key = key_of_prepared(stages, said.seed, said.data, said.code)
-    if bare.name != said.name or key != said.key or said.outcomes.keys() != stages.keys() - ENDS:
+    bare = find(result.name, result.overrides)
+    stages = bare.recipe.without_optional_libraries().measured_stages(bare.model, bare.train, result.seed)
+    key = key_of_prepared(stages, result.seed, result.data, result.code)
+    if bare.name != result.name or key != result.key or result.outcomes.keys() != stages.keys() - ENDS:
         raise ValueError(f"its settings are not those that it names, so it was changed; {AGAIN}")
     own = resolved(bare, executor.sources)
     steps = own.recipe.data()
-    if differing := sorted(part for part, one in said.data.items() if part not in steps or steps[part].key != one):
+    if differing := sorted(part for part, one in result.data.items() if part not in steps or steps[part].key != one):
         raise ValueError(f"trained on other data than are made here now ({', '.join(differing)}); prepare again")
     known = {}
-    for part, (meta, files) in said.outcomes.items():
+    for part, (meta, files) in result.outcomes.items():
         known[part] = Artifact(file.parent / part / key, {"key": key, "meta": meta})
         _check_files(known[part].path, files)
-    known["model"] = Artifact(scratch / "model", {"key": key, "meta": said.model})
+    known["model"] = Artifact(scratch / "model", {"key": key, "meta": result.model})
     known["model"].path.mkdir(parents=True)
-    write_durably(known["model"].file(HISTORY), said.history)
-    scored = own.recipe.measured_stages(own.model, own.train, said.seed)["scores"]
+    write_durably(known["model"].file(HISTORY), result.history)
+    scored = own.recipe.measured_stages(own.model, own.train, result.seed)["scores"]
     if not {*scored.inputs.values()} <= known.keys() | steps.keys():  # stages that were left out there
         scored = stages["scores"]
     inputs = {ours: known.get(theirs) or store.run(steps[theirs], executor) for ours, theirs in scored.inputs.items()}
@@ -163,19 +165,19 @@ def _read(file: Path, store: Store, executor: Executor, scratch: Path) -> Traine
         meta = scored.make(Job(scratch, scratch, inputs, store, executor, key), scored.settings)
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"its predictions cannot be scored ({type(error).__name__}: {error}); {AGAIN}") from error
-    _check_scores(own, said.scores, meta["scores"])
-    terms = inherited({part: store.run(steps[part], executor) for part in said.data})
+    _check_scores(own, result.scores, meta["scores"])
+    terms = inherited({part: store.run(steps[part], executor) for part in result.data})
     scores = Artifact(scratch, {"meta": {**terms, **meta}})
-    return Trained(own, said.seed, known["model"], scores, said.libraries)
+    return Trained(own, result.seed, known["model"], scores, result.libraries)
 
 
-def _check_scores(experiment: Experiment, said: Mapping[str, float], found: Mapping[str, Any]) -> None:
-    """ValueError: a score that was said is not the one that was found, or none answers the experiment's table."""
-    for metric, value in said.items():
-        here = float(found.get(metric, {"value": math.nan})["value"])
+def _check_scores(experiment: Experiment, recorded: Mapping[str, float], computed: Mapping[str, Any]) -> None:
+    """ValueError: a recorded score is not the computed one, or none answers the experiment's table."""
+    for metric, value in recorded.items():
+        here = float(computed.get(metric, {"value": math.nan})["value"])
         if not math.isclose(value, here, rel_tol=1e-6, abs_tol=1e-9):
             raise ValueError(f"{metric} is {value}, and {here:.6g} by its predictions: it was changed; {AGAIN}")
-    if not _answers(experiment, found):
+    if not _answers(experiment, computed):
         wanted = ", ".join(dict.fromkeys(answer.metric for answer in experiment.answers))
         raise ValueError(f"its table has {wanted}, which `train --local --data` leaves out; train it in the store")
 
@@ -187,11 +189,11 @@ def _answers(experiment: Experiment, scores: Mapping[str, Any]) -> list[Answer]:
 
 def _check_files(folder: Path, expected: Mapping[str, Any]) -> None:
     """ValueError: the files in a folder are not those that were written there."""
-    found = {}
+    present = {}
     for name in files_of(folder):
         path = folder / name
-        found[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-    if found != expected:
+        present[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    if present != expected:
         raise ValueError(f"a file of {folder} is missing or damaged; {AGAIN}")
 
 

@@ -250,12 +250,13 @@ class Trainer:
         )
         self.segment_weights = [module for module in self.model.modules() if isinstance(module, SegmentWeights)]
         self.counters = [p for p in self.model.parameters() if not p.requires_grad and not p.dim()]
-        if self.config.graphs and not (self.worker.device.type == "cuda" and self.worker.world == 1):
+        on_one_gpu = self.worker.device.type == "cuda" and self.worker.world == 1
+        can_be_recorded = getattr(self.model, "has_fixed_shapes", False)
+        if self.config.graphs and not on_one_gpu:
             raise ValueError("train.graphs: CUDA graphs need one worker with one GPU")
-        fixed = getattr(self.model, "has_fixed_shapes", False)
-        if self.config.graphs and not fixed:
+        if self.config.graphs and not can_be_recorded:
             raise ValueError(f"train.graphs: the steps of this {type(self.model).__name__} depend on its data")
-        if fixed and self.worker.device.type == "cuda" and self.worker.world == 1 and not self.config.graphs:
+        if on_one_gpu and can_be_recorded and not self.config.graphs:
             print(GRAPHS, file=sys.stderr, flush=True)
         self.recorded = RecordedPasses(self.alone, self.precision) if self.config.graphs else None
         self.clock = Clock(self.progress.seconds)
