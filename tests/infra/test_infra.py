@@ -24,10 +24,11 @@ from serving import serving
 
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.run.reproduce import chosen, everything, gc, reproduce
-from phrasemodels.infra import cluster
+from phrasemodels.infra import cluster, environment
 from phrasemodels.infra import services as infra_services
 from phrasemodels.infra.cluster import NoRoomError, TorchTrainerLaunch, bundles_on
-from phrasemodels.infra.services import Server, services, start_ray, stop_ray, wait_for
+from phrasemodels.infra.ray_private import on_loopback
+from phrasemodels.infra.services import Server, exported, services, start_ray, stop_ray, wait_for
 from phrasemodels.infra.settings import PASSWORDS, Settings
 
 INFRA = PROJECT / "phrasemodels" / "infra"
@@ -464,8 +465,9 @@ def test_two_trainings_share_a_gpu(tmp_path: Path) -> None:
                 raise ValueError("the other training did not start")
             time.sleep(0.1)
 
-    ray.init(address="local", num_cpus=3, num_gpus=1, include_dashboard=False, _node_ip_address="127.0.0.1",
-             object_store_memory=100_000_000, log_to_driver=False)  # fmt: skip
+    with exported(environment.LOOPBACK), on_loopback():  # else Ray searches for a cloud's metadata service
+        ray.init(address="local", num_cpus=3, num_gpus=1, include_dashboard=False, _node_ip_address="127.0.0.1",
+                 object_store_memory=100_000_000, log_to_driver=False)  # fmt: skip
     try:
         TorchTrainerLaunch("x", workers=2, gpus=0.5).check()
         for workers, gpus, room in ((3, 0.5, 2), (2, 0.6, 1)):
