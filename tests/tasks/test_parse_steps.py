@@ -15,6 +15,7 @@ import torch
 from running import small_corpus
 
 from phrasemodels.data.formats.shards import SENTENCES, TREES, read_shard, write_shard
+from phrasemodels.data.formats.trees import joint, misfits
 from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.data.samples.records import Entailment, Treebank
 from phrasemodels.data.store.artifacts import Artifact
@@ -26,13 +27,14 @@ from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
 from phrasemodels.parsing.parser import Ids, Parser
+from phrasemodels.tasks.metrics.parseval import match_brackets
 from phrasemodels.tasks.parsers.parse import ParseColumn, models_of, parse
 from phrasemodels.tasks.parsers.shipped import ShippedParser, by_shipped_parser, shipped, shipped_card
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import penn_treebank
 from phrasemodels.tasks.prepare.vocabulary import read_words, reunited
-from phrasemodels.tasks.problems.our_parser import ByOurParser, OurParser
+from phrasemodels.tasks.problems.our_parser import ByOurParser, OurParser, WithPhrases, add_phrases
 from phrasemodels.tasks.problems.parse_data import COLUMNS, ParseExamples
 from phrasemodels.tasks.problems.parsing import (
     PARSES,
@@ -209,6 +211,35 @@ def test_a_trained_parser_is_a_back_end(store: Store, small: Experiment, data: d
         assert row["tokens"] == own["tokens"] and list(read_tree(row["tree"]).tokens) == own["tokens"]
         assert row["reason"] == ("" if len(own["tokens"]) <= 8 else "more than 8 words")
         assert len(row["heads"]) == (0 if row["reason"] else len(own["tokens"]))
+
+
+def test_a_trained_parser_gives_phrases_to_treebanks_of_dependencies(store: Store, small: Experiment) -> None:
+    corpus, by = small.recipe.corpus, ByOurParser(small.name, small.recipe, small.model, small.train)
+    assert WithPhrases(corpus, by).split("test").key == corpus.split("test").key
+    gold = read_shards(store.run(corpus.split("train"))).to_pylist()
+    bare = [{**row, "tree": ""} for row in gold]
+    crossing = {**bare[1], "tokens": list("abcd"), "tags": ["X"] * 4, "universal": []}
+    wanted = [
+        gold[0],
+        *bare[1:],
+        {**crossing, "heads": [3, 4, 0, 3], "relations": ["dep"] * 4},  # crossing arcs
+        {**crossing, "heads": [0, 0, 1, 1], "relations": ["dep"] * 4},  # two roots
+        {**crossing, "heads": [], "relations": []},
+        {**crossing, "tokens": ["a"] * 151, "tags": ["X"] * 151, "heads": [0, *[1] * 150], "relations": ["dep"] * 151},
+    ]
+    wanted = [{**row, "id": k} for k, row in enumerate(wanted)]
+    inputs = {"rows": Step(given, "given", wanted), **by.models}
+    made = read_shards(store.run(Step(add_phrases, "phrases", by.parser, inputs))).to_pylist()
+    assert [{**row, "tree": ""} for row in made] == [{**row, "tree": ""} for row in wanted]
+    assert made[0]["tree"] == gold[0]["tree"] and [row["tree"] for row in made[-4:]] == [""] * 4
+    for row in made[1:-4]:
+        tree = read_tree(row["tree"])
+        assert list(tree.tokens) == row["tokens"] and list(tree.tags) == row["tags"]
+        assert not misfits(joint(tree, row["heads"]), row["heads"])  # each phrase has one head, that of its arcs
+    counts = [
+        match_brackets(*(read_tree(row["tree"]) for row in pair)) for pair in zip(gold[1:], made[1:-4], strict=True)
+    ]
+    assert sum(count.matched for count in counts) > 0.5 * sum(count.gold for count in counts)
 
 
 def test_the_history_of_a_training_is_not_in_the_key_of_models(store: Store, small: Experiment) -> None:

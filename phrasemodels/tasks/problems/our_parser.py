@@ -1,17 +1,25 @@
-"""The project's own parser (paper 004) as a back end of the parse step, and trees by it for corpora of other problems."""
+"""The project's own parser (paper 004) as a back end of the parse step, trees by it for corpora of other problems, and phrases
+by it for treebanks of dependencies."""
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import torch
+from torch import Tensor
 
+from phrasemodels.data.formats.shards import TREES, read_shard, write_shard
+from phrasemodels.data.formats.trees import brackets, wh_phrases
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
-from phrasemodels.data.store.store import Step
-from phrasemodels.models.parser import ParserConfig
-from phrasemodels.parsing.parser import Divide, no_pieces
+from phrasemodels.data.store.store import Job, Step
+from phrasemodels.models.parser import LazyScores, ParsedTrees, ParserConfig
+from phrasemodels.parsing.parser import Divide, Limits, no_pieces
+from phrasemodels.structs import joint
 from phrasemodels.tasks.parsers.parse import (
     AddTrees,
     Analysis,
@@ -23,9 +31,12 @@ from phrasemodels.tasks.parsers.parse import (
     trees,
 )
 from phrasemodels.tasks.parsers.stanza import one_thread
-from phrasemodels.tasks.problems.parse_data import ParsingObjective
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
+from phrasemodels.tasks.problems.parse_data import COLUMNS, ParseExamples, ParsingObjective
 from phrasemodels.tasks.problems.parsing import ParsingRecipe, TreeParser
 from phrasemodels.tasks.problems.recipe import steps_of
+from phrasemodels.tasks.train.batches import Columns, in_order
 from phrasemodels.tasks.train.config import TrainConfig
 
 
@@ -79,10 +90,97 @@ class ByOurParser:
     train: TrainConfig
     seed: int = 0
 
+    @property
+    def parser(self) -> OurParser:
+        """The trained parser as a back end."""
+        return OurParser(self.recipe.problem, self.model, self.recipe.divide)
+
+    @property
+    def models(self) -> dict[str, Step]:
+        """The folders that the back end reads."""
+        steps = steps_of(self.name, self.recipe, self.model, self.train, self.seed)
+        return {"weights": steps["model"], "vocabulary": self.recipe.data()["vocabulary"]}
+
     def __call__(self, rows: Step) -> Step:
         """Return the step that gives PAIRS or SENTENCES the parser's trees."""
-        steps = steps_of(self.name, self.recipe, self.model, self.train, self.seed)
-        parser = OurParser(self.recipe.problem, self.model, self.recipe.divide)
-        models = {"weights": steps["model"], "vocabulary": self.recipe.data()["vocabulary"]}
         label = f"trees of {rows.label} by {self.name}"
-        return Step(add_trees, label, AddTrees(parser, replace_all), {"rows": rows, **models})
+        return Step(add_trees, label, AddTrees(self.parser, replace_all), {"rows": rows, **self.models})
+
+
+@dataclass(frozen=True)
+class WithPhrases:
+    """A treebank of dependencies whose training set gets phrases, too, by a parser of paper 004, which is trained first: of the
+    joint trees that have a sentence's arcs those with the best phrases. Sentences that have phrases keep them."""
+
+    corpus: Corpus | SampleCorpus
+    by: ByOurParser
+
+    @property
+    def name(self) -> str:
+        return self.corpus.name
+
+    def split(self, split: str) -> Step:
+        """Return the step that yields the records of train, dev or test."""
+        rows = self.corpus.split(split)
+        if split != "train":
+            return rows
+        label = f"phrases of {rows.label} by {self.by.name}"
+        return Step(add_phrases, label, self.by.parser, {"rows": rows, **self.by.models})
+
+
+def add_phrases(job: Job, settings: OurParser) -> dict[str, Any]:
+    """Write the TREES job.inputs["rows"] with phrases where they have heads alone; also reads ["weights"] and ["vocabulary"].
+
+    Sentences whose arcs cross or have several roots, which no joint tree has, stay without, as do those of more words than are
+    decoded jointly.
+    """
+    models = {name: job.inputs[name] for name in ("weights", "vocabulary")}
+    return map_shards(job, add_phrases_to_shard, settings, None, **models)
+
+
+def add_phrases_to_shard(job: Job, settings: OurParser) -> dict[str, Any]:
+    """Write one shard of `add_phrases`."""
+    table = read_shard(job.inputs["shard"].path)
+    rows = table.to_pylist()
+    asked = [row for row in rows if row["heads"] and not row["tree"] and len(row["tokens"]) <= Limits().jointly]
+    with one_thread():
+        parser = load(settings.objective, settings.model, *(job.inputs[n].path for n in ("weights", "vocabulary")))
+        found = phrases_along(parser, asked, settings.divide)
+    for row, tree in zip(asked, found, strict=True):
+        row["tree"] = tree
+    return {"dropped": 0, **write_shard(job.out / SHARD, pa.Table.from_pylist(rows, schema=TREES))}
+
+
+@dataclass(frozen=True, eq=False)
+class Along:
+    """A decoder that finds the best phrases of those joint trees that have given arcs. heads (B, n+1), -1 at the root and in
+    padding. Where no joint tree has them, phrases and heads are -1."""
+
+    heads: Tensor
+
+    def __call__(self, labels: LazyScores, arcs: LazyScores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        allowed = torch.full((*self.heads.shape, self.heads.shape[1]), -torch.inf)
+        sentence, word = (self.heads >= 0).nonzero(as_tuple=True)
+        allowed[sentence, self.heads[sentence, word], word] = 0
+        best, cells, heads = joint.argmax(labels(), allowed, lengths)
+        none = (best == -torch.inf)[:, None]
+        return cells.masked_fill(none[..., None], -1), heads.masked_fill(none, -1)
+
+
+def phrases_along(parser: TreeParser, rows: Sequence[dict[str, Any]], divide: Divide) -> list[str]:
+    """Return bracketed trees, with the rows' own tags, of rows of TREES that have heads; empty where there is none."""
+    tokens = [row["tokens"] for row in rows]
+    data = ParseExamples(Columns.of_table(parser.numbers(tokens, divide), COLUMNS), parser.objective.tagged)
+    made = [""] * len(rows)
+    for places in in_order(data, Limits().together) if rows else []:
+        sentences = data.batch(places).to(parser.device).sentences
+        heads = torch.full((len(places), int(sentences.lengths.max()) + 1), -1)
+        for row, place in enumerate(places.tolist()):
+            heads[row, 1 : len(tokens[place]) + 1] = torch.tensor(rows[place]["heads"])
+        trees = ParsedTrees(*(x.cpu() for x in parser.model.parse(sentences, Along(heads))))
+        for row, place in enumerate(places.tolist()):
+            tree = parser.names.parse(tokens[place], row, trees).tree
+            if tree:
+                tags = tuple(rows[place]["tags"]) or tree.tags
+                made[place] = brackets(wh_phrases(tree._replace(tags=tags)))
+    return made
