@@ -1,19 +1,18 @@
-"""A trained parser for use: the same function in fewer and larger operations, equal up to rounding.
+"""The parser of paper 004 for use: the same function in fewer and larger operations, equal up to rounding.
 
-A sentence costs 680 operations of torch as the parser is trained, most of which take longer to call than to compute, and 430
-as `fused` returns it. Shapes: B batch, n words, N = n + 2 positions, D width of a fencepost, L labels.
-
-Layers of the parser of paper 004 for use: the same functions in fewer and larger operations, equal up to rounding.
-
-They have neither dropout nor gradient, and copies of the weights, so that the layer that each is made of can be trained further.
-Shapes: B batch, N positions, d model width, h heads, dk width of a head, L labels, Q query rows.
+Its layers have neither dropout nor gradient, and copies of the weights, so that the layer that each is made of can be trained
+further. Shapes: B batch, n words, N = n + 2 positions, D width of a fencepost, L labels, d model width, h heads, dk width of a
+head, Q query rows.
 """
 
 import copy
 from collections.abc import Callable, Mapping
+from functools import cache
+from threading import Lock
 from typing import Any, TypeVar
 
 import torch
+from llvmlite.binding import get_host_cpu_features
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,8 +21,6 @@ from phrasemodels.layers.blocks import Sublayer, sinusoids
 from phrasemodels.layers.labels import LearnedQueries, PerLabel, own_query
 from phrasemodels.layers.partitioned import (
     PartitionedAttention,
-    PartitionedFeedForward,
-    PartitionedLinear,
     SharedAddNorm,
     StandardNorm,
 )
@@ -38,6 +35,71 @@ class Fused(nn.Module):
         """Register tensors without gradient, which no file of weights has."""
         for name, tensor in tensors.items():
             self.register_buffer(name, None if tensor is None else tensor.detach().contiguous(), persistent=False)
+
+
+class FusedLinear(Fused):
+    """x Wᵀ + b. Many rows are multiplied by oneDNN where it is faster than MKL, which torch calls by default.
+
+    oneDNN makes a plan for each number of rows, so they are padded to a multiple of BLOCK.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.keep(weight=weight, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.numel() // x.shape[-1]
+        if rows < ENOUGH or not (x.is_cpu and x.dtype == torch.float32 and onednn_is_faster()):
+            return F.linear(x, self.weight, self.bias)
+        padded = F.pad(x.reshape(rows, -1), (0, 0, 0, -rows % BLOCK))
+        with BY_ONEDNN:
+            found = F.linear(padded, self.weight, self.bias)
+        return found[:rows].view(*x.shape[:-1], -1)
+
+
+BLOCK, ENOUGH = 32, 64  # rows
+
+
+@cache
+def onednn_is_faster() -> bool:
+    """Return whether the processor has AVX-512 but no units for matrices. With AVX-512 oneDNN's products in float32 take half of
+    the time of MKL's on AMD's Zen 5; with such units, AMX, `BY_ONEDNN` would multiply in bfloat16."""
+    features = get_host_cpu_features()
+    return bool(torch.backends.mkldnn.is_available() and features.get("avx512f") and not features.get("amx-bf16"))
+
+
+class _OneDNN:
+    """A context in which products of float32 are oneDNN's: torch calls it where less precision is allowed, which takes AMX.
+
+    That is a setting of the process: the first of several threads makes it, and the last restores what was before.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.before = Lock(), 0, "none"
+
+    def __enter__(self) -> None:
+        matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+        with self.lock:
+            if not self.users:
+                self.before, matmul.fp32_precision = matmul.fp32_precision, "bf16"
+            self.users += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                torch.backends.mkldnn.matmul.fp32_precision = self.before  # type: ignore[attr-defined]
+
+
+BY_ONEDNN = _OneDNN()
+
+
+def linear(layer: nn.Linear) -> FusedLinear:
+    """Return a linear layer fused."""
+    return FusedLinear(layer.weight, layer.bias)
 
 
 class FusedNorm(Fused):
@@ -69,73 +131,26 @@ class FusedAddNorm(Fused):
         return self.norm(x + sublayer(x))
 
 
-class FusedHalves(Fused):
-    """PartitionedLinear with halves of equal widths, as one product of a batch of two."""
-
-    weight: Tensor
-    bias: Tensor | None
-
-    def __init__(self, linear: PartitionedLinear) -> None:
-        super().__init__()
-        parts = (linear.content, linear.position)
-        bias = None if parts[0].bias is None else torch.stack([part.bias for part in parts])[:, None]
-        self.keep(weight=torch.stack([part.weight.T for part in parts]), bias=bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The halves of x, (2, M, inputs) -> (2, M, outputs)."""
-        return x @ self.weight if self.bias is None else torch.baddbmm(self.bias, x, self.weight)
-
-
-def halves(x: Tensor) -> Tensor:
-    """x (B, N, d) -> (2, B·N, d/2)."""
-    return x.reshape(-1, 2, x.shape[-1] // 2).transpose(0, 1)
-
-
-def whole(parts: Tensor, like: Tensor) -> Tensor:
-    """parts (2, B·N, d/2) -> (B, N, d) like another tensor."""
-    return parts.transpose(0, 1).reshape(like.shape)
-
-
-class FusedFeedForward(Fused):
-    """PartitionedFeedForward with halves of equal widths, without dropout."""
-
-    def __init__(self, layer: PartitionedFeedForward) -> None:
-        super().__init__()
-        self.widen, self.narrow = map(FusedHalves, maps(layer))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return whole(self.narrow(self.widen(halves(x)).relu_()), x)
-
-
 class FusedAttention(Fused):
-    """PartitionedAttention with one product for the queries, keys and values of all heads."""
-
-    inner: Tensor
+    """PartitionedAttention with two products, of content and of position, for the queries, keys and values of all heads."""
 
     def __init__(self, layer: PartitionedAttention) -> None:
         super().__init__()
-        self.heads, self.scale, self.output = layer.heads, layer.scale, FusedHalves(layer.output)
-        self.keep(inner=torch.cat([FusedHalves(part).weight for part in (layer.query, layer.key, layer.value)], 2))
+        self.heads, self.scale, self.output = layer.heads, layer.scale, fused(layer.output)
+        sides = [
+            [getattr(part, side) for part in (layer.query, layer.key, layer.value)] for side in ("content", "position")
+        ]
+        self.inner = nn.ModuleList(FusedLinear(torch.cat([part.weight for part in side])) for side in sides)
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
         """x (B, N, d), valid (B, 1, 1, N) true for real positions -> (B, N, d)."""
-        B, N, _ = x.shape
-        inner = (halves(x) @ self.inner).view(2, B, N, 3, self.heads, -1)
-        q, k, v = inner.permute(3, 1, 4, 2, 0, 5).flatten(4)  # (3, B, h, N, [content; position])
+        parts = zip(self.inner, x.chunk(2, -1), strict=True)
+        inner = torch.cat([product(part).unflatten(-1, (3, self.heads, -1)) for product, part in parts], -1)
+        q, k, v = inner.permute(2, 0, 3, 1, 4)  # (3, B, h, N, [content; position])
         found = F.scaled_dot_product_attention(q, k, v, valid, scale=self.scale)
-        parts = found.unflatten(3, (2, -1)).permute(3, 0, 2, 1, 4).reshape(2, B * N, -1)
-        return whole(self.output(parts), x)
-
-
-def feed_forward(layer: PartitionedFeedForward) -> nn.Module:
-    """Return the layer with halves of equal widths fused; the label layer has others."""
-    widths = maps(layer)[0].widths
-    return FusedFeedForward(layer) if widths[0] == widths[1] else layer
-
-
-def maps(layer: PartitionedFeedForward) -> list[PartitionedLinear]:
-    """Return the layer's first and last map."""
-    return [part for part in layer if isinstance(part, PartitionedLinear)]
+        content, position = found.transpose(1, 2).chunk(2, -1)
+        joined: Tensor = self.output(torch.cat([content.flatten(2), position.flatten(2)], -1))
+        return joined
 
 
 class FusedQueries(Fused):
@@ -168,26 +183,22 @@ def learned_queries(layer: LearnedQueries) -> nn.Module:
 class FusedPerLabel(Fused):
     """PerLabel, whose output is computed in the order of words. Its projection and reduction of contexts are one map."""
 
-    reduce: Tensor
-    project: Tensor
-
     def __init__(self, layer: PerLabel) -> None:
         super().__init__()
         self.width, self.groups = layer.width, layer.groups
         self.norm = FusedNorm(layer.norm)
-        self.keep(
-            reduce=layer.reduce.weight,
-            project=layer.reduce.weight @ torch.block_diag(layer.project.content.weight, layer.project.position.weight),
-        )
+        project = torch.block_diag(layer.project.content.weight, layer.project.position.weight)
+        self.reduce, self.project = FusedLinear(layer.reduce.weight), FusedLinear(layer.reduce.weight @ project)
 
     def forward(self, contexts: Tensor, x: Tensor) -> Tensor:
         """contexts (B, L, Q, dk), x (B, N, d) -> (B, N, width)."""
-        o = F.linear(contexts, self.project).transpose(1, 2)
-        return self.norm(o + F.linear(x, self.reduce)[:, :, None]).flatten(2)
+        o = self.project(contexts).transpose(1, 2)
+        return self.norm(o + self.reduce(x)[:, :, None]).flatten(2)
 
 
 Module = TypeVar("Module", bound=nn.Module)
 ROWS = 64  # heads whose relations are scored together: what lies between two products then fits the cache
+SPANS = 1024  # spans that are scored together
 POSITIONS = 512  # of the table of sinusoids; positions after it are computed
 
 
@@ -236,45 +247,40 @@ class FusedPositions(Fused):
 class FusedPairs(Fused):
     """HeadDependentMLP as one map."""
 
-    weight: Tensor
-    bias: Tensor
-
     def __init__(self, layer: HeadDependentMLP) -> None:
         super().__init__()
         pair = (layer.head, layer.dependent)
-        self.keep(weight=torch.cat([part.weight for part in pair]), bias=torch.cat([part.bias for part in pair]))
+        self.both = FusedLinear(torch.cat([part.weight for part in pair]), torch.cat([part.bias for part in pair]))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x (B, N, D) -> the words as heads and as dependents, each (B, N, hidden)."""
-        head, dependent = F.linear(x, self.weight, self.bias).relu_().chunk(2, -1)
+        head, dependent = self.both(x).relu_().chunk(2, -1)
         return head, dependent
 
 
 class FusedSpans(Fused):
     """SpanScorer; the last map has a row of zeros for the empty label, so that its rows are the chart's."""
 
-    weight: Tensor
     bias: Tensor
-    labels: Tensor
-    label_bias: Tensor
 
     def __init__(self, layer: SpanScorer) -> None:
         super().__init__()
-        self.norm = FusedNorm(layer.norm)
-        last = (F.pad(layer.output.weight, (0, 0, 1, 0)), F.pad(layer.output.bias, (1, 0)))
-        self.keep(weight=layer.project.weight, bias=layer.bias, labels=last[0], label_bias=last[1])
+        self.norm, self.project = FusedNorm(layer.norm), FusedLinear(layer.project.weight)
+        self.keep(bias=layer.bias)
+        self.labels = FusedLinear(F.pad(layer.output.weight, (0, 0, 1, 0)), F.pad(layer.output.bias, (1, 0)))
 
     def forward(self, posts: Tensor) -> Tensor:
         """posts (B, n+1, D) -> scores (B, n, n, L) of words i..j, both included; 0 where i > j."""
-        starts = F.linear(posts, self.weight)
+        starts = self.project(posts)
         ends = starts + self.bias
         B, n = len(posts), posts.shape[1] - 1
         i, j = torch.triu_indices(n, n, device=posts.device)
         places, j = i * n + j, j + 1
-        scores = posts.new_zeros(B, n * n, len(self.labels))
-        for row in range(B):  # one sentence at a time, to limit the memory of hidden units
-            hidden = self.norm(ends[row, j].sub_(starts[row, i])).relu_()
-            scores[row].index_copy_(0, places, torch.addmm(self.label_bias, hidden, self.labels.T))
+        scores = posts.new_zeros(B, n * n, len(self.labels.weight))
+        together = max(1, SPANS // max(1, len(places)))  # sentences whose hidden units fit the cache
+        for some in (slice(first, first + together) for first in range(0, B, together)):
+            hidden = self.norm(ends[some, j].sub_(starts[some, i])).relu_()
+            scores[some].index_copy_(1, places, self.labels(hidden))
         return scores.view(B, n, n, -1)
 
 
@@ -283,12 +289,10 @@ class FusedRelations(Fused):
     The product with a head is made once for all of its dependents, which is half of the time; positions without a head score 0.
     """
 
-    ways: Tensor
-
     def __init__(self, layer: RelationScorer) -> None:
         super().__init__()
         self.pairs, self.relations = FusedPairs(layer.pairs), len(layer.weight)
-        self.keep(ways=layer.weight.transpose(0, 1).flatten(1))
+        self.ways = FusedLinear(layer.weight.transpose(0, 1).flatten(1).T)
 
     def forward(self, posts: Tensor, heads: Tensor, look: Look) -> Tensor:
         """posts (B, n+1, D), heads (B, n+1), look = from_head or from_itself -> scores (B, n+1, relations)."""
@@ -302,18 +306,22 @@ class FusedRelations(Fused):
         parts = (x.split(ROWS) for x in (heads_once, counts))
         first = 0
         for some, own in zip(*parts, strict=True):
-            ways = (head[some] @ self.ways).unflatten(1, (self.relations, -1)).repeat_interleave(own, 0)
-            last = first + len(ways)
-            torch.bmm(ways, dependent[words[first:last], :, None], out=found[first:last, :, None])
+            ways = self.ways(head[some]).unflatten(1, (self.relations, -1))
+            group = torch.arange(len(own), device=own.device).repeat_interleave(own)
+            last = first + len(group)
+            place = torch.arange(last - first, device=own.device) - (own.cumsum(0) - own)[group]
+            children = dependent.new_zeros(len(own), int(own.max()), dependent.shape[1])
+            children[group, place] = dependent[words[first:last]]
+            found[first:last] = (children @ ways.transpose(1, 2))[group, place]
             first = last
         scores = posts.new_zeros(len(head), self.relations)
         return scores.index_copy_(0, words, found).unflatten(0, heads.shape)
 
 
 FORMS: Mapping[type[nn.Module], Callable[[Any], nn.Module]] = {
+    nn.Linear: linear,
     StandardNorm: FusedNorm,
     SharedAddNorm: FusedAddNorm,
-    PartitionedFeedForward: feed_forward,
     PartitionedAttention: FusedAttention,
     PerLabel: FusedPerLabel,
     CharacterInput: FusedCharacters,

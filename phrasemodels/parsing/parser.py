@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, overload
 
@@ -88,7 +88,8 @@ class Ids:
     def _letters(self, token: str) -> list[int]:
         if len(token) > LETTERS:
             token = token[: LETTERS // 2] + token[-LETTERS // 2 :]
-        return _row([self.of("characters", character) for character in token])
+        known = self.ids["characters"]
+        return _row([known.get(character, UNKNOWN) for character in token])
 
     def cells(self, spans: Iterable[tuple[str, int, int]]) -> list[tuple[int, int, int]]:
         """Return spans as (i, j, label), without those whose label the vocabulary lacks."""
@@ -97,15 +98,19 @@ class Ids:
 
     def batch(self, sentences: Sequence[Sequence[str]], divide: Divide = no_pieces) -> ParserInput:
         """Return sentences, none of which is empty, padded to the longest."""
-        rows = [{**self.sentence(tokens), **divide(tokens)} for tokens in sentences]
-        words, pieces, last = (_padded([row[name] for row in rows]) for name in ("words", "pieces", "last"))
-        letters = np.zeros((*words.shape, LETTERS), np.int64)
-        for row, own in zip(rows, letters, strict=True):
-            own[: len(row["characters"])] = row["characters"]
-        forms, characters = different_forms(letters)
-        lengths = torch.tensor([len(tokens) for tokens in sentences])
-        counts = torch.tensor([len(row["pieces"]) for row in rows])
-        return ParserInput(words, forms, characters, torch.full_like(words, UNKNOWN), lengths, pieces, counts, last)
+        forms = [[self.form(token) for token in tokens] for tokens in sentences]
+        words = _padded([[BEGIN, *(self.of("words", form.lower()) for form in own), END] for own in forms])
+        edges = [_row([]), _row([BEGIN]), _row([END])]
+        places = {form: len(edges) + k for k, form in enumerate(dict.fromkeys(chain.from_iterable(forms)))}
+        characters = torch.tensor([*edges, *map(self._letters, places)])
+        rows = _padded([[1, *(places[form] for form in own), 2] for own in forms])
+        lengths = torch.tensor([len(own) for own in forms])
+        divided = [divide(tokens) for tokens in sentences]
+        pieces, last = (_padded([own[name] for own in divided]) for name in ("pieces", "last"))
+        counts = torch.tensor([len(own["pieces"]) for own in divided])
+        longest = int((characters > 0).sum(1).max())
+        tags = torch.full_like(words, UNKNOWN)
+        return ParserInput(words, rows, characters[:, :longest], tags, lengths, pieces, counts, last)
 
 
 def _row(ids: list[int]) -> list[int]:
@@ -113,10 +118,8 @@ def _row(ids: list[int]) -> list[int]:
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
-    out = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
-    for padded, row in zip(out, rows, strict=True):
-        padded[: len(row)] = torch.tensor(row)
-    return out
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], dtype=torch.int64)
 
 
 def different_forms(characters: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
@@ -295,14 +298,14 @@ class Limits:
 
     jointly: longer sentences are not decoded jointly, which takes 8·n³ bytes. longest: longer sentences are parsed in
     parts of at most `part` words, so that time is linear in the text, whatever it is. together: padded words of a batch; what
-    300 need fits a processor's cache, and 2,000 take 1.4 times as long for each word. threads: of torch during a parse; what a
+    400 need fits a processor's cache, and 900 take 1.2 times as long for each word. threads: of torch during a parse; what a
     sentence needs is so little that several threads wait for one another, and beside other programs take ten times as long as
     one.
     """
 
     jointly: int = 150
     longest: int = 500
-    together: int = 300
+    together: int = 400
     threads: int = 1
     part: int = 100
 
@@ -557,13 +560,17 @@ class Parser(Pretrained):
             )
         return ["(none)", *self.names.labels[1:]], weights.float().cpu().numpy()
 
-    def _with_lemmas(self, parse: Parse) -> Parse:
+    def _with_lemmas(self, parse: Parse, known: dict[tuple[str, str, str], tuple[str, str]]) -> Parse:
+        """Return a parse with lemmas and features. known: those of words that were looked up before."""
         if self.lexicon is None or not parse.universal:
             return parse
-        forms = [self.ids.form(token) if len(token) > 1 else token for token in parse.tokens]
-        words = list(zip(forms, parse.universal, parse.tags or [""] * len(parse.tokens), strict=True))
-        lemmas = [self.lexicon.lemma(form, universal) for form, universal, _ in words]
-        return replace(parse, lemmas=lemmas, features=[self.lexicon.features_of(*word) for word in words])
+        words = list(zip(parse.tokens, parse.universal, parse.tags or [""] * len(parse.tokens), strict=True))
+        for word in set(words) - known.keys():
+            token, universal, tag = word
+            form = self.ids.form(token) if len(token) > 1 else token
+            known[word] = self.lexicon.lemma(form, universal), self.lexicon.features_of(form, universal, tag)
+        lemmas, features = ([known[word][side] for word in words] for side in (0, 1))
+        return replace(parse, lemmas=lemmas, features=features)
 
     def _batch(self, sentences: Sequence[list[str]]) -> ParserInput:
         return self.ids.batch(sentences, self.divide).to(self.device)
@@ -591,9 +598,9 @@ class Parser(Pretrained):
             for k, row in enumerate(rows):
                 parse = self.names.parse(some[k], k, cpu)
                 found[row] = replace(parse, note=note, tree=wh_phrases(parse.tree) if parse.tree else None)
-        place = 0
+        place, known = 0, {}  # type: ignore[var-annotated]
         for own in pieces:
-            yield self._with_lemmas(joined([found[place + k] for k in range(len(own))], limits))
+            yield self._with_lemmas(joined([found[place + k] for k in range(len(own))], limits), known)
             place += len(own)
 
 

@@ -1,13 +1,14 @@
 """The parser for use computes what the trained parser computes."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from test_parser import LENGTHS, SMALL, SWITCHES, build, gold, sentences
 
 from phrasemodels.layers.scorers import from_head, from_itself
-from phrasemodels.models.fused_parser import POSITIONS, ROWS, fused
+from phrasemodels.models.fused_parser import ENOUGH, POSITIONS, ROWS, FusedLinear, fused
 from phrasemodels.models.parser import JointParser, LearnedPositions
 
 OTHERS = {
@@ -48,3 +49,16 @@ def test_the_fused_parser_has_the_same_scores_for_more_words_than_its_tables_and
         heads = torch.zeros(posts.shape[:2], dtype=torch.int64)
         relations = [p.relation_scores(posts, heads, from_head) for p in (parser, fused(parser))]
         torch.testing.assert_close(relations[1], relations[0], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1,), (0, 7), (3, 0, 7), (ENOUGH - 1,), (ENOUGH,), (5, 61), (2, 3, 117)])
+def test_products_are_of_full_precision_and_threads_leave_the_settings_as_they_were(shape: tuple[int, ...]) -> None:
+    matmul = torch.backends.mkldnn.matmul
+    layer, x = torch.nn.Linear(1248, 97), torch.randn(*shape, 1248)
+    before, product = matmul.fp32_precision, FusedLinear(layer.weight, layer.bias)
+    expected = layer.double()(x.double()).float()
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: product(x), range(40)))
+    assert matmul.fp32_precision == before
+    for own in found:
+        torch.testing.assert_close(own, expected, rtol=0, atol=2e-5)  # in bfloat16 it would be off by 2e-2
