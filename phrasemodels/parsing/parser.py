@@ -7,6 +7,7 @@ A parse of a sentence, and a parse as text: brackets, CoNLL-U, JSON, a tree of N
 
 import copy
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -45,6 +46,7 @@ from phrasemodels.parsing.words import (
     undivided,
 )
 from phrasemodels.structs.calls import waiting
+from phrasemodels.structs.kernels import reference_only
 from phrasemodels.written import writing
 
 LETTERS = 20  # of a longer word: the first ten and the last ten
@@ -369,6 +371,7 @@ class Names:
 
 Turn = Callable[[], AbstractContextManager[None]]
 WORDS_OF_A_TURN = 1000
+WITHOUT_KERNELS, SHORT = 500, 60  # words: of all sentences that are decoded without kernels, and of one
 
 
 class Parser(Pretrained):
@@ -400,7 +403,7 @@ class Parser(Pretrained):
         self.decode, self.divide = decode or Jointly(), divide
         self.entries, self.config, self.lexicon = entries, config, lexicon
         self.limits, self.card, self.split = limits or Limits(), card or {}, split
-        self.device = next(model.parameters()).device
+        self.device, self.decoded = next(model.parameters()).device, 0
 
     def __repr__(self) -> str:
         name, labels = self.card.get("name", "a parser"), len(self.names.labels)
@@ -575,6 +578,18 @@ class Parser(Pretrained):
     def _batch(self, sentences: Sequence[list[str]]) -> ParserInput:
         return self.ids.batch(sentences, self.divide).to(self.device)
 
+    def load_kernels(self) -> None:
+        """Load the decoder's kernels, or compile them, now rather than at the first long text: for servers and timings."""
+        self.decoded = WITHOUT_KERNELS
+        list(self.parse_tokens([["Kernels", "."]]))
+
+    def _decoding(self, sentences: Sequence[list[str]]) -> AbstractContextManager[None]:
+        """Return a context in which decoders wait for their kernels, as without them they take memory in n⁴; but a process that has
+        not imported numba decodes its first short sentences without: the import takes as long as 70 of them, and 130 MB."""
+        self.decoded += sum(map(len, sentences))
+        short = self.decoded <= WITHOUT_KERNELS and max(map(len, sentences)) <= SHORT
+        return reference_only() if short and "numba" not in sys.modules else waiting()
+
     def _parsed(
         self, sentences: Sequence[list[str]], limits: Limits | None = None, turn: Turn = nullcontext
     ) -> Iterator[Parse]:
@@ -586,12 +601,7 @@ class Parser(Pretrained):
         for rows in batches([len(part) for part in short], limits):
             some = [short[row] for row in rows]
             decode = bounded(self.decode, max(map(len, some)), limits)
-            with (
-                turn(),
-                waiting(),
-                on_threads(self.limits.threads),
-                torch.inference_mode(),
-            ):  # for kernels: what serves meanwhile takes memory in n⁴
+            with turn(), self._decoding(some), on_threads(self.limits.threads), torch.inference_mode():
                 trees = self.model.parse(self._batch(some), decode)
             cpu = ParsedTrees(*(x.cpu() for x in trees))
             note = "" if decode is self.decode else APART.format(limits.jointly)

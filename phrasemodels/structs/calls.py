@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import kernels
-from phrasemodels.structs.kernels.compilation import CACHED, LOG, MissingKernelError, may_be_missing, quiet
+from phrasemodels.structs.kernels.compilation import LOG, MissingKernelError, cached, may_be_missing, quiet
 from phrasemodels.structs.private import is_traced
 from phrasemodels.structs.private import not_traced as not_traced
 
@@ -139,7 +139,7 @@ def _start(module: str) -> bool:
         before = _compilations.get(module)
         if before and before.runs():
             return True
-        if not CACHED or not sys.executable or (before and before.failed):
+        if not cached() or not sys.executable or (before and before.failed):
             return False
         found = _compilations[module] = _Compilation(module)
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)

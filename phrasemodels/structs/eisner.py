@@ -11,57 +11,15 @@ one, with the score 0. Scores in the padding are not read. Time is O(B·n³), an
 shapes or lengths.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs import calls, inference
+from phrasemodels.structs import calls, inference, kernels
 from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.kernels.decode import BestProjective
-from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
-from phrasemodels.structs.kernels.gpu import EisnerPrograms
-from phrasemodels.structs.kernels.simd import COMPILE
-from phrasemodels.structs.kernels.trees import ProjectiveTrees
+from phrasemodels.structs.kernels import NONE
 from phrasemodels.structs.semiring import Chart, Log
-from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
-
-
-@njit(**COMPILE)
-def _rule(N: Any, one_root: Any, nodes: Any, runs: Any, ends: Any) -> Any:
-    """Nodes of the positions i..j begin at 1 + 5 (i · N + j): complete spans with the head i or j, incomplete ones with the head i or j,
-    and the part that both incomplete ones share."""
-    v = r = 0
-    row, column = 5 * N, 5
-    for j in range(N):
-        for kind in range(2):
-            v = add_node(nodes, v, 1 + j * row + j * column + kind, NONE, r)
-            r = add_run(runs, r, 0, 0, 0, 0, NONE, 0, 1)
-        for i in range(j - 1, -1, -1):
-            here, below, own = 1 + i * row + j * column, 1 + i * row + i * column, 1 + (i + 1) * row + j * column
-            # with one root arc, the root has no complete span that another arc of it could follow
-            splits = 1 if one_root and i == 0 else j - i
-            v = add_node(nodes, v, here + 4, NONE, r)
-            # ⊕_k C→(i,k) ⊗ C←(k+1,j), shared by both directions; the equations are those of `inside`
-            r = add_run(runs, r, below, column, own + 1, row, NONE, 0, splits)
-            # I→(i,j)
-            v = add_node(nodes, v, here + 2, i * N + j, r)
-            r = add_run(runs, r, here + 4, 0, 0, 0, NONE, 0, 1)
-            if i > 0:
-                # I←(i,j); the root, i = 0, has no head
-                v = add_node(nodes, v, here + 3, j * N + i, r)
-                r = add_run(runs, r, here + 4, 0, 0, 0, NONE, 0, 1)
-                v = add_node(nodes, v, here + 1, NONE, r)
-                # C←(i,j)
-                r = add_run(runs, r, below + 1, column, here + 3, row, NONE, 0, j - i)
-            v = add_node(nodes, v, here, NONE, r)
-            # C→(i,j)
-            r = add_run(runs, r, below + column + 2, column, own, row, NONE, 0, j - i)
-        ends[j] = v
-    nodes[v, FIRST] = r
-    return v
+from phrasemodels.structs.structure import ENGINE, AtFirstUse, Integers, Numbered, Scores, Sizes, Structure
 
 
 def arcs_read(arcs: Tensor, lengths: Tensor) -> Tensor:
@@ -98,8 +56,10 @@ class Trees(Structure):
 class Projective(Trees):
     """The functions over projective trees, for any number of root arcs or one."""
 
-    kernels = BestProjective(), EisnerPrograms(), ProjectiveTrees(), ENGINE
-    rule = _rule
+    kernels = AtFirstUse(
+        lambda: (kernels.decode.BestProjective(), kernels.gpu.EisnerPrograms(), kernels.trees.ProjectiveTrees(), ENGINE)
+    )
+    rule = AtFirstUse(lambda: kernels.rules.eisner)
 
     def sizes(self, numbered: Numbered) -> Sizes:
         N = numbered.shapes[0][1]

@@ -21,78 +21,23 @@ The functions return cells and heads; the methods of `trees` return both as rows
 (-1, -1, -1, h, m) for an arc.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from phrasemodels.structs import calls, inference, kernels
 from phrasemodels.structs.eisner import arcs_read, score_heads
 from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.kernels.decode import best_joint
-from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
-from phrasemodels.structs.kernels.simd import COMPILE
+from phrasemodels.structs.kernels import NONE
 from phrasemodels.structs.semiring import Chart, Log
 from phrasemodels.structs.spans import cells_of, score_cells, spans_read
-from phrasemodels.structs.structure import Integers, Numbered, Scores, Sizes, Structure
-
-
-@njit(**COMPILE)
-def _rule(n: Any, L: Any, labels: Any, arcs: Any, nodes: Any, runs: Any, ends: Any) -> Any:
-    """Nodes of the words i..j begin at 1 + (i · n + j) (4n + 2): for each head h, the hook W, the body with any label U and with a full one
-    V, and the body; then any label of the span, and any full one."""
-    v = r = 0
-    width = 4 * n + 2
-    row, column = n * width, width
-    for j in range(n):
-        for k in range(j):  # the hooks of the head j, of spans before it
-            for i in range(k + 1):
-                here = 1 + i * row + k * column
-                v = add_node(nodes, v, here + j, NONE, r)
-                r = add_run(runs, r, here + 2 * n + i, 1, 0, 0, arcs + (j + 1) * (n + 1) + i + 1, 1, k - i + 1)
-        for i in range(j, -1, -1):
-            here, below, right = 1 + i * row + j * column, 1 + i * row + i * column, 1 + (i + 1) * row + j * column
-            label = labels + (i * n + j) * L
-            v = add_node(nodes, v, here + 4 * n, NONE, r)
-            r = add_run(runs, r, 0, 0, 0, 0, label, 1, L)
-            v = add_node(nodes, v, here + 4 * n + 1, NONE, r)
-            r = add_run(runs, r, 0, 0, 0, 0, label + 1, 1, L - 1)
-            for h in range(i, j + 1):
-                v = add_node(nodes, v, here + 3 * n + h, NONE, r)
-                if i == j:
-                    r = add_run(runs, r, 0, 0, 0, 0, NONE, 0, 1)
-                if h < j:  # the head is in the left half
-                    r = add_run(
-                        runs,
-                        r,
-                        below + (h - i) * column + n + h,
-                        column,
-                        right + (h - i) * row + h,
-                        row,
-                        NONE,
-                        0,
-                        j - h,
-                    )
-                if h > i:
-                    r = add_run(runs, r, below + h, column, right + n + h, row, NONE, 0, h - i)
-                v = add_node(nodes, v, here + n + h, NONE, r)
-                r = add_run(runs, r, here + 3 * n + h, 0, here + 4 * n, 0, NONE, 0, 1)
-                v = add_node(nodes, v, here + 2 * n + h, NONE, r)  # a single word may have the empty label
-                r = add_run(runs, r, here + 3 * n + h, 0, here + 4 * n + (1 if i < j else 0), 0, NONE, 0, 1)
-            for h in range(i):
-                v = add_node(nodes, v, here + h, NONE, r)
-                r = add_run(runs, r, here + 2 * n + i, 1, 0, 0, arcs + (h + 1) * (n + 1) + i + 1, 1, j - i + 1)
-        ends[j + 1] = v
-    nodes[v, FIRST] = r
-    return v
+from phrasemodels.structs.structure import AtFirstUse, Integers, Numbered, Scores, Sizes, Structure
 
 
 class JointTrees(Structure):
     """The functions over joint trees as rows (B, 3n-1, 5)."""
 
-    rule, dims, common, visible = _rule, (4, 3), (0, 0), 2
+    rule, dims, common, visible = AtFirstUse(lambda: kernels.rules.joint), (4, 3), (0, 0), 2
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         labels = scores[0]
@@ -148,7 +93,7 @@ class JointTrees(Structure):
         if not kernels.can_run_kernel(*scores):
             best, rows = self._argmax(scores, lengths)
             return best, *split(rows)
-        best, cells, heads = best_joint(scores[0], scores[1], lengths[:, 0])
+        best, cells, heads = kernels.decode.best_joint(scores[0], scores[1], lengths[:, 0])
         return (
             kernels.with_gradient(best, lambda *some: self.score_trees(some, cells, heads, lengths), *scores),
             cells,

@@ -8,9 +8,9 @@ other files, nor to ask whether a kernel is in the cache on disk.
 import importlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from importlib.metadata import version
 from typing import Any, TypeVar
 
-import numba
 import torch
 from torch import Tensor
 
@@ -24,7 +24,7 @@ def _part(module: str, *names: str) -> Any:
         for name in names:
             found = getattr(found, name)
     except (ImportError, AttributeError) as error:
-        versions = f"torch {torch.__version__} and numba {numba.__version__}"
+        versions = f"torch {torch.__version__} and numba {version('numba')}"
         raise ImportError(
             f"phrasemodels.structs: {versions} have no {'.'.join((module, *names))}; install the versions of constraints.txt"
         ) from error
@@ -43,8 +43,6 @@ _is_tracing = _part("torch._C", "_is_tracing")
 _eval_frame = _part("torch._C._dynamo.eval_frame")
 _set_strategy = _part("torch._C._dynamo.eval_frame", "set_code_exec_strategy")
 _skip = _eval_frame._FrameExecStrategy(*2 * [_part("torch._C._dynamo.eval_frame", "_FrameAction", "SKIP")])
-_cache_impl = _part("numba.core.caching", "CacheImpl")
-_part("numba.core.caching", "CacheImpl", "_locator_classes")
 
 
 def transformed() -> bool:
@@ -80,7 +78,7 @@ def not_traced(function: Function) -> Function:
 
 def cache_locators() -> list[Any]:
     """Return the list of classes by which numba finds a place for the cache of a function, which can be changed."""
-    found: list[Any] = _cache_impl._locator_classes
+    found: list[Any] = _part("numba.core.caching", "CacheImpl", "_locator_classes")
     return found
 
 

@@ -18,42 +18,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from phrasemodels.structs import calls, inference, kernels
 from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.kernels.decode import BestSpans, best_spans
-from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
-from phrasemodels.structs.kernels.gpu import SpanPrograms
-from phrasemodels.structs.kernels.labels import SpanLabels
-from phrasemodels.structs.kernels.simd import COMPILE
+from phrasemodels.structs.kernels import NONE
 from phrasemodels.structs.semiring import Chart, Log
-from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
-
-
-@njit(**COMPILE)
-def _rule(n: Any, L: Any, labels: Any, nodes: Any, runs: Any, ends: Any) -> Any:
-    """Nodes of the words i..j are 1 + 2 (i · n + j): its two halves, and 1 more: with a label."""
-    v = r = 0
-    for j in range(n):
-        for i in range(j, -1, -1):
-            here, below, own = 1 + 2 * (i * n + j), 1 + 2 * (i * n + i), 1 + 2 * ((i + 1) * n + j)
-            if i < j:
-                v = add_node(nodes, v, here, NONE, r)
-                r = add_run(runs, r, below + 1, 2, own + 1, 2 * n, NONE, 0, j - i)
-            v = add_node(nodes, v, here + 1, NONE, r)
-            r = add_run(runs, r, here if i < j else 0, 0, 0, 0, labels + (i * n + j) * L, 1, L)
-        ends[j + 1] = v
-    nodes[v, FIRST] = r
-    return v
+from phrasemodels.structs.structure import ENGINE, AtFirstUse, Integers, Numbered, Scores, Sizes, Structure
 
 
 class Spans(Structure):
     """The functions over labelled binary trees."""
 
-    kernels = BestSpans(), SpanLabels(), SpanPrograms(), ENGINE
-    rule, dims, common = _rule, (4,), (0,)
+    kernels = AtFirstUse(
+        lambda: (kernels.decode.BestSpans(), kernels.labels.SpanLabels(), kernels.gpu.SpanPrograms(), ENGINE)
+    )
+    rule, dims, common = AtFirstUse(lambda: kernels.rules.spans), (4,), (0,)
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         labels = scores[0]
@@ -196,7 +176,7 @@ def margin(labels: Tensor, gold: Tensor, lengths: Lengths = None, cost: float = 
 def _margin(scores: Scores, lengths: Tensor, gold: Tensor, cost: float) -> Tensor:
     (labels,), right = scores, _positions(scores[0], gold)
     if kernels.can_run_kernel(labels):
-        best = _positions(labels, best_spans(labels, lengths[:, 0], gold, cost)[1])
+        best = _positions(labels, kernels.decode.best_spans(labels, lengths[:, 0], gold, cost)[1])
     else:
         lowered = labels.detach() - cost * _indicators(labels, right)
         best = _positions(labels, TREES.argmax(lowered, lengths=lengths[:, 0])[1])

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from phrasemodels.structs import calls, inference
 from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.kernels.engine import NONE
+from phrasemodels.structs.kernels import NONE
 from phrasemodels.structs.private import outside_of_transforms, untracked
 from phrasemodels.structs.structure import Scores, Structure
 

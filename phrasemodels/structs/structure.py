@@ -8,12 +8,12 @@ Shapes: B sentences, A axes of length, P scores of a sentence and Q that all sen
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import takewhile
 from math import prod
 from threading import local
 from types import FunctionType
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -22,9 +22,11 @@ from torch import Tensor
 
 from phrasemodels.structs import calls, inference, kernels
 from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.kernels import engine
-from phrasemodels.structs.kernels.engine import NONE, Table
+from phrasemodels.structs.kernels import NONE
 from phrasemodels.structs.semiring import Log
+
+if TYPE_CHECKING:
+    from phrasemodels.structs.kernels.engine import Table
 
 Scores = tuple[Tensor, ...]
 Floats = NDArray[np.float64]
@@ -59,14 +61,14 @@ class Numbered:
         self.sizes = structure.sizes(self)
         self._kept: tuple[Table, Integers, Integers] | None = None
 
-    def table(self, plain: bool = False) -> tuple[Table, Integers]:
+    def table(self, plain: bool = False) -> tuple["Table", Integers]:
         """Return the table, and the rows that a sentence of each length needs; plain: without a kernel.
 
         Large ones are in memory that this thread uses again.
         """
         return self._kept[:2] if self._kept else self._table(plain)
 
-    def _table(self, plain: bool) -> tuple[Table, Integers]:
+    def _table(self, plain: bool) -> tuple["Table", Integers]:
         sizes, small = self.sizes, self.sizes.runs <= SMALL
         shapes = (sizes.nodes + 1, 3), (max(sizes.runs, 1), 7)
         nodes, runs = (
@@ -75,7 +77,7 @@ class Numbered:
         ends = np.zeros(sizes.longest + 1, np.int64)
         rule = type(self.structure).rule  # a compiled function of an object would be bound
         rows = (uncompiled(rule) if plain else rule)(*sizes.arguments, nodes, runs, ends)
-        table = Table(nodes, runs, rows, sizes.numbers)
+        table = kernels.engine.Table(nodes, runs, rows, sizes.numbers)
         # the goals of all lengths are kept too; with two axes these would be as many as pairs of lengths
         if small and self.structure.axes == 1:
             each = np.arange(sizes.longest + 1)[:, None]
@@ -157,7 +159,7 @@ class _Run:
             wrong, lost = ~(own < np.inf), ~(shared < np.inf)
             self.unknown = (wrong & self.read()).any(1) | (lost.any() & (words[:, 0] > 1))
             own, shared = np.where(wrong, 0, own), np.where(lost, 0, shared)
-        self.batch = engine.Batch(own, shared, self.numbered.goals(words), ends[words[:, 0]])
+        self.batch = kernels.engine.Batch(own, shared, self.numbered.goals(words), ends[words[:, 0]])
 
     def read(self) -> NDArray[np.bool_]:
         """Return whether a sentence reads each of its own scores, (B, P)."""
@@ -185,8 +187,8 @@ class Engine(Implementation):
         """Return log Z (B,), and its gradient by the scores numbered `which`, times `scale` of each sentence; no scale: none."""
         run = _Run(structure, scores, lengths)
         wanted = tuple(any(run.numbered.shared[i] == one for i in which) for one in (False, True))
-        by = engine.NOTHING if scale is None else kernels.factors(scale, len(lengths))
-        log_z, _, own, shared = engine.passes(run.table, run.batch, by, wanted=wanted, each=each)
+        by = kernels.engine.NOTHING if scale is None else kernels.factors(scale, len(lengths))
+        log_z, _, own, shared = kernels.engine.passes(run.table, run.batch, by, wanted=wanted, each=each)
         run.finish(log_z, own=own, shared=shared)
         found = () if scale is None else run.numbered.tensors(own, shared, which, scores[0].dtype)
         return kernels.tensor(log_z, scores[0].dtype), found
@@ -200,7 +202,7 @@ class Engine(Implementation):
                  for x, mask, one in zip(grads, masks, run.numbered.shared, strict=True)]  # fmt: skip
         own, shared = (run.numbered.flat(given, one) for one in (False, True))
         by = kernels.factors(1.0 if scale is None else scale, len(lengths))
-        _, _, own, shared = engine.passes(run.table, run.batch, by, own, shared)
+        _, _, own, shared = kernels.engine.passes(run.table, run.batch, by, own, shared)
         run.finish(own=own, shared=shared)
         return run.numbered.tensors(own, shared, range(len(scores)), scores[0].dtype)
 
@@ -208,7 +210,7 @@ class Engine(Implementation):
     def entropy(self, structure: "Structure", scores: Scores, lengths: Tensor) -> Tensor:
         """Return the entropy in nats, (B,)."""
         run = _Run(structure, scores, lengths)
-        log_z, mean, _, _ = engine.passes(run.table, run.batch, np.ones(len(lengths)), means=True)
+        log_z, mean, _, _ = kernels.engine.passes(run.table, run.batch, np.ones(len(lengths)), means=True)
         # the difference of almost equal numbers may be below 0
         value = np.where(log_z == -np.inf, 0, np.maximum(log_z - mean, 0))
         run.finish(value)
@@ -218,7 +220,7 @@ class Engine(Implementation):
     def best(self, structure: "Structure", scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return the largest score (B,), and the structures (B, ...) that have it."""
         run = _Run(structure, scores, lengths)
-        best, parts = engine.best(run.table, run.batch, run.numbered.visible, run.numbered.sizes.parts)
+        best, parts = kernels.engine.best(run.table, run.batch, run.numbered.visible, run.numbered.sizes.parts)
         run.finish(best)
         rows = structure.rows(scores, torch.from_numpy(parts), lengths)[0]
         return kernels.tensor(best, scores[0].dtype), rows
@@ -227,7 +229,7 @@ class Engine(Implementation):
     def topk(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return the k largest scores (k, B), best first, and their structures (k, B, ...)."""
         run = _Run(structure, scores, lengths)
-        best, parts = engine.topk(run.table, run.batch, k, run.numbered.visible, run.numbered.sizes.parts)
+        best, parts = kernels.engine.topk(run.table, run.batch, k, run.numbered.visible, run.numbered.sizes.parts)
         run.finish(best.T)
         return kernels.tensor(best, scores[0].dtype), structure.rows(scores, torch.from_numpy(parts), lengths)
 
@@ -236,7 +238,9 @@ class Engine(Implementation):
         """Return k independent samples (k, B, ...)."""
         run = _Run(structure, scores, lengths)
         draws = torch.rand((k, len(lengths), run.numbered.sizes.choices + 1), generator=generator, dtype=torch.float64)
-        parts = engine.samples(run.table, run.batch, draws.numpy(), run.numbered.visible, run.numbered.sizes.parts)
+        parts = kernels.engine.samples(
+            run.table, run.batch, draws.numpy(), run.numbered.visible, run.numbered.sizes.parts
+        )
         return structure.rows(scores, torch.from_numpy(parts), lengths)
 
 
@@ -358,6 +362,16 @@ def _buffer(name: str, rows: int, columns: int) -> Integers:
 
 
 ENGINE = Engine()
+
+
+class AtFirstUse:
+    """An attribute of a class that is made when it is first read, for kernels: numba takes half a second and 130 MB to import."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = cache(make)
+
+    def __get__(self, owner: object, kind: type | None = None) -> Any:
+        return self.make()
 
 
 class Structure:
@@ -512,6 +526,8 @@ class Structure:
 
     def kernel(self, operation: str, scores: Scores) -> Any:
         """Return the implementation that serves an operation on these scores, or None: torch does."""
+        if not kernels.allowed("numba", "triton"):
+            return None
         for kernel in self.kernels:
             if hasattr(kernel, operation) and kernel.takes(self, scores):
                 return kernel
@@ -661,7 +677,7 @@ def _levels(structure: Structure, shapes: tuple[torch.Size, ...], device: torch.
     table, _ = scores.table(plain=not kernels.allowed("numba"))
     nodes, runs, rows = table.nodes, table.runs, table.rows
     P = sum(scores.lengths)
-    first = nodes[: rows + 1, engine.FIRST]
+    first = nodes[: rows + 1, kernels.engine.FIRST]
     depth, deepest = np.zeros(rows, np.int64), np.zeros(table.numbers, np.int64)
     edges = [_edges(runs[first[v] : first[v + 1]]) for v in range(rows)]
     for v, (left, right, _) in enumerate(edges):
@@ -680,7 +696,7 @@ def _levels(structure: Structure, shapes: tuple[torch.Size, ...], device: torch.
             one, other, scored = edges[v]
             left[row, : len(one)], right[row, : len(one)] = places[one], places[other]
             part[row, : len(one)] = np.where(scored < 0, P, scored)
-        own = nodes[members, engine.OWN]
+        own = nodes[members, kernels.engine.OWN]
         levels.append(Level(*(_on_device(x, device) for x in (np.where(own < 0, P, own), left, right, part))))
     return Levels(levels, places)
 
@@ -693,7 +709,7 @@ def _on_device(x: Integers, device: torch.device) -> Tensor:
 
 def _edges(runs: Integers) -> tuple[Integers, Integers, Integers]:
     """Return left and right tails and scores, NONE for none, of the edges of some runs."""
-    counts = runs[:, engine.COUNT]
+    counts = runs[:, kernels.engine.COUNT]
     each: Any = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
     left, to_left, right, to_right, part, to_part = (np.repeat(runs[:, i], counts) for i in range(6))
     return left + each * to_left, right + each * to_right, np.where(part < 0, NONE, part + each * to_part)

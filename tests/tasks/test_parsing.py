@@ -540,3 +540,20 @@ def test_the_english_parser_of_the_package_is_small_described_and_knows_english(
     assert found.relations[:6] == ["det", "amod", "nsubj", "root", "det", "obj"]
     assert found.tags[:6] == ["DT", "JJ", "NN", "VBZ", "DT", "NN"] and found.universal[3] == "VERB"
     assert found.brackets.startswith("(ROOT (S (NP (DT The) (JJ old) (NN man)) (VP (VBZ sees) (NP ")
+
+
+FIRST = """
+import sys
+from phrasemodels import Parser
+parser = Parser.load()
+short = ["The man who left saw it.", "It rained in the old town, and nobody came to see us."]
+found = [parse.conllu(str(k)) for k, (parse,) in enumerate(parser.parse(short))]
+assert "numba" not in sys.modules, [m for m in sys.modules if "numba" in m][:3]
+parser.load_kernels()
+assert "numba" in sys.modules
+assert found == [parse.conllu(str(k)) for k, (parse,) in enumerate(parser.parse(short))]
+"""
+
+
+def test_the_first_short_sentences_are_decoded_without_numba() -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FIRST], check=True, timeout=300)

@@ -519,6 +519,8 @@ def serve(
     """
     from phrasemodels.flows.run.page_server import server
 
-    with server(reader([model] if model else []), host, port) as made:
+    parser = reader([model] if model else [])
+    parser.load_kernels()
+    with server(parser, host, port) as made:
         print(f"http://{host}:{made.server_address[1]}/ (JSON: /parse.json?text=...); Ctrl-C ends it", flush=True)
         made.serve_forever()

@@ -4,6 +4,7 @@ Users do not call them: each `structure.Structure` names those that serve it, un
 comparisons. Sums are float64 for scores of either type; `scaled` says why they are exact at any spread.
 """
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,17 @@ from torch import Tensor
 from phrasemodels.structs.kernels.compilation import announce
 from phrasemodels.structs.private import outside_of_transforms, transformed, untracked
 
+NONE = -1  # where there is no part, score or word
+_MODULES = ("decode", "engine", "gpu", "labels", "rules", "trees")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a module of kernels at its first use, and numba with it."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 _allowed: ContextVar[tuple[str, ...]] = ContextVar("kernels_allowed", default=("numba", "triton"))
 
 
@@ -33,9 +45,9 @@ def only(*kinds: str) -> Iterator[None]:
         _allowed.reset(token)
 
 
-def allowed(kind: str) -> bool:
-    """Return whether kernels of this kind may be used."""
-    return kind in _allowed.get()
+def allowed(*kinds: str) -> bool:
+    """Return whether kernels of one of these kinds may be used."""
+    return any(kind in _allowed.get() for kind in kinds)
 
 
 def reference_only() -> AbstractContextManager[None]:

@@ -73,12 +73,12 @@ def announce(kernel: Any) -> None:
     """
     if kernel in _announced:
         return
-    if not kernel.overloads and not (CACHED and is_cached(kernel)):
+    if not kernel.overloads and not (cached() and is_cached(kernel)):
         if _falls_back.get():
             raise MissingKernelError
         name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
         if not quiet.get():
-            LOG.warning("compiling %s, %s", name, ONCE if CACHED else EACH_TIME)
+            LOG.warning("compiling %s, %s", name, ONCE if cached() else EACH_TIME)
     _announced.add(kernel)
 
 
@@ -100,9 +100,6 @@ def _of_the_folder(locator: Any) -> Any:
     return Locator
 
 
-cache_locators()[:0] = [_of_the_folder(locator) for locator in cache_locators()]
-
-
 def _can_be_cached() -> bool:
     """Whether numba finds a place for the compiled functions of every folder that has some."""
     folders = (PACKAGE / name for name in ("structs", "structs/kernels", "layers", "tasks/prepare", "tasks/problems"))
@@ -110,11 +107,31 @@ def _can_be_cached() -> bool:
     return all(any(place.from_function(announce, file) for place in cache_locators()) for file in files)
 
 
-CACHED = _can_be_cached()
-COMPILE: dict[str, Any] = {
-    "fastmath": {"contract"},
-    "error_model": "numpy",
-    "nogil": True,
-    "cache": CACHED,
-    "no_cfunc_wrapper": True,
-}
+CACHED: bool
+COMPILE: dict[str, Any]
+
+
+def __getattr__(name: str) -> Any:
+    """Return CACHED, whether kernels are cached on disk, and COMPILE, the options of the compiler; the first time, import numba."""
+    if name not in ("CACHED", "COMPILE"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return cached() if name == "CACHED" else options()
+
+
+@cache
+def cached() -> bool:
+    """Return whether compiled kernels are kept on disk, where numba looks for them by `_of_the_folder` from now on."""
+    cache_locators()[:0] = [_of_the_folder(locator) for locator in cache_locators()]
+    return _can_be_cached()
+
+
+@cache
+def options() -> dict[str, Any]:
+    """Return the options of the compiler."""
+    return {
+        "fastmath": {"contract"},
+        "error_model": "numpy",
+        "nogil": True,
+        "cache": cached(),
+        "no_cfunc_wrapper": True,
+    }

@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from phrasemodels.structs.kernels import NONE as NONE
 from phrasemodels.structs.kernels import over_batch, scratch
 from phrasemodels.structs.kernels.scaled import (
     FORBIDDEN,
@@ -52,7 +53,6 @@ from phrasemodels.structs.kernels.simd import (
     store,
 )
 
-NONE = -1
 NUMBER, OWN, FIRST = range(3)
 LEFT, LEFT_STEP, RIGHT, RIGHT_STEP, PART, PART_STEP, COUNT = range(7)
 NEGLIGIBLE = 1e-120  # a probability; products of smaller ones would be subnormal, for which processors are slow
