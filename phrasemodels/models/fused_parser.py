@@ -40,7 +40,8 @@ class Fused(nn.Module):
 class FusedLinear(Fused):
     """x Wᵀ + b. Many rows are multiplied by oneDNN where it is faster than MKL, which torch calls by default.
 
-    oneDNN makes a plan for each number of rows, so they are padded to a multiple of BLOCK.
+    oneDNN makes a plan for each number of rows, so they are padded to one of eight numbers up to each power of 2, or to a multiple of
+    BLOCK.
     """
 
     weight: Tensor
@@ -54,7 +55,7 @@ class FusedLinear(Fused):
         rows = x.numel() // x.shape[-1]
         if rows < ENOUGH or not (x.is_cpu and x.dtype == torch.float32 and onednn_is_faster()):
             return F.linear(x, self.weight, self.bias)
-        padded = F.pad(x.reshape(rows, -1), (0, 0, 0, -rows % BLOCK))
+        padded = F.pad(x.reshape(rows, -1), (0, 0, 0, -rows % max(BLOCK, 1 << rows.bit_length() - 4)))
         with BY_ONEDNN:
             found = F.linear(padded, self.weight, self.bias)
         return found[:rows].view(*x.shape[:-1], -1)
