@@ -7,9 +7,6 @@ head, Q query rows.
 
 import copy
 from collections.abc import Callable, Mapping
-from functools import cache
-from pathlib import Path
-from threading import Lock
 from typing import Any, TypeVar
 
 import torch
@@ -38,10 +35,10 @@ class Fused(nn.Module):
 
 
 class FusedLinear(Fused):
-    """x Wᵀ + b. Many rows are multiplied by oneDNN where it is faster than MKL, which torch calls by default.
+    """x Wᵀ + b. Many rows are multiplied by oneDNN where it is faster than MKL, which torch calls.
 
-    oneDNN makes a plan for each number of rows, so they are padded to one of eight numbers up to each power of 2, or to a multiple of
-    BLOCK.
+    oneDNN compiles a program for each number of rows, so they are padded to one of eight numbers up to each power of 2, or to a
+    multiple of BLOCK.
     """
 
     weight: Tensor
@@ -53,50 +50,26 @@ class FusedLinear(Fused):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.numel() // x.shape[-1]
-        if rows < ENOUGH or not (x.is_cpu and x.dtype == torch.float32 and onednn_is_faster()):
+        if rows < ENOUGH or not (torch.is_inference_mode_enabled() and _float32(x, self.weight) and onednn_is_faster()):
             return F.linear(x, self.weight, self.bias)
         padded = F.pad(x.reshape(rows, -1), (0, 0, 0, -rows % max(BLOCK, 1 << rows.bit_length() - 4)))
-        with BY_ONEDNN:
-            found = F.linear(padded, self.weight, self.bias)
+        found = ONEDNN(padded, self.weight, self.bias, "none", [], "")
         return found[:rows].view(*x.shape[:-1], -1)
 
 
 BLOCK, ENOUGH = 32, 64  # rows
+# torch has no public function for it that neither changes a setting of the process nor copies x; without it MKL multiplies
+ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
-@cache
+def _float32(*some: Tensor) -> bool:
+    return all(x.is_cpu and x.dtype == torch.float32 for x in some)
+
+
 def onednn_is_faster() -> bool:
-    """Return whether the processor has AVX-512 but no units for matrices. With AVX-512 oneDNN's products in float32 take half of
-    the time of MKL's on AMD's Zen 5; with such units, AMX, `BY_ONEDNN` would multiply in bfloat16."""
-    known = Path("/proc/cpuinfo")
-    flags = known.read_text(encoding="utf-8", errors="replace").split() if known.exists() else []
-    return torch.backends.mkldnn.is_available() and "avx512f" in flags and "amx_bf16" not in flags
-
-
-class _OneDNN:
-    """A context in which products of float32 are oneDNN's: torch calls it where less precision is allowed, which takes AMX.
-
-    That is a setting of the process: the first of several threads makes it, and the last restores what was before.
-    """
-
-    def __init__(self) -> None:
-        self.lock, self.users, self.before = Lock(), 0, "none"
-
-    def __enter__(self) -> None:
-        matmul: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-        with self.lock:
-            if not self.users:
-                self.before, matmul.fp32_precision = matmul.fp32_precision, "bf16"
-            self.users += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self.lock:
-            self.users -= 1
-            if not self.users:
-                torch.backends.mkldnn.matmul.fp32_precision = self.before  # type: ignore[attr-defined]
-
-
-BY_ONEDNN = _OneDNN()
+    """Return whether the processor has AVX-512: on AMD's Zen 5 oneDNN's products of float32 take half of the time of MKL's then."""
+    return ONEDNN is not None and torch.backends.mkldnn.is_available() and AVX512
 
 
 def linear(layer: nn.Linear) -> FusedLinear:
@@ -301,6 +274,8 @@ class FusedRelations(Fused):
         head, dependent = (F.pad(x, (0, 1), value=1.0).flatten(0, 1) for x in self.pairs(posts))
         sentence = torch.arange(len(heads), device=heads.device)[:, None] * heads.shape[1]
         words = (heads >= 0).flatten().nonzero()[:, 0]
+        if not len(words):
+            return posts.new_zeros(*heads.shape, self.relations)
         position = torch.arange(heads.shape[1], device=heads.device).expand_as(heads)
         above, order = ((heads if look is from_head else position) + sentence).flatten()[words].sort()
         words, (heads_once, counts) = words[order], torch.unique_consecutive(above, return_counts=True)

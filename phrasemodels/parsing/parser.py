@@ -580,8 +580,12 @@ class Parser(Pretrained):
 
     def load_kernels(self) -> None:
         """Load the decoder's kernels, or compile them, now rather than at the first long text: for servers and timings."""
-        self.decoded = WITHOUT_KERNELS
-        list(self.parse_tokens([["Kernels", "."]]))
+        self.decoded, own = WITHOUT_KERNELS, self.decode
+        try:
+            for self.decode in [own, separately]:  # of long sentences
+                list(self.parse_tokens([["Kernels", "."]]))
+        finally:
+            self.decode = own
 
     def _decoding(self, sentences: Sequence[list[str]]) -> AbstractContextManager[None]:
         """Return a context in which decoders wait for their kernels, as without them they take memory in n⁴; but a process that has
@@ -601,7 +605,13 @@ class Parser(Pretrained):
         for rows in batches([len(part) for part in short], limits):
             some = [short[row] for row in rows]
             decode = bounded(self.decode, max(map(len, some)), limits)
-            with turn(), self._decoding(some), on_threads(self.limits.threads), torch.inference_mode():
+            with (
+                turn(),
+                self._decoding(some),
+                on_threads(self.limits.threads),
+                torch.inference_mode(),
+                torch.autocast(self.device.type, enabled=False),
+            ):
                 trees = self.model.parse(self._batch(some), decode)
             cpu = ParsedTrees(*(x.cpu() for x in trees))
             note = "" if decode is self.decode else APART.format(limits.jointly)

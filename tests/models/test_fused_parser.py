@@ -51,14 +51,28 @@ def test_the_fused_parser_has_the_same_scores_for_more_words_than_its_tables_and
         torch.testing.assert_close(relations[1], relations[0], rtol=1e-6, atol=1e-6)
 
 
+@torch.inference_mode()
 @pytest.mark.parametrize("shape", [(1,), (0, 7), (3, 0, 7), (ENOUGH - 1,), (ENOUGH,), (5, 61), (2, 3, 117)])
-def test_products_are_of_full_precision_and_threads_leave_the_settings_as_they_were(shape: tuple[int, ...]) -> None:
-    matmul = torch.backends.mkldnn.matmul
+def test_products_are_of_full_precision_and_leave_settings_as_they_are(shape: tuple[int, ...]) -> None:
     layer, x = torch.nn.Linear(1248, 97), torch.randn(*shape, 1248)
-    before, product = matmul.fp32_precision, FusedLinear(layer.weight, layer.bias)
-    expected = layer.double()(x.double()).float()
+    before, product = torch.get_float32_matmul_precision(), FusedLinear(layer.weight, layer.bias)
+    expected = torch.nn.functional.linear(x.double(), layer.weight.double(), layer.bias.double()).float()
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: product(x), range(40)))
-    assert matmul.fp32_precision == before
+        found = list(threads.map(lambda _: in_inference(product, x), range(40)))
+    assert torch.get_float32_matmul_precision() == before
     for own in found:
         torch.testing.assert_close(own, expected, rtol=0, atol=2e-5)  # in bfloat16 it would be off by 2e-2
+
+
+def in_inference(function: FusedLinear, x: torch.Tensor) -> torch.Tensor:
+    """Return function(x) in inference mode, which each thread has of its own."""
+    with torch.inference_mode():
+        return function(x)
+
+
+@torch.no_grad()
+def test_relations_of_no_heads_are_0() -> None:
+    parser = build()
+    batch = sentences(LENGTHS)
+    heads = torch.full((len(LENGTHS), max(LENGTHS) + 1), -1)
+    assert not fused(parser).relation_scores(parser.encode(batch)[1], heads, from_head).any()
