@@ -50,14 +50,16 @@ class FusedLinear(Fused):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.numel() // x.shape[-1]
-        if rows < ENOUGH or not (torch.is_inference_mode_enabled() and _float32(x, self.weight) and onednn_is_faster()):
+        if rows < FEWEST_ROWS or not (
+            torch.is_inference_mode_enabled() and _float32(x, self.weight) and onednn_is_faster()
+        ):
             return F.linear(x, self.weight, self.bias)
         padded = F.pad(x.reshape(rows, -1), (0, 0, 0, -rows % max(BLOCK, 1 << rows.bit_length() - 4)))
-        found = ONEDNN(padded, self.weight, self.bias, "none", [], "")
-        return found[:rows].view(*x.shape[:-1], -1)
+        product = ONEDNN(padded, self.weight, self.bias, "none", [], "")
+        return product[:rows].view(*x.shape[:-1], -1)
 
 
-BLOCK, ENOUGH = 32, 64  # rows
+BLOCK, FEWEST_ROWS = 32, 64  # of products by oneDNN
 # torch has no public function for it that neither changes a setting of the process nor copies x; without it MKL multiplies
 ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"

@@ -403,7 +403,7 @@ class Parser(Pretrained):
         self.decode, self.divide = decode or Jointly(), divide
         self.entries, self.config, self.lexicon = entries, config, lexicon
         self.limits, self.card, self.split = limits or Limits(), card or {}, split
-        self.device, self.decoded = next(model.parameters()).device, 0
+        self.device, self.words_decoded = next(model.parameters()).device, 0
 
     def __repr__(self) -> str:
         name, labels = self.card.get("name", "a parser"), len(self.names.labels)
@@ -563,16 +563,16 @@ class Parser(Pretrained):
             )
         return ["(none)", *self.names.labels[1:]], weights.float().cpu().numpy()
 
-    def _with_lemmas(self, parse: Parse, known: dict[tuple[str, str, str], tuple[str, str]]) -> Parse:
-        """Return a parse with lemmas and features. known: those of words that were looked up before."""
+    def _with_lemmas(self, parse: Parse, looked_up: dict[tuple[str, str, str], tuple[str, str]]) -> Parse:
+        """Return a parse with lemmas and features. looked_up: those of words that were looked up before."""
         if self.lexicon is None or not parse.universal:
             return parse
         words = list(zip(parse.tokens, parse.universal, parse.tags or [""] * len(parse.tokens), strict=True))
-        for word in set(words) - known.keys():
+        for word in set(words) - looked_up.keys():
             token, universal, tag = word
             form = self.ids.form(token) if len(token) > 1 else token
-            known[word] = self.lexicon.lemma(form, universal), self.lexicon.features_of(form, universal, tag)
-        lemmas, features = ([known[word][side] for word in words] for side in (0, 1))
+            looked_up[word] = self.lexicon.lemma(form, universal), self.lexicon.features_of(form, universal, tag)
+        lemmas, features = ([looked_up[word][side] for word in words] for side in (0, 1))
         return replace(parse, lemmas=lemmas, features=features)
 
     def _batch(self, sentences: Sequence[list[str]]) -> ParserInput:
@@ -580,18 +580,15 @@ class Parser(Pretrained):
 
     def load_kernels(self) -> None:
         """Load the decoder's kernels, or compile them, now rather than at the first long text: for servers and timings."""
-        self.decoded, own = WITHOUT_KERNELS, self.decode
-        try:
-            for self.decode in [own, separately]:  # of long sentences
-                list(self.parse_tokens([["Kernels", "."]]))
-        finally:
-            self.decode = own
+        self.words_decoded = WITHOUT_KERNELS
+        long = ["."] * (self.limits.jointly + 1)  # decoded otherwise than a short sentence
+        list(self.parse_tokens([["Kernels", "."], long]))
 
     def _decoding(self, sentences: Sequence[list[str]]) -> AbstractContextManager[None]:
         """Return a context in which decoders wait for their kernels, as without them they take memory in n⁴; but a process that has
         not imported numba decodes its first short sentences without: the import takes as long as 70 of them, and 130 MB."""
-        self.decoded += sum(map(len, sentences))
-        short = self.decoded <= WITHOUT_KERNELS and max(map(len, sentences)) <= SHORT
+        self.words_decoded += sum(map(len, sentences))
+        short = self.words_decoded <= WITHOUT_KERNELS and max(map(len, sentences)) <= SHORT
         return reference_only() if short and "numba" not in sys.modules else waiting()
 
     def _parsed(
@@ -618,9 +615,9 @@ class Parser(Pretrained):
             for k, row in enumerate(rows):
                 parse = self.names.parse(some[k], k, cpu)
                 found[row] = replace(parse, note=note, tree=wh_phrases(parse.tree) if parse.tree else None)
-        place, known = 0, {}  # type: ignore[var-annotated]
+        place, looked_up = 0, {}  # type: ignore[var-annotated]
         for own in pieces:
-            yield self._with_lemmas(joined([found[place + k] for k in range(len(own))], limits), known)
+            yield self._with_lemmas(joined([found[place + k] for k in range(len(own))], limits), looked_up)
             place += len(own)
 
 

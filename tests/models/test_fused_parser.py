@@ -8,7 +8,7 @@ import torch
 from test_parser import LENGTHS, SMALL, SWITCHES, build, gold, sentences
 
 from phrasemodels.layers.scorers import from_head, from_itself
-from phrasemodels.models.fused_parser import ENOUGH, POSITIONS, ROWS, FusedLinear, fused
+from phrasemodels.models.fused_parser import FEWEST_ROWS, POSITIONS, ROWS, FusedLinear, fused
 from phrasemodels.models.parser import JointParser, LearnedPositions
 
 OTHERS = {
@@ -52,7 +52,7 @@ def test_the_fused_parser_has_the_same_scores_for_more_words_than_its_tables_and
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("shape", [(1,), (0, 7), (3, 0, 7), (ENOUGH - 1,), (ENOUGH,), (5, 61), (2, 3, 117)])
+@pytest.mark.parametrize("shape", [(1,), (0, 7), (3, 0, 7), (FEWEST_ROWS - 1,), (FEWEST_ROWS,), (5, 61), (2, 3, 117)])
 def test_products_are_of_full_precision_and_leave_settings_as_they_are(shape: tuple[int, ...]) -> None:
     layer, x = torch.nn.Linear(1248, 97), torch.randn(*shape, 1248)
     before, product = torch.get_float32_matmul_precision(), FusedLinear(layer.weight, layer.bias)

@@ -145,14 +145,14 @@ def add_phrases_to_shard(job: Job, settings: OurParser) -> dict[str, Any]:
     asked = [row for row in rows if row["heads"] and not row["tree"] and len(row["tokens"]) <= Limits().jointly]
     with one_thread():
         parser = load(settings.objective, settings.model, *(job.inputs[n].path for n in ("weights", "vocabulary")))
-        found = phrases_along(parser, asked, settings.divide)
-    for row, tree in zip(asked, found, strict=True):
+        bracketed = phrases_of_arcs(parser, asked, settings.divide)
+    for row, tree in zip(asked, bracketed, strict=True):
         row["tree"] = tree
     return {"dropped": 0, **write_shard(job.out / SHARD, pa.Table.from_pylist(rows, schema=TREES))}
 
 
 @dataclass(frozen=True, eq=False)
-class Along:
+class WithGivenArcs:
     """A decoder that finds the best phrases of those joint trees that have given arcs. heads (B, n+1), -1 at the root and in
     padding. Where no joint tree has them, phrases and heads are -1."""
 
@@ -167,7 +167,7 @@ class Along:
         return cells.masked_fill(none[..., None], -1), heads.masked_fill(none, -1)
 
 
-def phrases_along(parser: TreeParser, rows: Sequence[dict[str, Any]], divide: Divide) -> list[str]:
+def phrases_of_arcs(parser: TreeParser, rows: Sequence[dict[str, Any]], divide: Divide) -> list[str]:
     """Return bracketed trees, with the rows' own tags, of rows of TREES that have heads; empty where there is none."""
     tokens = [row["tokens"] for row in rows]
     data = ParseExamples(Columns.of_table(parser.numbers(tokens, divide), COLUMNS), parser.objective.tagged)
@@ -177,7 +177,7 @@ def phrases_along(parser: TreeParser, rows: Sequence[dict[str, Any]], divide: Di
         heads = torch.full((len(places), int(sentences.lengths.max()) + 1), -1)
         for row, place in enumerate(places.tolist()):
             heads[row, 1 : len(tokens[place]) + 1] = torch.tensor(rows[place]["heads"])
-        trees = ParsedTrees(*(x.cpu() for x in parser.model.parse(sentences, Along(heads))))
+        trees = ParsedTrees(*(x.cpu() for x in parser.model.parse(sentences, WithGivenArcs(heads))))
         for row, place in enumerate(places.tolist()):
             tree = parser.names.parse(tokens[place], row, trees).tree
             if tree:
