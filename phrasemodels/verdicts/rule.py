@@ -140,9 +140,9 @@ def judge_runs(printed: str, values: Sequence[float], how: PrintedValue | None =
     number, values = read_number(printed), [_as_infinite(float(value)) for value in values]
     if not values:
         raise ValueError("there are no values: give one for each run")
-    factor, runs = _factor(how), how.runs or (2 if how.deviation is not None else 1)
+    factor, runs = factor_of(how), how.runs or (2 if how.deviation is not None else 1)
     of, (margin, step, half) = max(how.of, runs), _margin(printed, number, how)
-    scaled = _worst_end(np.array(values) * factor, how)
+    scaled = worst_end(np.array(values) * factor, how)
     if scaled is None:
         reason = f"one of {len(values)} runs has no finite value ({_listed(values)}), and the scale has no worst end"
         return Judgement("inconclusive", reason, margin / factor, math.nan, math.nan, runs, of)
@@ -166,18 +166,19 @@ def _evidence(
 ) -> _Evidence:
     """Return the numbers of the rule. values: at least two, finite, on the scale of the rule but for its logarithms."""
     logarithmic = how.scale == "positive"
-    scaled, target = (np.log(values), math.log(number)) if logarithmic else (values, number * _factor(how))
+    scaled, target = (np.log(values), math.log(number)) if logarithmic else (values, number * factor_of(how))
     n, mean = len(scaled), float(np.mean(scaled))
     s, freedom = max(float(np.std(scaled, ddof=1)), step / math.sqrt(12)), n - 1
     if how.deviation is not None and not logarithmic:
-        s = math.sqrt((freedom * s**2 + (runs - 1) * (how.deviation * _factor(how)) ** 2) / (freedom + runs - 1))
+        s = math.sqrt((freedom * s**2 + (runs - 1) * (how.deviation * factor_of(how)) ** 2) / (freedom + runs - 1))
         freedom += runs - 1
     sign = -1.0 if how.bound == "<" else 1.0
     shift = sign * _shift(runs, of) * (-1.0 if how.lower_is_better else 1.0)
     return _Evidence(sign * (mean - target), s, n, freedom, margin, half, runs, shift, how.bound, mean)
 
 
-def _factor(how: PrintedValue) -> float:
+def factor_of(how: PrintedValue) -> float:
+    """Return by what numbers are multiplied: shares are judged in percent."""
     return 100.0 if how.scale == "share" else 1.0
 
 
@@ -196,7 +197,7 @@ def _as_infinite(value: float) -> float:
     return math.copysign(math.inf, value) if abs(value) >= INFINITY else value
 
 
-def _worst_end(values: np.ndarray, how: PrintedValue) -> np.ndarray | None:
+def worst_end(values: np.ndarray, how: PrintedValue) -> np.ndarray | None:
     """Return the values with the worst end of the scale in place of the values of runs that diverged; None if there is no such end.
 
     A value that the scale cannot have is of a run that diverged, too: a percentage of 1e30, a ratio of 0.
@@ -212,7 +213,7 @@ def _worst_end(values: np.ndarray, how: PrintedValue) -> np.ndarray | None:
 
 def _margin(printed: str, number: float, how: PrintedValue) -> tuple[float, float, float]:
     """Return δ, the least step g of our values, and half a unit of the last digit, on the scale of the rule."""
-    factor = _factor(how)
+    factor = factor_of(how)
     half = half_unit(printed) * factor
     unit, target = 2 * half, number * factor
     if how.scale == "positive":
@@ -236,6 +237,11 @@ def _margin(printed: str, number: float, how: PrintedValue) -> tuple[float, floa
     raise ValueError(f"{printed}: neither a scale (percent, share, positive, count) nor a margin is stated")
 
 
+def margin_of(printed: str, how: PrintedValue) -> float:
+    """Return δ of a printed number, on the scale of the rule."""
+    return _margin(printed, read_number(printed), how)[0]
+
+
 def _shift(runs: int, of: int) -> float:
     """Return e: by how many deviations the mean of the best r of k normal values lies above the mean of all (Blom 1958)."""
     if of <= runs:
@@ -256,7 +262,7 @@ def _reason(
 ) -> str:
     """Return the reason in words, in the unit of the printed number."""
     places = max(2, digits(printed))
-    (c, prediction), mean, factor = found.widths(0.0), found.mean, _factor(how)
+    (c, prediction), mean, factor = found.widths(0.0), found.mean, factor_of(how)
 
     def shown(x: float) -> str:
         return f"{x / factor:.{places}f}"

@@ -102,15 +102,25 @@ def two_level_bootstrap(
     variance over resampled sentences without the part that differs by seed (Owen 2007 on noise that counts twice). An s² of
     few seeds is not cut off at that part: it would be too large on average; its chance is the chance of the whole.
     """
+    found, sentences, seeds = two_level_parts(ours, base, value, resamples, rng)
+    return found, *two_level_error(sentences, ours.shape[1], [one for one in seeds if one[2] > 1])
+
+
+SeedParts = tuple[float, float, int]  # variance over seeds, the part of it that sentences alone make, seeds
+
+
+def two_level_parts(
+    ours: Array, base: Array, value: Callable[[Array], Array], resamples: int, rng: np.random.Generator
+) -> tuple[float, float, tuple[SeedParts, SeedParts]]:
+    """Return the difference of means over seeds, its variance over resampled sentences, and the parts of both systems."""
     weights = _resampled(ours.shape[1], resamples, rng)
     means, replicates = zip(*(_values(x, value, weights) for x in (ours, base)), strict=True)
     sentences = float(np.var(replicates[0].mean(1) - replicates[1].mean(1), ddof=1))
-    seeds = [
-        (float(mean.var(ddof=1)), _noise(replicate), len(mean))
+    one, other = (
+        (float(mean.var(ddof=1)), _noise(replicate), len(mean)) if len(mean) > 1 else (0.0, 0.0, 1)
         for mean, replicate in zip(means, replicates, strict=True)
-        if len(mean) > 1
-    ]
-    return float(means[0].mean() - means[1].mean()), *two_level_error(sentences, ours.shape[1], seeds)
+    )
+    return float(means[0].mean() - means[1].mean()), sentences, (one, other)
 
 
 def two_level_error(sentences: float, n: int, seeds: Sequence[tuple[float, float, int]]) -> tuple[float, float]:

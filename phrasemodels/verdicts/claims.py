@@ -1,0 +1,317 @@
+"""The rule for a claim of a paper: one row is better than another one, by a printed gain G.
+
+[low, high] is the 90 % interval of our gain. It has the chance of seeds and of test items; without items it is Welch's, over seeds.
+
+    confirmed       low > 0 and high ≥ G/2: there is a gain, and half of the printed one isn't excluded
+    smaller         low > 0 and high < G/2
+    not confirmed   low ≤ 0 ≤ high and high < G/2
+    contradicted    high < 0
+    open            all else, and fewer than three seeds of a row
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from phrasemodels.verdicts.readers import csv_rows
+from phrasemodels.verdicts.rule import (
+    LARGEST_RATIO,
+    MOST_FURTHER,
+    PrintedValue,
+    factor_of,
+    margin_of,
+    read_number,
+    worst_end,
+)
+from phrasemodels.verdicts.significance import FEWEST_SEEDS, Array, two_level_error, two_level_parts
+
+CONFIRMED, SMALLER, NOT_CONFIRMED, CONTRADICTED, OPEN = ANSWERS = (
+    *("confirmed", "smaller", "not confirmed", "contradicted", "open"),
+)
+WEAKEST = (CONTRADICTED, NOT_CONFIRMED, OPEN, SMALLER, CONFIRMED)  # the weakest answer first
+ELSEWHERE = {CONFIRMED: "supported", NOT_CONFIRMED: "not supported"}  # words for a small size, or other data
+EQUAL, ALL, RESOURCE = "equal", "all", "resource"
+KINDS = ("main", "ablation", "comparison", "implied", EQUAL, ALL, RESOURCE)
+RESAMPLES = 1000
+
+
+SEVERAL = " | "  # between the rows that a claim is about
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper, in one's own words, and the two printed numbers that carry it.
+
+    Raises:
+        ValueError: the kind is unknown.
+    """
+
+    id: str
+    paper: str
+    claim: str
+    table: str
+    better: str
+    """Row of the better number; of kind `all` several rows, with ` | ` between them."""
+    than: str
+    """Row of the other number."""
+    dataset: str
+    metric: str
+    kind: str = "main"
+    split: str = ""
+    than_table: str = ""
+    """Table of the other number, if it is another one."""
+    lower_is_better: bool = False
+    where: str = ""
+    """Place in the paper."""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"claim {self.id[:40]!r}: kind {self.kind[:20]!r} is none of {', '.join(KINDS)}")
+
+    @property
+    def rows(self) -> list[str]:
+        """The better rows."""
+        return self.better.split(SEVERAL)
+
+
+def read_claims(path: Path) -> list[Claim]:
+    """Return the claims of a CSV; its columns are the fields of `Claim`.
+
+    Raises:
+        ValueError: a column or a value is wrong, or an id stands there twice; the message says which.
+    """
+    known = {field.name: field.default for field in fields(Claim)}
+    found: dict[str, Claim] = {}
+    for number, row in enumerate(csv_rows(path), 1):
+        if unknown := sorted(row.keys() - known.keys()):
+            raise ValueError(f"{path}: unknown column {unknown[0][:40]!r}; columns: {', '.join(known)}")
+        if lacking := [name for name, default in known.items() if default is MISSING and not row.get(name)]:
+            raise ValueError(f"{path}, row {number}: no {lacking[0]}")
+        less = row.get("lower_is_better", "")
+        if less not in ("", "yes", "no"):
+            raise ValueError(f"{path}, row {number}: lower_is_better={less[:20]!r}: must be yes or no")
+        given = {name: text for name, text in row.items() if text} | {"lower_is_better": less == "yes"}
+        one = Claim(**given)  # type: ignore[arg-type]
+        if one.id in found:
+            raise ValueError(f"{path}, row {number}: claim {one.id!r} stands there twice")
+        found[one.id] = one
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How far one row is ahead of another one, with the variances that its interval is made of.
+
+    A gain of shares is in percent, one on the scale `positive` a difference of logarithms.
+    """
+
+    difference: float
+    """Mean of the better row minus mean of the other one; positive where the claim holds."""
+    seeds: tuple[tuple[float, float, int], ...]
+    """Variance over seeds, the part of it that test items alone make, and the number of seeds: of both rows."""
+    items: int = 0
+    """Test items; 0: they aren't kept."""
+    shared: float = 0.0
+    """Variance of the difference over resampled items."""
+
+    @property
+    def fewest(self) -> int:
+        """Seeds of the row that has fewer."""
+        return min(n for *_, n in self.seeds)
+
+    def interval(self, further: int = 0) -> tuple[float, float]:
+        """Return the 90 % interval, as it would be with so many further seeds of each row."""
+        from scipy.special import stdtrit
+
+        more = [(variance, noise, n + further) for variance, noise, n in self.seeds]
+        if self.items:
+            before, now = (sum(noise / n for _, noise, n in seeds) for seeds in (self.seeds, more))
+            error, freedom = two_level_error(self.shared - before + now, self.items, [s for s in more if s[2] > 1])
+        else:
+            error, freedom = welch([(variance / n, n - 1) for variance, _, n in more])
+        half = float(stdtrit(freedom, 0.95)) * error
+        return self.difference - half, self.difference + half
+
+
+@dataclass(frozen=True)
+class ClaimVerdict:
+    """The answer to a claim, and the numbers that it rests on, on the scale of the gain."""
+
+    verdict: str
+    reason: str
+    printed: float
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    seeds: tuple[int, ...] = ()
+    further_seeds: int | None = None
+    """Further seeds of each row that would decide an open claim; None: none would, or it is decided."""
+
+
+def welch(parts: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    """Return the standard error of a difference of means and its degrees of freedom.
+
+    Args:
+        parts: variance of the mean, and degrees of freedom, of each mean.
+    """
+    total = sum(variance for variance, _ in parts)
+    summed = sum(variance**2 / freedom for variance, freedom in parts if variance)
+    return math.sqrt(total), total**2 / summed if summed else 1.0
+
+
+def gain_of_items(better: Array, than: Array, value: Callable[[Array], Array], sign: float = 1.0) -> Gain:
+    """Return a gain by the statistics of test items.
+
+    Args:
+        better, than: statistics of both rows on the same items.
+        value: metric of sums of statistics.
+        sign: −1 if less is better.
+
+    Shape:
+        better, than: (seeds, items, statistics).
+    """
+    if better.shape[1:] != than.shape[1:]:
+        raise ValueError(f"the rows were tested on other items: {better.shape[1]} and {than.shape[1]}")
+    found, shared, seeds = two_level_parts(better, than, value, RESAMPLES, np.random.default_rng(0))
+    return Gain(sign * found, seeds, better.shape[1], shared)
+
+
+def gain_of_values(better: Sequence[float], than: Sequence[float], how: PrintedValue) -> Gain | None:
+    """Return a gain by one value a seed. A run that diverged has the worst end of the scale; None if there is no such end.
+
+    Args:
+        better, than: one value for each seed that was started.
+        how: scale of the values, and whether less is better.
+    """
+    found = [worst_end(factor_of(how) * np.array(values, float), how) for values in (better, than)]
+    ours, base = (None if one is None else np.log(one) if how.scale == "positive" else one for one in found)
+    if ours is None or base is None:
+        return None
+    seeds = tuple((float(np.var(one, ddof=1)) if len(one) > 1 else 0.0, 0.0, len(one)) for one in (ours, base))
+    return Gain((-1.0 if how.lower_is_better else 1.0) * float(ours.mean() - base.mean()), seeds)
+
+
+def judge_gain(
+    better: str, than: str, gain: Gain | None, how: PrintedValue, kind: str = "main", exact: bool = False
+) -> ClaimVerdict:
+    """Return the answer to a claim about two printed numbers.
+
+    Args:
+        better, than: both numbers as they are printed.
+        gain: ours; None if there is none.
+        how: scale of the numbers, and whether less is better.
+        kind: one of KINDS but `all`.
+        exact: the values can't vary by seed, so one run is enough.
+
+    Raises:
+        ValueError: the printed numbers don't say what the claim says, or have no scale.
+    """
+    printed = printed_gain(better, than, how, kind)
+    if gain is None:
+        return ClaimVerdict(OPEN, f"printed {_signed(printed)}; ours has no finite value", printed)
+    margin = _margin(better, than, how, kind)
+    decide = _decision(kind, printed, margin)
+    seeds = tuple(n for *_, n in gain.seeds)
+    if not exact and gain.fewest < 2:
+        said = f"printed {_signed(printed)}, ours {_signed(gain.difference)} by one seed"
+        return ClaimVerdict(OPEN, said, printed, gain.difference, seeds=seeds, further_seeds=FEWEST_SEEDS - gain.fewest)
+    low, high = (gain.difference,) * 2 if exact else gain.interval()
+    verdict = decide(low, high) if exact or gain.fewest >= FEWEST_SEEDS else OPEN
+    further = _further(gain, decide) if verdict == OPEN and not exact else None
+    reason = _reason(printed, gain, low, high, margin, kind)
+    if further is not None:
+        reason += f"; {further} further seed{'s' * (further > 1)} of each would decide"
+    elif verdict == OPEN:
+        reason += "; no number of seeds decides"
+    return ClaimVerdict(verdict, reason, printed, gain.difference, low, high, seeds, further)
+
+
+def printed_gain(better: str, than: str, how: PrintedValue, kind: str = "main") -> float:
+    """Return the printed gain in the claim's direction, of a resource the logarithm of its ratio.
+
+    Raises:
+        ValueError: the row that is called better isn't.
+    """
+    one, other = (factor_of(how) * read_number(text) for text in (better, than))
+    sign = -1.0 if how.lower_is_better else 1.0
+    if kind == RESOURCE:
+        if min(one, other) <= 0:
+            raise ValueError(f"{better} and {than}: a ratio needs positive numbers")
+        return sign * math.log(one / other)
+    if kind != EQUAL and sign * (one - other) <= 0:
+        raise ValueError(f"{better} is not better than {than}: exchange the rows, or say kind=equal")
+    return sign * (one - other)
+
+
+def _margin(better: str, than: str, how: PrintedValue, kind: str) -> float:
+    """Return δ of a claim of equality or of a resource; the narrower of both numbers."""
+    if kind == RESOURCE:
+        return math.log(LARGEST_RATIO)
+    return min(margin_of(text, how) for text in (better, than)) if kind == EQUAL else 0.0
+
+
+def _decision(kind: str, printed: float, margin: float) -> Callable[[float, float], str]:
+    def gain(low: float, high: float) -> str:
+        if low > 0:
+            return CONFIRMED if high >= printed / 2 else SMALLER
+        return CONTRADICTED if high < 0 else NOT_CONFIRMED if high < printed / 2 else OPEN
+
+    def equal(low: float, high: float) -> str:
+        inside, outside = -margin <= low and high <= margin, low > margin or high < -margin
+        return CONFIRMED if inside else CONTRADICTED if outside else OPEN
+
+    def resource(low: float, high: float) -> str:
+        return CONFIRMED if high + margin >= printed else CONTRADICTED  # in the interval, or ours is better
+
+    return {EQUAL: equal, RESOURCE: resource}.get(kind, gain)
+
+
+def _further(gain: Gain, decide: Callable[[float, float], str]) -> int | None:
+    """Return the least number of further seeds of each row that decides, if means and deviations stay."""
+    needed = range(max(1, FEWEST_SEEDS - gain.fewest), MOST_FURTHER + 1)
+    return next((q for q in needed if decide(*gain.interval(q)) != OPEN), None)
+
+
+def weakest(answers: Iterable[ClaimVerdict]) -> ClaimVerdict:
+    """Return the weakest of several answers, that of a claim about all of several rows."""
+    found = list(answers)
+    least = min(found, key=lambda one: WEAKEST.index(one.verdict))
+    same = sum(one.verdict == least.verdict for one in found)
+    return replace(least, reason=f"{same} of {len(found)} rows {least.verdict}; the first: {least.reason}")
+
+
+def agreed(answers: Sequence[ClaimVerdict]) -> ClaimVerdict:
+    """Return the answer on which several readings agree, else an open one with each answer."""
+    if len({one.verdict for one in answers}) == 1:
+        return answers[0]
+    said = ", ".join(one.verdict for one in answers)
+    return ClaimVerdict(OPEN, f"{len(answers)} readings differ: {said}; {answers[0].reason}", answers[0].printed)
+
+
+def elsewhere(one: ClaimVerdict, place: str) -> ClaimVerdict:
+    """Return an answer in the words for a smaller size or other data, which answer no paper.
+
+    Args:
+        place: such as `at a small size` or `on GUM`.
+    """
+    return replace(one, verdict=f"{ELSEWHERE.get(one.verdict, one.verdict)} {place}")
+
+
+def _reason(printed: float, gain: Gain, low: float, high: float, margin: float, kind: str) -> str:
+    seeds = " and ".join(str(n) for *_, n in gain.seeds)
+    by = f"{seeds} seeds, " + (f"{gain.items} test items" if gain.items else "no items kept")
+    if kind == RESOURCE:
+        shown = (f"{math.exp(value):.2f}" for value in (printed, gain.difference, low, high))
+        return "printed ratio {}, ours {} (90 %: {} to {}; {})".format(*shown, by)
+    said = (
+        f"printed {_signed(printed)}, ours {_signed(gain.difference)} (90 %: {_signed(low)} to {_signed(high)}; {by})"
+    )
+    return f"{said}; equal within ± {margin:.2f}" if kind == EQUAL else said
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")

@@ -1,0 +1,138 @@
+"""The rule for claims: each answer, its edges, and its rates of error."""
+
+import math
+
+import numpy as np
+import pytest
+
+from phrasemodels.verdicts.claims import (
+    ClaimVerdict,
+    agreed,
+    elsewhere,
+    gain_of_items,
+    gain_of_values,
+    judge_gain,
+    read_claims,
+    weakest,
+)
+from phrasemodels.verdicts.readers import ratio
+from phrasemodels.verdicts.rule import PrintedValue
+
+PERCENT = PrintedValue()
+HEADER = "id,paper,claim,table,better,than,dataset,metric,kind\n"
+
+
+def answer(ours, base, printed=("84.0", "80.0"), how=PERCENT, kind="main"):
+    return judge_gain(*printed, gain_of_values(ours, base, how), how, kind)
+
+
+@pytest.mark.parametrize(
+    ("ours", "base", "verdict", "further"),
+    [
+        ([83.9, 84.0, 84.1], [79.9, 80.0, 80.1], "confirmed", None),
+        ([80.9, 81.0, 81.1], [79.9, 80.0, 80.1], "smaller", None),
+        ([80.0, 80.2, 80.1], [79.9, 80.0, 80.1], "not confirmed", None),
+        ([78.9, 79.0, 79.1], [79.9, 80.0, 80.1], "contradicted", None),
+        ([76.0, 82.0, 88.0], [78.0, 80.0, 82.0], "open", 26),
+        ([84.0, 84.1], [80.0, 80.1], "open", 1),
+        ([84.0], [80.0, 80.1, 80.2], "open", 2),
+    ],
+)
+def test_each_answer_by_welch_over_seeds(ours, base, verdict, further):
+    found = answer(ours, base)
+    assert (found.verdict, found.further_seeds) == (verdict, further), found
+
+
+def test_the_interval_is_welchs():
+    from scipy import stats
+
+    ours, base = [80.0, 82.5, 81.0, 84.0], [79.0, 80.0, 78.5]
+    theirs = stats.ttest_ind(ours, base, equal_var=False).confidence_interval(0.9)
+    found = answer(ours, base)
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
+
+
+def test_equal_means_within_the_narrower_margin():
+    near, far = [96.0, 96.1, 96.2], [90.0, 90.1, 90.2]
+    assert answer(near, near, ("96.16", "96.13"), kind="equal").verdict == "confirmed"
+    assert answer(far, near, ("96.16", "96.13"), kind="equal").verdict == "contradicted"
+    assert answer([94.0, 96.0, 98.0], near, ("96.16", "96.13"), kind="equal").verdict == "open"
+
+
+def test_a_resource_is_judged_by_its_ratio():
+    how, printed = PrintedValue("positive", lower_is_better=True), ("1192", "1508")
+    for ours, verdict in (([80, 81, 79], "confirmed"), ([50, 51, 49], "confirmed"), ([95, 96, 94], "contradicted")):
+        assert answer(ours, [100, 101, 99], printed, how, "resource").verdict == verdict
+    once = gain_of_values([85], [100], how)
+    assert judge_gain(*printed, once, how, "resource", exact=True).verdict == "confirmed", "a count needs one run"
+
+
+def test_a_run_that_diverged_confirms_nothing():
+    assert answer([84.0, 84.1, math.nan], [80.0, 80.1, 80.2]).verdict != "confirmed"
+    endless = PrintedValue("", margin=1.0)
+    assert gain_of_values([84.0, math.inf], [80.0, 80.1], endless) is None
+    assert judge_gain("84.0", "80.0", None, endless).verdict == "open"
+
+
+def test_shares_are_judged_in_percent_and_less_may_be_better():
+    share = PrintedValue("share")
+    found = answer([0.84, 0.841, 0.839], [0.80, 0.801, 0.799], ("0.84", "0.80"), share)
+    assert found.verdict == "confirmed" and found.difference == pytest.approx(4.0)
+    less = PrintedValue(lower_is_better=True)
+    assert answer([80.0, 80.1, 79.9], [84.0, 84.1, 83.9], ("80.0", "84.0"), less).verdict == "confirmed"
+
+
+def test_items_narrow_or_widen_the_interval():
+    draw = np.random.default_rng(0)
+    right = draw.random((3, 400)) < 0.8
+    base = np.stack([right, np.ones_like(right)], -1).astype(float)
+    ours = base.copy()
+    ours[:, :40, 0] = 1.0  # the same items are better in each seed
+    found = judge_gain("84.0", "80.0", gain_of_items(ours, base, lambda sums: 100 * ratio(sums)), PERCENT)
+    assert found.verdict in ("confirmed", "smaller") and "400 test items" in found.reason
+    again = judge_gain("84.0", "80.0", gain_of_items(base, ours, lambda sums: 100 * ratio(sums), -1), PERCENT)
+    assert again.difference == pytest.approx(found.difference), "less is better"
+    with pytest.raises(ValueError, match="other items"):
+        gain_of_items(ours, base[:, :10], ratio)
+
+
+def test_a_claim_that_its_numbers_dont_carry_is_an_error():
+    with pytest.raises(ValueError, match="not better"):
+        answer([1.0, 2.0], [1.0, 2.0], ("80.0", "84.0"))
+
+
+def test_several_rows_readings_and_small_sizes():
+    confirmed, smaller, lost = (ClaimVerdict(v, v, 1.0) for v in ("confirmed", "smaller", "not confirmed"))
+    assert weakest([confirmed, smaller, lost]).verdict == "not confirmed"
+    assert agreed([smaller, smaller]).verdict == "smaller" and agreed([smaller, lost]).verdict == "open"
+    assert elsewhere(confirmed, "at a small size").verdict == "supported at a small size"
+    assert elsewhere(smaller, "on GUM").verdict == "smaller on GUM"
+
+
+def test_a_wrong_file_of_claims_is_named(tmp_path):
+    file = tmp_path / "claims.csv"
+    row = "1,p,A beats B.,1,A,B,d,accuracy,main\n"
+    for text, match in (
+        (HEADER + row + row, "twice"),
+        (HEADER + row.replace("main", "bold"), "kind"),
+        (HEADER + row.replace("A,B", "A,"), "no than"),
+        (HEADER.replace("kind", "colour") + row, "unknown column"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=match):
+            read_claims(file)
+    file.write_text(HEADER + row.replace(",A,B", ",A | C,B").replace("main", "all"))
+    assert read_claims(file)[0].rows == ["A", "C"]
+
+
+@pytest.mark.parametrize("n", [3, 5])
+@pytest.mark.parametrize("spread", [0.5, 2.0])
+def test_the_rates_of_error_are_as_designed(n, spread):
+    """P(confirmed or smaller | no gain) and P(not confirmed or contradicted | the printed gain) are at most 5 %."""
+    draw = np.random.default_rng(3)
+    counts = np.zeros(2)
+    for true in range(2):
+        for ours, base in spread * draw.standard_normal((600, 2, n)):
+            found = answer(80 + 4 * true + ours, 80 + base).verdict
+            counts[true] += found in (("confirmed", "smaller"), ("not confirmed", "contradicted"))[true]
+    assert (counts / 600 <= 0.05 + 2 * (0.05 * 0.95 / 600) ** 0.5).all(), counts / 600
