@@ -305,7 +305,7 @@ selftest_app = typer.Typer(
 EXPERIMENT = "000/table1/sample/phrase-k2"
 STEPS = 60
 # Another number of workers sums in another order and draws other dropout masks. The order of sums alone makes weights differ
-# by 1e-2 in float32 (results/under-fire.md says why), by 1e-11 in float64.
+# by 1e-2 in float32, by 1e-11 in float64.
 CLOSE, NO_DROPOUT = 1e-6, "model.encoder.dropout=0.0"
 DOUBLE = "import torch\n\ntorch.set_default_dtype(torch.float64)\n"
 SETTINGS = (f"train.steps={STEPS}", "train.evaluate_every=20", "train.checkpoint_every=5", "train.batch_tokens=600",

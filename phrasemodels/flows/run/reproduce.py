@@ -387,7 +387,7 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     stopped = threading.Event()
 
     @task(
-        # the store says what is a hit: Prefect's keys know neither helper functions nor files (docs/decisions/011)
+        # the store says what is a hit: Prefect's keys know neither helper functions nor files (docs/explanation/decisions.md)
         task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False, retries=1, retry_delay_seconds=5,
         retry_condition_fn=lambda task, run, state: not stopped.is_set() and _lost_cluster(state),
     )  # fmt: skip
