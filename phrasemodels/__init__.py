@@ -8,14 +8,11 @@ safetensors and sacremoses alone.
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phrasemodels.earlier_names import install
-
 if TYPE_CHECKING:
     from phrasemodels.inference.loaded import LoadedModel
     from phrasemodels.inference.structures import levels, members
     from phrasemodels.parsing.parser import Parse, Parser
 
-install()  # modules may be imported by earlier names
 __all__ = [
     "LoadedModel", "Parse", "Parser", "__version__", "encoders", "layers", "levels", "load", "members", "models", "results",
     "structs",

@@ -23,8 +23,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from phrasemodels.earlier_names import present_name
-
 File = Annotated[str, "the path of a file, or an empty text"]  # the type of a field
 
 
@@ -246,7 +244,7 @@ def from_template(template: Any, saved: Any, where: str) -> Any:
     parts = {name_of(part): part for part in _parts(template)}
 
     def part(name: str) -> Any:
-        if (known := parts.get(present_name(name))) is None:
+        if (known := parts.get(name)) is None:
             raise ValueError(f"the model was made with {name}, which its experiment does not have any more")
         return known
 

@@ -17,7 +17,6 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
 from phrasemodels.config import Decoder, name_of, to_json
-from phrasemodels.earlier_names import present_name
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # of safetensors
 Form = tuple[tuple[int, ...], torch.dtype | None]  # shape and type; None: no floating point numbers
@@ -141,10 +140,10 @@ def first_line(error: BaseException) -> str:
 
 
 def part_of_library(name: str) -> Any:
-    """Return a class or function of PARTS or TORCH by its name, which may be an earlier one. ValueError: it is in neither."""
+    """Return a class or function of PARTS or TORCH by its name. ValueError: it is in neither."""
     if name in TORCH:
         return TORCH[name]
-    module, _, attribute = present_name(name).partition(":")
+    module, _, attribute = name.partition(":")
     if attribute not in PARTS.get(module, "").split():
         raise ValueError(
             f"its part {name} is none that a file may name; pass it if it is your own: "
@@ -174,21 +173,4 @@ def restored(saved: Any, kind: Any, folder: Path, own: Sequence[Any] = ()) -> An
         return str(path)
 
     decoder = Decoder(lambda name: added.get(name) or part_of_library(name), file)
-    return decoder.read(_in_present_form(saved), kind, "config")
-
-
-def _in_present_form(saved: Any) -> Any:
-    """Return a configuration in the form that `to_json` writes; earlier versions wrote {"part": NAME, "fields": ...}."""
-    if isinstance(saved, list):
-        return [_in_present_form(item) for item in saved]
-    if not isinstance(saved, dict):
-        return saved
-    if saved.keys() == {"part"}:
-        return saved["part"]
-    if saved.keys() == {"mapping"} and isinstance(saved["mapping"], dict):
-        return _in_present_form(saved["mapping"])
-    if saved.keys() == {"part", "fields"} and isinstance(saved["fields"], dict):
-        return {**_in_present_form(saved["fields"]), "type": saved["part"]}
-    if saved.keys() == {"part", "arguments"} and isinstance(saved["arguments"], list):
-        return {"partial": [saved["part"], *_in_present_form(saved["arguments"])]}
-    return {name: _in_present_form(item) for name, item in saved.items()}
+    return decoder.read(saved, kind, "config")

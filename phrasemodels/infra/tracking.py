@@ -368,12 +368,10 @@ class Tracker:
         work on goes on."""
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
-        # the second is for runs of earlier versions
-        for tag, value in ((_at_work(attempt), attempt), (ATTEMPT, attempt)):
-            query = f"tags.`{tag}` = {quoted(value)} and attributes.status = 'RUNNING'"
-            # MLflow's largest answer
-            for run in client.search_runs(where, query, max_results=50000) if where else []:
-                self._leave(run, attempt, status)
+        query = f"tags.`{_at_work(attempt)}` = {quoted(attempt)} and attributes.status = 'RUNNING'"
+        # MLflow's largest answer
+        for run in client.search_runs(where, query, max_results=50000) if where else []:
+            self._leave(run, attempt, status)
 
     def fail(self, run_id: str, attempt: str = "", status: str = "FAILED") -> None:
         """Mark a run as failed, unless another flow run is at work on it; a later attempt opens the same run again."""

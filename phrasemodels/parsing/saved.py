@@ -1,7 +1,6 @@
 """A parser as a folder that travels: weights, configuration, vocabularies and a card; nothing in it is code.
 
-Form 2 may bring a trained splitter, whose settings are in parser.json and weights in a file of their own, and a lexicon, which is
-in parser.json. A folder whose parser has neither is written in form 1, which earlier versions read.
+A trained splitter has its settings in parser.json and its weights in a file of their own. A lexicon is in parser.json.
 """
 
 import dataclasses
@@ -15,32 +14,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from phrasemodels.config import name_of, to_json
-from phrasemodels.encoders.inputs import CharactersConfig, TagsConfig, WordsConfig
-from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
+from phrasemodels.config import to_json
 from phrasemodels.layers.blocks import SPECIAL
-from phrasemodels.layers.labels import (
-    AsSelfAttention,
-    InputQueries,
-    LabelAttentionConfig,
-    LearnedQueries,
-    PerLabel,
-    own_query,
-    released_query,
-)
-from phrasemodels.layers.partitioned import by_head_width, by_model_width
-from phrasemodels.layers.scorers import from_head, from_itself
 from phrasemodels.models.parser import (
     DECODES,
     Decode,
     Jointly,
     JointParser,
-    LearnedPositions,
     ParserConfig,
-    Sinusoids,
-    arcs_alone,
-    phrases_alone,
-    separately,
 )
 from phrasemodels.parsing.lexicon import Lexicon, SuffixRules
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
@@ -51,19 +32,9 @@ from phrasemodels.written import writing
 ENGLISH = Path(__file__).parent / "english"
 SIDES = ("words", "characters", "tags", "labels", "relations")  # of vocabularies
 WEIGHTS, ABOUT, SPLITTER = "model.safetensors", "parser.json", "splitter.safetensors"
-FORM = 2  # the latest one, which this version reads
+FORM = 1  # of parser.json
 MOST_FUSED, LONGEST_FUSED = 20_000, 200  # multiword tokens of a splitter, and characters of each
 SPLITS = (sentences, universal_sentences)  # functions that divide text
-# Parts by the names that earlier versions wrote, as in the parser of the package.
-EARLIER: Mapping[str, Any] = {
-    part.__name__: part
-    for part in (
-        ParserConfig, PartitionedEncoderConfig, LabelAttentionConfig, WordsConfig, CharactersConfig, TagsConfig,
-        Sinusoids, LearnedPositions, from_head, from_itself, by_head_width, by_model_width, own_query, released_query,
-        LearnedQueries, InputQueries, PerLabel, AsSelfAttention, Jointly, arcs_alone, phrases_alone, separately,
-        sentences, universal_sentences,
-    )
-}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +60,7 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, fo
     weights = {name: p.detach().to(precision).contiguous() for name, p in parser.model.named_parameters()}
     splitter = parser.split if isinstance(parser.split, Splitter) else None
     about = {
-        **({"form": FORM} if splitter or parser.lexicon else {}),
+        "form": FORM,
         "card": dict(parser.card),
         # without the file that fixed word vectors were taken from, as they are among the weights
         "config": to_json(parser.config),
@@ -153,16 +124,15 @@ def _parts(about: Any, folder: Path) -> dict[str, Any]:
     can use, or the sizes of the vocabularies differ from the configuration's."""
     if not isinstance(about, dict) or not isinstance(about.get("card"), dict):
         raise ValueError(f"{ABOUT} has no card")
-    if (form := about.get("form", 1)) not in range(1, FORM + 1):
-        raise ValueError(f"its form is {form!r}, and this version reads up to {FORM}: upgrade phrasemodels")
+    if (form := about.get("form")) != FORM or form is True:
+        raise ValueError(f"its form is {form!r}, and this version reads {FORM}: upgrade phrasemodels")
     config, decode = (
-        restored(_in_present_form(about[name]), kind, folder)
-        for name, kind in (("config", ParserConfig), ("decode", Decode))
+        restored(about[name], kind, folder) for name, kind in (("config", ParserConfig), ("decode", Decode))
     )
-    if form >= 2 and isinstance(about["split"], dict):
+    if isinstance(about["split"], dict):
         split = _splitter(about["split"], folder)
     else:
-        split = restored(_in_present_form(about["split"]), Callable[[str], Any], folder)
+        split = restored(about["split"], Callable[[str], Any], folder)
     if decode not in DECODES.values() and not isinstance(decode, Jointly):
         raise ValueError(f"decode is {about['decode']}, which does not find trees")
     if not isinstance(split, Splitter) and split not in SPLITS:
@@ -183,7 +153,7 @@ def _parts(about: Any, folder: Path) -> dict[str, Any]:
     if config.sized(sizes) != config:
         raise ValueError(f"the configuration is not of the {sizes} entries of the vocabularies")
     lexicon = None
-    if form >= 2 and "lexicon" in about:
+    if "lexicon" in about:
         lexicon = Lexicon(*(SuffixRules.restored(about["lexicon"][name]) for name in ("lemmas", "features")))
     return {
         "config": config,
@@ -238,16 +208,3 @@ def _is_form(word: Any) -> bool:
 def _fill(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
     for name, parameter in model.named_parameters():
         parameter.copy_(weights[name])
-
-
-def _in_present_form(saved: Any) -> Any:
-    """Return a configuration in the form that `to_json` writes; earlier versions wrote {"part": NAME, FIELD: ...}."""
-    if isinstance(saved, list):
-        return [_in_present_form(item) for item in saved]
-    if not isinstance(saved, dict) or "part" not in saved:
-        return saved
-    part = EARLIER[saved["part"]]
-    if not dataclasses.is_dataclass(part):
-        return name_of(part)
-    fields = {name: _in_present_form(value) for name, value in saved.items() if name != "part"}
-    return {**fields, "type": name_of(part)}

@@ -270,7 +270,7 @@ def test_what_is_counted_is_kept_but_not_trained(tmp_path, monkeypatch) -> None:
     assert not (tmp_path / "kept").exists()
     store.run(plan.comparison)
     (tmp_path / "kept").mkdir()
-    for old in ("row-s0.sentences.arrow", TRIALS):  # of rows that were kept there before
+    for old in ("sentences.arrow", TRIALS):  # of rows that were kept there before
         (tmp_path / "kept" / old).touch()
     with pytest.raises(ValueError, match="holds something other than the result of"):
         keep(store, *asked)

@@ -158,7 +158,7 @@ def test_an_exported_model_is_loaded_without_the_pipeline_and_without_code_that_
         phrasemodels.load(tmp_path / "own")
     assert torch.equal(phrasemodels.load(tmp_path / "own", OwnConfig).module(*inputs), own(*inputs))
     for name in ("os:system", "phrasemodels.flows.cli.main:main", "phrasemodels.saved:safe_open"):
-        (tmp_path / "ours" / LIBRARY).write_text(json.dumps({"config": {"part": name, "fields": {}}}))
+        (tmp_path / "ours" / LIBRARY).write_text(json.dumps({"config": {"type": name}}))
         with pytest.raises(ValueError, match=r"is none that a file may name"):
             phrasemodels.load(tmp_path / "ours")
 

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 
 import phrasemodels
 from phrasemodels.config import Decoder, File, from_template, to_json
-from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig
+from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.inference.problems import Translation, predictor
 from phrasemodels.inference.text import tokeniser
@@ -33,7 +33,6 @@ from phrasemodels.saved import (
     LIBRARY,
     PARTS,
     TORCH,
-    _in_present_form,
     check_fit,
     check_header,
     describe,
@@ -42,13 +41,10 @@ from phrasemodels.saved import (
     restored,
 )
 
-FORMS = (  # in which a configuration may name a part: those of today, and those of earlier versions
+FORMS = (  # in which a configuration may name a part
     lambda name: name,
     lambda name: {"type": name},
     lambda name: {"partial": [name, [], {}]},
-    lambda name: {"part": name},
-    lambda name: {"part": name, "fields": {}},
-    lambda name: {"part": name, "arguments": [[], {"mapping": {}}]},
 )
 SMALL = TranslationConfig(TransformerEncoderConfig(8, 2, 1, 8), 5, 5, 1, 8)
 
@@ -197,18 +193,6 @@ def test_a_file_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
     assert restored({**config, "vectors": {"file": "in/x"}}, Any, tmp_path).vectors == str(tmp_path / "in" / "x")
 
 
-def test_a_configuration_of_earlier_versions_is_read(tmp_path: Path) -> None:
-    def earlier(value: Any) -> Any:
-        if isinstance(value, list):
-            return [earlier(item) for item in value]
-        if isinstance(value, dict):
-            return {"part": value["type"], "fields": {k: earlier(v) for k, v in value.items() if k != "type"}}
-        return {"part": value} if isinstance(value, str) and ":" in value else value
-
-    config = dataclasses.replace(SMALL, encoder=NgramEncoderConfig(8, 2, 1, 8, gram_sizes=(0, 2), phrase_layers=(1,)))
-    assert restored(earlier(to_json(config, {})), Any, tmp_path) == config
-
-
 def test_a_configuration_takes_only_parts_of_its_template_and_keeps_what_was_not_saved() -> None:
     @dataclasses.dataclass(frozen=True)
     class Own:
@@ -256,7 +240,6 @@ def test_an_exported_model_that_names_the_loader_of_encoders_runs_and_fetches_no
     saved = json.loads((tmp_path / "m" / LIBRARY).read_text())
     for start in (
         {"partial": [loader, ["AutoModel", "evil/model"], options]},
-        {"part": loader, "arguments": [["AutoModel", {"file": "encoder"}], {"mapping": options}]},
         {"type": "phrasemodels.encoders.inputs:PretrainedConfig", "name": "evil/model"},
         {"type": "phrasemodels.encoders.inputs:PretrainedConfig", "name": str(tmp_path / "m" / "encoder")},
     ):
@@ -290,14 +273,12 @@ def test_a_packed_parser_is_checked_when_it_is_loaded(name: str, tmp_path: Path)
         load_parser(tmp_path)
 
 
-@pytest.mark.parametrize("form", [0, -1, 3, 1.5, "2", None, []])
+@pytest.mark.parametrize("form", [0, -1, 2, 1.5, "1", None, []])
 def test_a_packed_parser_of_another_form_is_refused(form: Any, tmp_path: Path) -> None:
     about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))
     (tmp_path / WEIGHTS).symlink_to(ENGLISH / WEIGHTS)
     (tmp_path / ABOUT).write_text(json.dumps(about | {"form": form}))
-    with pytest.raises(
-        ValueError, match=f"its form is {form!r}, and this version reads up to 2".replace("[]", r"\[\]")
-    ):
+    with pytest.raises(ValueError, match=f"its form is {form!r}, and this version reads 1".replace("[]", r"\[\]")):
         load_parser(tmp_path)
 
 
@@ -444,11 +425,3 @@ def test_weights_that_are_not_finite_are_named() -> None:
     assert finite(good) == good
     with pytest.raises(ValueError, match=r"the weights \['w1', 'w2', 'w3', 'w4', 'w5'\] are not finite"):
         finite(good | {f"w{k}": torch.tensor([0, float("inf" if k % 2 else "nan")]) for k in range(1, 8)})
-
-
-@pytest.mark.parametrize(
-    "saved", [{"mapping": {"a": 1}, "x": 1}, {"mapping": [1]}, {"part": "p", "x": 1}, {"fields": {}}]
-)
-def test_what_only_looks_like_an_earlier_form_stays(saved: dict[str, Any]) -> None:
-    assert _in_present_form(saved) == saved
-    assert _in_present_form([{"mapping": {"a": {"part": "p"}}}]) == [{"a": "p"}]

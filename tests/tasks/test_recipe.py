@@ -1,11 +1,5 @@
 """Recipes: the identity of their steps, what a problem inherits, and the metrics of groups of sentences."""
 
-import importlib
-import importlib.machinery
-import sys
-import warnings
-from importlib.abc import MetaPathFinder
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +8,6 @@ from running import small_corpus
 
 from phrasemodels.data.store.artifacts import about
 from phrasemodels.data.store.store import Store
-from phrasemodels.earlier_names import earlier_names, present_name
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
 from phrasemodels.tasks.metrics.scores import accuracies, by_group
 from phrasemodels.tasks.problems.recipe import steps_of
@@ -74,39 +67,3 @@ def test_accuracies_of_groups_by_hand() -> None:
     assert {name: (score.value, score.sentences) for name, score in scores.items()} == {
         "accuracy": (50, 4), "accuracy/a": (100, 1), "accuracy/b": (50, 2)}  # fmt: skip
     assert [mask.sum() for mask in by_group(groups).values()] == [4, 1, 2]
-
-
-def test_earlier_names_of_parts_lead_to_parts_of_today() -> None:
-    names = (Path(__file__).parents[1] / "earlier_names.txt").read_text(encoding="utf-8").split()
-    assert len(names) > 500
-    for name in names:
-        module, part = present_name(name).split(":")
-        found = getattr(importlib.import_module(module), part)
-        assert f"{found.__module__}:{found.__qualname__}" == f"{module}:{part}", name
-        earlier, attribute = name.split(":")
-        if earlier in earlier_names():  # a module that is gone
-            with warnings.catch_warnings(action="ignore"):
-                assert getattr(importlib.import_module(earlier), attribute) is found
-    from phrasemodels.tasks.problems import entailment
-
-    assert callable(entailment.transfer), "the import of an earlier module of this name hides no function"
-    for earlier in earlier_names():
-        if ":" not in earlier:
-            assert importlib.import_module(present_name(f"{earlier}:").removesuffix(":"))
-
-
-class Seen(MetaPathFinder):
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
-        self.names.append(fullname)
-
-
-def test_import_hooks_of_others_see_our_modules(monkeypatch) -> None:
-    name = "phrasemodels.flows.experiments.comparability"
-    monkeypatch.delitem(sys.modules, name, raising=False)
-    earlier = [finder for finder in sys.meta_path if "Earlier" in type(finder).__name__]
-    monkeypatch.setattr(sys, "meta_path", [*earlier, seen := Seen(), importlib.machinery.PathFinder])
-    importlib.import_module(name)
-    assert earlier and seen.names == [name]

@@ -18,7 +18,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.earlier_names import earlier_names, present_name
 from phrasemodels.project import modules as added_modules
 
 PROJECT = "phrasemodels"  # beside it the modules that users add (project.py) count
@@ -29,7 +28,6 @@ NOT_FINGERPRINTED = (
     *STORE,
     "phrasemodels.config",
     "phrasemodels.project",
-    "phrasemodels.earlier_names",
     "phrasemodels.data.download.archives",
     "phrasemodels.data.download.fetch",
 )
@@ -225,10 +223,6 @@ def _resolve(module: str, parts: list[str], seen: frozenset[Name] = frozenset())
 
 def _in_project(path: list[str], seen: frozenset[Name]) -> Iterable[Name]:
     """Yield what a dotted path of the project refers to. What a module binds in an `if` or `try` counts with its statements."""
-    for cut in range(len(path) - 1, 0, -1):  # users' code may have earlier names
-        if (inner := ".".join(path[:cut])) in earlier_names():
-            path = [*present_name(f"{inner}:{path[cut]}").replace(":", ".").split("."), *path[cut + 1 :]]
-            break
     for cut in range(len(path), 0, -1):
         inner = ".".join(path[:cut])
         if (found := _module(inner)) is not None:

@@ -105,7 +105,7 @@ def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trial
         names = {file.name for file in new.iterdir()}
         for name in sorted(names, key=lambda name: name == RESULT):
             (new / name).replace(folder / name)
-        for old in (*folder.glob("*.sentences.arrow"), folder / SENTENCES, folder / TRIALS):
+        for old in (folder / SENTENCES, folder / TRIALS):
             if old.name not in names:
                 old.unlink(missing_ok=True)
     return folder / RESULT

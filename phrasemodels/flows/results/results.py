@@ -9,9 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
-from math import isclose
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +23,6 @@ from phrasemodels.data.store.artifacts import Artifact, has_own_digest, with_dig
 from phrasemodels.data.store.disk_cache import cached_on_disk, contents
 from phrasemodels.data.store.fingerprint import closure
 from phrasemodels.data.store.store import Step, Store, digest_of
-from phrasemodels.earlier_names import present_name
 from phrasemodels.flows.experiments.catalogue import PROFILES, Table, experiments, resolved
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, Pipeline
@@ -34,7 +31,6 @@ from phrasemodels.flows.experiments.overrides import MACHINE, overridden, with_p
 from phrasemodels.flows.results.records import kept_files, read_kept
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite, reason_not
-from phrasemodels.tasks.problems.entailment import EntailmentRecipe
 from phrasemodels.tasks.problems.recipe import Outcome
 from phrasemodels.verdicts.judgement import judge, qualified
 from phrasemodels.verdicts.significance import seed_group
@@ -97,14 +93,9 @@ class Result:
 
     @cached_property
     def outdated(self) -> str:
-        """How its settings, or the tasks of its average, differ from its experiment today; empty if they do not."""
+        """How its settings, or what its row says of it, differ from its experiment today; empty if they do not."""
         settings = changed_since(self.row.get("settings", {}), self.experiment.train)
-        metric = self.row["metric"]
-        found = (
-            averaged_since(self.row["values"], metric, self.experiment),
-            learned_since(self.row.get("signatures", {}), metric),
-            f"run with earlier settings: {settings}" if settings else "",
-        )
+        found = self.row.get("outdated", ""), f"run with earlier settings: {settings}" if settings else ""
         return "; ".join(filter(None, found))
 
     @property
@@ -277,23 +268,19 @@ SENTENCES = "sentences.arrow"  # statistics of a kept result, with columns for r
 def statistics_of(folder: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[list[pa.Table]]:
     """Yield the statistics of the test sentences of each row of a kept result, a table for each seed.
 
-    A row names itself in the one file of all, {row}; one that was kept before 2026-11-25 names files, one for each seed.
+    A row names itself in the one file of all, {row}.
     """
-    together = read_shard(folder / SENTENCES) if (folder / SENTENCES).exists() else None
+    if not rows:
+        return
+    if not (folder / SENTENCES).exists():
+        raise ValueError(f"{folder / SENTENCES}: there is no such file, but the rows of {RESULT} need it")
+    together = read_shard(folder / SENTENCES)
     for row in rows:
-        named = row["sentences"]
-        if not isinstance(named, Mapping):
-            yield [read_shard(folder / name) for name in ([named] if isinstance(named, str) else named)]
-        elif together is None:
-            raise ValueError(f"{folder / SENTENCES}: there is no such file, but the rows of {RESULT} need it")
-        else:
-            own = together.filter(pc.equal(together["row"], named["row"]))
-            columns = [name for name in own.column_names[2:] if own[name].null_count == 0]
-            yield [own.filter(pc.equal(own["seed"], seed)).select(columns) for seed in row["seeds"]]
+        own = together.filter(pc.equal(together["row"], row["sentences"]["row"]))
+        columns = [name for name in own.column_names[2:] if own[name].null_count == 0]
+        yield [own.filter(pc.equal(own["seed"], seed)).select(columns) for seed in row["seeds"]]
 
 
-AVERAGES = ("micro", "macro")  # of accuracies on dev, over the tasks of a suite
-SST2 = "SST2"  # a task of paper 001's suite
 PLACEMENT = {path.rpartition(".")[2] for path in MACHINE}  # settings of a training that change no score
 
 
@@ -321,15 +308,14 @@ def _same(artifact: Artifact, step: Step, artifacts: Mapping[str, Artifact]) -> 
 
 
 def same_settings(saved: Any, now: Any) -> bool:
-    """Return whether settings are equal in all that both have; names of parts may be earlier ones."""
+    """Return whether settings are equal in all that both have. Parts are compared by bare names, as their modules may move."""
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
         return all(same_settings(saved[name], now[name]) for name in (saved.keys() & now.keys()) - PLACEMENT)
     if isinstance(saved, list) and isinstance(now, list):
         return len(saved) == len(now) and all(map(same_settings, saved, now))
-    if not saved and not now:  # what is not set was 0, and is None now
-        return True
-    names = isinstance(saved, str) and isinstance(now, str)
-    return bool((present_name(saved) == present_name(now)) if names else saved == now)
+    if isinstance(saved, str) and isinstance(now, str):
+        return saved.rpartition(":")[2] == now.rpartition(":")[2]
+    return bool(saved == now)
 
 
 def changed_since(settings: Mapping[str, Any], now: Any) -> str:
@@ -337,44 +323,13 @@ def changed_since(settings: Mapping[str, Any], now: Any) -> str:
 
     settings: of the training. Fields that it lacks did not exist then.
     """
-    then, fields = (_with_bare_names(config) for config in (settings.get("config", {}), to_json(now)))
+    then, fields = settings.get("config", {}), to_json(now)
     differing = [
         name
         for name in fields
         if name in then and name not in PLACEMENT and not same_settings(then[name], fields[name])
     ]
     return ", ".join(f"train.{name} was {then[name]} and is now {fields[name]}" for name in differing)
-
-
-def averaged_since(values: Mapping[str, Sequence[float]], metric: str, experiment: Experiment) -> str:
-    """Say which tasks a kept average has in it beside its experiment's (paper 001, Table 2); empty if none.
-
-    values: of the row, by metric and seed. Some results were kept before SST-5 left the averages.
-    """
-    suite = experiment.recipe.suite if isinstance(experiment.recipe, EntailmentRecipe) else ()
-    dev = {task.name: values[f"dev/{task.name}"] for task in suite if f"dev/{task.name}" in values}
-    apart = [task.name for task in suite if not task.averaged and task.name in dev]
-    if metric not in AVERAGES or not apart:
-        return ""
-    of_all = (fmean(one) for one in zip(*dev.values(), strict=True))
-    same = all(isclose(one, macro, rel_tol=1e-6) for one, macro in zip(of_all, values["macro"], strict=True))
-    return f"ours is an average with {' and '.join(apart)} in it, the printed one without" if same else ""
-
-
-def learned_since(signatures: Mapping[str, str], metric: str) -> str:
-    """Say that SST-2's classifiers of a kept row learned from whole sentences; empty if they did not.
-
-    Signatures say how many rows a classifier learned from since it is phrases, 2026-11-25.
-    """
-    whole = SST2 in signatures and " rows, " not in signatures[SST2] and metric in (SST2, *AVERAGES)
-    return (
-        "SST-2's classifiers learned from its 6,920 whole sentences, the paper's from 67,349 phrases" if whole else ""
-    )
-
-
-def _with_bare_names(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with functions and classes by their bare names, which did not change when their modules did."""
-    return {name: value.rpartition(":")[2] if isinstance(value, str) else value for name, value in config.items()}
 
 
 NOT_COUNTED = "records of the test set in train were not counted: the step failed; run the table again"
