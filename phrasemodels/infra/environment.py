@@ -30,6 +30,7 @@ DEFAULTS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # hide GPUs from tasks that asked for none
     "DISABLE_SAFETENSORS_CONVERSION": "1",  # else transformers asks the hub to convert weights of other formats
     "GIT_PYTHON_REFRESH": "quiet",
+    "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",  # a server that Prefect starts has no password, and outlives a kill
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the command line prints errors, once
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "5",  # one minute, so that a server may restart; the default is four
@@ -52,6 +53,10 @@ LOOPBACK = {
 
 for name, value in DEFAULTS.items():
     os.environ.setdefault(name, value)
+
+# A profile in the home folder may name another server, with its key: it is read only if a variable names it.
+if not any(map(os.environ.get, ("PREFECT_PROFILE", "PREFECT_PROFILES_PATH", "PREFECT_HOME"))):
+    os.environ["PREFECT_PROFILES_PATH"] = os.devnull
 
 # Clients reach the services on this machine without a proxy.
 name = "no_proxy" if os.environ.get("no_proxy") else "NO_PROXY"

@@ -7,14 +7,12 @@ token.
 """
 
 import contextlib
-import ctypes
 import importlib.metadata
 import json
 import os
 import random
 import secrets
 import shutil
-import signal
 import socket
 import sqlite3
 import stat
@@ -143,7 +141,7 @@ JOINING = 30.0  # seconds to wait for a second node of a cluster that is require
 
 @contextlib.contextmanager
 def services(settings: Settings) -> Iterator[None]:
-    """Start or join Prefect, Ray and MLflow, and set PREFECT_API_URL."""
+    """Start or join Prefect, Ray and MLflow; Prefect's clients in the block ask the server of the settings."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(prefect(settings))
         with ThreadPoolExecutor(2) as pool:
@@ -155,57 +153,112 @@ def services(settings: Settings) -> Iterator[None]:
             with naming_full_disk(settings.root):
                 for other in others:
                     other.result()
-        os.environ["PREFECT_API_URL"] = _prefect_url(settings) or f"{server.url}/api"
-        # a client that does not know the URL would start a server of its own, which outlives a process that is ended
-        os.environ["PREFECT_SERVER_EPHEMERAL_ENABLED"] = "false"
         yield
 
 
 @contextlib.contextmanager
 def prefect(settings: Settings) -> Iterator["Server"]:
-    """Yield the Prefect server that is named, or one that is started for the block."""
-    if url := _prefect_url(settings):
-        yield Server(url.rstrip("/").removesuffix("/api"))
-    else:
-        with prefect_server(settings.root / "prefect") as server:
-            yield server
+    """Yield the Prefect server that the settings name, or one that is started for the block. In a flow run: its own server."""
+    if url := _url_of_flow_run():
+        yield Server(url.removesuffix("/api"))
+        return
+    home = settings.root / "prefect"
+    home.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        if named := _named_server(settings):
+            url, variable = named
+            server = Server(url.rstrip("/").removesuffix("/api"), variable=variable)
+            variables = {"PREFECT_API_URL": url}
+        else:
+            server = stack.enter_context(prefect_server(home))
+            # a password comes before a key, which may be for another server
+            variables = {"PREFECT_API_URL": f"{server.url}/api", "PREFECT_API_AUTH_STRING": server.password}
+            variables["PREFECT_API_KEY"] = ""
+        stack.enter_context(exported({"PREFECT_HOME": str(home)} | variables))
+        _read_variables_again()
+        yield server
 
 
-def _prefect_url(settings: Settings) -> str | None:
-    """Return the URL that the settings or Prefect's own variable name."""
+def _url_of_flow_run() -> str:
+    """Return the URL of the server that this flow run was started with; empty outside a flow run."""
+    if "prefect.context" in sys.modules:
+        from prefect.context import FlowRunContext
+        from prefect.settings import get_current_settings
+
+        if FlowRunContext.get() is not None:
+            return get_current_settings().api.url or ""
+    return ""
+
+
+def _read_variables_again() -> None:
+    """Let Prefect read its variables again: it does so once, when it is imported."""
+    if "prefect.context" in sys.modules:
+        from prefect.context import refresh_global_settings_context
+
+        refresh_global_settings_context()
+
+
+def _named_server(settings: Settings) -> tuple[str, str] | None:
+    """Return the URL that the settings or Prefect's own variable name, and the name of the variable."""
     if url := settings.prefect_api_url:
-        return url
+        return url, "PHRASEMODELS_PREFECT_API_URL"
     if url := os.environ.get("PREFECT_API_URL"):
         Settings(prefect_api_url=url)  # the rules of settings hold for it, too
-    return url
+        return url, "PREFECT_API_URL"
+    return None
 
 
 class Server(NamedTuple):
-    """A Prefect server: its URL and, if we started it, its process, its log file, and the lock of its first start."""
+    """A Prefect server: its URL and the variable that names it; if we started it, its process, its log file, the lock of its
+    first start, and its password."""
 
     url: str
     process: "subprocess.Popen[bytes] | None" = None
     log: Path = Path(os.devnull)
     first: filelock.BaseFileLock | None = None
+    password: str = ""
+    variable: str = "PHRASEMODELS_PREFECT_API_URL"
+
+
+# The server ends when its standard input does, so with the process that started it, however that ends.
+SERVER = """
+import os, sys, threading, uvicorn
+def end_with_parent():
+    sys.stdin.buffer.read()
+    os._exit(1)
+threading.Thread(target=end_with_parent, daemon=True).start()
+uvicorn.run("prefect.server.api.server:create_app", factory=True, host="127.0.0.1", port=int(sys.argv[1]), lifespan="on")
+"""
 
 
 @contextlib.contextmanager
 def prefect_server(home: Path) -> Iterator[Server]:
-    """Start a Prefect server on a free port, and stop it after the block. It answers once `wait_for` returns.
+    """Start a Prefect server with a new password on a free port, and stop it after the block.
 
-    A server that finds no database of its version makes one; others wait until it has, because two at once break it.
+    It answers once `wait_for` returns. A server that finds no database of its version makes one; others wait until it has,
+    because two at once break it.
     """
     home.mkdir(parents=True, exist_ok=True)
-    os.environ["PREFECT_HOME"] = str(home)
-    port = free_port()
-    command = [sys.executable, *f"-m prefect server start --host 127.0.0.1 --port {port} --no-ui".split()]
+    port, password = free_port(), f"phrasemodels:{secrets.token_hex(32)}"
+    url = f"http://127.0.0.1:{port}"
+    # variables of the user are for the user's servers
+    others = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_") or k in environment.DEFAULTS}
+    variables = others | {
+        "PREFECT_HOME": str(home),
+        "PREFECT_PROFILES_PATH": os.devnull,
+        "PREFECT_SERVER_API_AUTH_STRING": password,
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url,
+        "PREFECT_SERVER_UI_ENABLED": "false",
+        "PREFECT__SERVER_FINAL": "1",
+    }
     first = _first_start(home)
     with (home / "server.log").open("ab") as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
-        )
+            [sys.executable, "-P", "-c", SERVER, str(port)],
+            stdin=subprocess.PIPE, stdout=log, stderr=log, env=variables, cwd=home,
+        )  # fmt: skip
     try:
-        yield Server(f"http://127.0.0.1:{port}", process, home / "server.log", first)
+        yield Server(url, process, home / "server.log", first, password)
     finally:
         if first is not None:
             first.release()
@@ -241,12 +294,6 @@ def send_logs() -> None:
         EventsWorker.drain_all(timeout=5)
 
 
-def die_with_parent() -> None:
-    """Call this in a child before exec: it ends when the thread that started it ends (on Linux only)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
-
-
 def free_port() -> int:
     """Return a free TCP port of loopback, from a range that neither Ray (up to 19999) nor the kernel chooses from.
 
@@ -277,7 +324,7 @@ def wait_for(server: Server) -> None:
                 server.first.release()
             return
         time.sleep(0.2)
-    mend = "is PHRASEMODELS_PREFECT_API_URL right?" if server.process is None else "see server.log in the store"
+    mend = f"is {server.variable} right?" if server.process is None else "see server.log in the store"
     raise OSError(f"the Prefect server at {server.url} did not answer within {patience:.0f} s: {mend}")
 
 
