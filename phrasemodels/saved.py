@@ -79,6 +79,14 @@ def check_header(build: Callable[[], nn.Module], file: Path, cast: bool = False)
     check_fit(own, shapes)
 
 
+def not_finite(model: nn.Module) -> list[str]:
+    """Return the names of parameters that are not finite, and of buffers with NaN; a buffer may be a mask of infinities."""
+    found = {name: parameter.isfinite().all() for name, parameter in model.named_parameters()}
+    found |= {name: ~buffer.isnan().any() for name, buffer in model.named_buffers()}
+    right = torch.stack(list(found.values())).tolist() if found else []  # read once, as a GPU is waited for
+    return [name for name, one in zip(found, right, strict=True) if not one]
+
+
 def finite(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the weights of a trained model. ValueError: one of them is not finite."""
     if wrong := [name for name, weight in weights.items() if not weight.isfinite().all()]:

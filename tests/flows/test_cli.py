@@ -282,7 +282,7 @@ def test_a_training_that_diverged_has_no_scores(in_own_store):
         found = run_cli("train", "000/table1/sample/transformer", *options)
         assert (found.exit_code, found.stdout) == (1, "") and isinstance(found.exception, ValueError)
         assert str(found.exception).startswith(
-            "the training diverged: its dev loss never was a finite number; lower train.learning_rate"
+            "the training diverged: its loss or a weight was not finite after update 6; lower train.learning_rate"
         )
 
 

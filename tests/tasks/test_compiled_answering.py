@@ -23,7 +23,7 @@ from phrasemodels.models.memory import (
     bag_of_words,
     by_position,
 )
-from phrasemodels.tasks.problems import memory_chain, memory_hops
+from phrasemodels.tasks.problems import answering, memory_chain, memory_hops
 from phrasemodels.tasks.problems.compiled_answering import compiled, train_compiled
 from phrasemodels.tasks.problems.memory_stories import Schedule, Stories
 from phrasemodels.tasks.train.config import sgd
@@ -147,3 +147,25 @@ def test_compiled_training_refuses_what_it_does_not_do(tmp_path):
     recipe = dataclasses.replace(chosen.recipe, trainer=train_compiled)
     with pytest.raises(ValueError, match="optimiser: compiled training has sgd alone"):
         Store(tmp_path).open().run(dataclasses.replace(chosen, recipe=recipe).steps(0).trained)
+
+
+@pytest.mark.parametrize(("trainer", "rate"), [(train, 1e38), (train_compiled, 1e200)])
+def test_a_start_that_diverged_comes_last_and_answers_nothing_right(trainer, rate, tmp_path, monkeypatch):
+    chosen = experiment(ROW, (*SMALL, "train.steps=12", "train.evaluate_every=6"))
+    recipe, slow = (
+        dataclasses.replace(of, **new)
+        for of, new in ((chosen.recipe, {"trainer": trainer}), (chosen.train, {"optimiser": sgd}))
+    )
+    pipeline = dataclasses.replace(chosen, recipe=recipe, train=slow, model=MODELS["rows"](deviation=0.3)).steps(0)
+    run, fast = answering.run_step, dataclasses.replace(slow, learning_rate=rate)
+
+    def first_diverges(store, step):
+        own = dataclasses.replace(step.settings, config=fast if step.settings.seed == 0 else slow)
+        return run(store, dataclasses.replace(step, settings=own))
+
+    monkeypatch.setattr(answering, "run_step", first_diverges)
+    store = Store(tmp_path).open()
+    scores = {name: one["value"] for name, one in store.run(pipeline.scored).meta["scores"].items()}
+    starts = store.run(pipeline.trained).meta["restarts"]
+    assert [start["seed"] for start in starts] == [1, 0] and starts[1]["dev_loss"] is None
+    assert scores["answer/mean"] == pytest.approx(scores["answer"] / 2) and scores["answer"] > 0

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import io
 import json
+import math
 import os
 import pickle
 import shutil
@@ -20,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import PROJECT
-from running import prepared
+from running import prepared, small_corpus
 from safetensors.torch import load_file
 from small_training import SETTINGS, same, small, starts, training, weights
 
@@ -29,11 +30,12 @@ import phrasemodels.tasks.train.checkpoints
 import phrasemodels.tasks.train.trainer
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, OutOfTimeError, Store, digest_of
-from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.run.local import progress_lines
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention_weights import SegmentWeights
+from phrasemodels.saved import not_finite
 from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
 from phrasemodels.tasks.train.config import TrainConfig, averaged_adam, averaged_weights
@@ -41,6 +43,7 @@ from phrasemodels.tasks.train.trainer import (
     PROGRESS,
     CastTogether,
     Clock,
+    DivergedError,
     Trainer,
     Training,
     Worker,
@@ -194,6 +197,50 @@ def test_the_best_weights_have_the_lowest_dev_loss(shared, tmp_path):
     assert progress["best_step"] < progress["step"] == 40
     load_tensors(trainer.model, load_file(path / "best.safetensors"))
     assert trainer.dev_loss() == progress["best"]
+
+
+PROBLEMS = (
+    "000/table1/sample/transformer", "000/table2/sample/transformer", "001/table2/sample/bilstm-max",
+    "002/table2/sample/atis-transformer", "003/tablebabi/sample/memn2n-facts2", "003/tablesnli/sample/none",
+    "003/tabletrees/sample/none", "004/table1/sample/2-ff-drop",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_training_that_diverges_is_no_hit_of_the_store(name, tmp_path):
+    small = (*small_corpus(60, 10, 10), "train.steps=12", "train.evaluate_every=6", "train.learning_rate=1e30")
+    step = experiment(name, (*small, *["recipe.restarts=2"] * ("babi" in name))).steps(0).trained
+    store = Store(tmp_path).open()
+    for _ in range(2):
+        with pytest.raises(DivergedError, match="its loss or a weight was not finite after update 6; lower"):
+            store.run(step)
+    assert store.find(step) is None
+
+
+def exploding(step: int, warmup: int, steps: int) -> float:
+    """A schedule whose second half has no finite weights."""
+    return 1.0 if 2 * step < steps else 1e38
+
+
+@pytest.mark.parametrize("keeps_last", [False, True])
+def test_no_checkpoint_has_weights_that_are_not_finite(shared, tmp_path, keeps_last):
+    run = training(shared, tmp_path)
+    objective = type("Kept", (type(run.objective),), {"keeps_last": keeps_last})()
+    run_training(
+        dataclasses.replace(run, objective=objective, config=dataclasses.replace(run.config, schedule=exploding))
+    )
+    path, state = newest(tmp_path, "key")
+    assert Progress(**state["progress"]).diverged and state["progress"]["best_step"] == 20 < state["progress"]["step"]
+    for name in ("model", "best"):
+        assert all(weight.isfinite().all() for weight in load_file(path / f"{name}.safetensors").values())
+
+
+def test_a_criterion_that_takes_the_best_answer_takes_none_of_nan(shared, tmp_path):
+    trainer = Trainer(training(shared, tmp_path))
+    assert math.isfinite(trainer.dev_loss())
+    for weight in trainer.model.parameters():
+        weight.data.fill_(1e30)  # finite, but its products are not
+    assert not_finite(trainer.model) == [] and trainer.dev_loss() == math.inf
 
 
 @pytest.mark.parametrize("damage", ["delete", "truncate", "no state"])

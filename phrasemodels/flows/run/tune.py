@@ -20,7 +20,7 @@ from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.run.execute import SharedCheckpoints, progress_of, stop_at
 from phrasemodels.flows.run.plan import Plan
-from phrasemodels.tasks.train.checkpoints import newest
+from phrasemodels.tasks.train.checkpoints import Progress, newest
 from phrasemodels.tasks.train.config import constant, halved_thrice
 from phrasemodels.tasks.train.trainer import history
 from phrasemodels.verdicts.significance import expected_best
@@ -287,11 +287,14 @@ def _dev_loss(store: Store, pipeline: Pipeline, share: float) -> tuple[float, in
     rows, _ = history_so_far(store, pipeline.trained)
     reached = [row for row in rows if row["step"] <= stop_at(pipeline.experiment, share)]
     losses = [row["dev_loss"] for row in reached if math.isfinite(row["dev_loss"])]
+    if Progress(history=reached).diverged:
+        return math.inf, 0
     return (min(losses), int(reached[-1]["step"])) if losses else (math.inf, 0)
 
 
 def history_so_far(store: Store, step: Step) -> tuple[list[dict[str, float]], float]:
-    """Return the metrics of a training, a row for each evaluation, and its updates; infinity if it has ended."""
+    """Return the metrics of a training, a row for each evaluation, and its updates; infinity if it has ended
+    or diverged."""
     if made := store.find(step, verify=False):
         return history(made), math.inf
     folder = store.workspace(step.key) / "checkpoints"
@@ -299,7 +302,8 @@ def history_so_far(store: Store, step: Step) -> tuple[list[dict[str, float]], fl
         SharedCheckpoints(store.shared, step.key, folder).fetch()
     if (found := newest(folder, step.key)) is None:
         return [], 0
-    return found[1]["progress"]["history"], found[1]["progress"]["step"]
+    progress = Progress(**found[1]["progress"])
+    return progress.history, math.inf if progress.diverged else progress.step
 
 
 def trials_of(table: Table, searches: Sequence[Search]) -> Plan:

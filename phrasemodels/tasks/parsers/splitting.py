@@ -319,6 +319,8 @@ def train_splitter(
             with torch.no_grad():
                 for name, p in model.named_parameters():
                     averaged[name].lerp_(p, 1 - decay)
+        if not loss.isfinite():
+            raise ValueError("the splitter's training diverged: its loss is not finite; lower the rate")
         found = deepcopy(model).eval()
         with torch.no_grad():
             for name, p in found.named_parameters():

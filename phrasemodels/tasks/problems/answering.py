@@ -44,7 +44,7 @@ from phrasemodels.tasks.problems.recipe import (
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows, in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, load_tensors, load_trained
 from phrasemodels.tasks.train.config import TrainConfig
-from phrasemodels.tasks.train.trainer import HISTORY, PROGRESS, Objective, TrainSettings, train
+from phrasemodels.tasks.train.trainer import HISTORY, PROGRESS, DivergedError, Objective, TrainSettings, train
 
 _WORD = re.compile(r"[\w'-]+")
 
@@ -186,19 +186,22 @@ class RestartSettings:
     trainer: Callable[[Job, Any], dict[str, Any]] = train
 
 
-def run_in_time(store: Store, step: Step, until: float) -> Artifact:
-    """Run a training, if there is time left (until: seconds since 1970). OutOfTimeError: there is none."""
+def run_in_time(store: Store, step: Step, until: float) -> Artifact | str:
+    """Run a training, if there is time left (until: seconds since 1970); return why if it diverged. OutOfTimeError: there is none."""
     if time.time() >= until and not store.find(step, verify=False):
         raise OutOfTimeError("its time was up before its last start; those that ended are kept")
-    return run_step(store, step)
+    try:
+        return run_step(store, step)
+    except DivergedError as error:
+        return str(error)
 
 
 def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
     """Train a model from several starts, each a step of its own. Inputs are as for `train`. OutOfTimeError: not all starts had
-    begun at job.executor.until.
+    begun at job.executor.until. DivergedError: all starts diverged.
 
-    Writes restart-N.safetensors, N = 0 for the start with the best dev criterion; model.safetensors is the same as 0. While it
-    runs, progress.json says how far it is, in the updates of one start.
+    Writes restart-N.safetensors, N = 0 for the start with the best dev criterion; model.safetensors is the same as 0. Starts that
+    diverged have no file and come last. While it runs, progress.json says how far it is, in the updates of one start.
     """
     seeds = range(settings.seed * settings.restarts, (settings.seed + 1) * settings.restarts)
     steps = [
@@ -212,9 +215,16 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
     ]
 
     made: list[Artifact] = []
-    for artifact in job.executor.map(run_in_time, [(job.store, step, job.executor.until) for step in steps]):
+    lost: dict[int, str] = {}
+    found = job.executor.map(run_in_time, [(job.store, step, job.executor.until) for step in steps])
+    for seed, artifact in zip(seeds, found, strict=True):
+        if isinstance(artifact, str):
+            lost[seed] = artifact
+            continue
         made.append(artifact)
         _write_progress(job, settings, made)
+    if not made:
+        raise DivergedError(lost[seeds[0]])
     ranked = sorted(made, key=lambda artifact: artifact.meta["dev_loss"])
     for place, artifact in enumerate(ranked):
         shutil.copyfile(artifact.file("model.safetensors"), job.out / f"restart-{place}.safetensors")
@@ -225,7 +235,8 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
         **{name: ranked[0].meta[name] for name in of_best},
         "devices": ranked[0].meta.get("devices", []),
         "train_seconds": sum(artifact.meta["train_seconds"] for artifact in made),
-        "restarts": [{name: artifact.meta[name] for name in ("seed", "dev_loss")} for artifact in ranked],
+        "restarts": [{name: artifact.meta[name] for name in ("seed", "dev_loss")} for artifact in ranked]
+        + [{"seed": seed, "dev_loss": None} for seed in lost],
     }
 
 
@@ -249,26 +260,32 @@ ANSWERS = required(
 )  # fmt: skip
 
 
+NO_FACT = -2  # a place that no fact has; -1 is that of a supporting fact which was left out
+
+
 def answer(job: Job, settings: PredictSettings) -> dict[str, Any]:
     """Answer the numbered stories job.inputs["stories"] with each start of ["model"]; also reads ["vocabulary"].
 
     Writes predictions.arrow, start by start: the gold and predicted answer, and the supporting facts and the best facts of
-    the model, in order.
+    the model, in order. A start that diverged has no answer, and facts that no story has.
     """
     model = load_trained(settings.objective, settings.model, job.inputs)
     words = read_words(job.inputs["vocabulary"], "words")
     files = [shard.path for shard in shards(job.inputs["stories"])]
     data, table = settings.objective.examples(files), pa.concat_tables([read_shard(path) for path in files])
     made = []
-    for restart in range(len(job.inputs["model"].meta["restarts"])):
-        load_tensors(model, finite(load_file(job.inputs["model"].file(f"restart-{restart}.safetensors"))))
-        predicted, facts = _answers(model, data, settings.batch_tokens)
+    for restart, start in enumerate(job.inputs["model"].meta["restarts"]):
+        answers, facts = [""] * len(data), [[NO_FACT]] * len(data)
+        if start["dev_loss"] is not None:
+            load_tensors(model, finite(load_file(job.inputs["model"].file(f"restart-{restart}.safetensors"))))
+            predicted, facts = _answers(model, data, settings.batch_tokens)
+            answers = [words[i] for i in predicted]
         columns = [
             pa.array(np.full(len(data), restart, np.int32)),
             table["id"],
             table["group"],
             pa.array([words[i] for i in table["answer"].combine_chunks().flatten().to_pylist()]),
-            pa.array([words[i] for i in predicted]),
+            pa.array(answers),
             table["support"].cast(pa.list_(pa.int32())),
             pa.array(facts, pa.list_(pa.int32())),
         ]

@@ -36,9 +36,9 @@ from phrasemodels.tasks.problems.memory_chain import NO_PAIRS, PRODUCTS, ROWS, S
 from phrasemodels.tasks.problems.memory_hops import HopsWeights
 from phrasemodels.tasks.problems.memory_stories import Schedule, Stories
 from phrasemodels.tasks.train.batches import Rows, stream
-from phrasemodels.tasks.train.checkpoints import tensors
+from phrasemodels.tasks.train.checkpoints import Progress, tensors
 from phrasemodels.tasks.train.config import TrainConfig, sgd, undecayed
-from phrasemodels.tasks.train.trainer import HISTORY, TrainSettings, forget_peak_memory, peak_memory_mib
+from phrasemodels.tasks.train.trainer import HISTORY, DivergedError, TrainSettings, forget_peak_memory, peak_memory_mib
 
 # the pairwise potentials of both phases, and how often unary potentials count in them
 READINGS: dict[type, tuple[list[int], list[float]]] = {
@@ -236,7 +236,10 @@ def train_loop(
     fast: CompiledModel, stories: Stories, held_out: Stories, config: TrainConfig, order: Iterator[Rows]
 ) -> tuple[list[dict[str, float]], tuple[NDArray[np.float64], int]]:
     """Do all updates of a training; return its history, and the weights (P) with the fewest wrong answers on held-out
-    questions, with the number of updates before them. order: the rows of the stories in each epoch."""
+    questions, with the number of updates before them. order: the rows of the stories in each epoch.
+
+    DivergedError: the loss or a weight was not finite at an evaluation.
+    """
     history: list[dict[str, float]] = []
     rows = itertools.chain.from_iterable(order)
     best, fewest, started = (fast.parameters.vector.copy(), 0), np.inf, time.monotonic()
@@ -247,6 +250,9 @@ def train_loop(
         schedule = Schedule(chosen, np.array(rates), fast.phases(step, count), float(config.clip))
         begun = time.monotonic()
         loss = fast.updates(fast.parameters, fast.reading, stories, schedule)
+        if not (np.isfinite(loss) and np.isfinite(fast.parameters.vector.astype(np.float32)).all()):
+            why = Progress(step + count, history=[{"loss": np.nan}]).why_diverged
+            raise DivergedError(f"the training diverged: {why}; lower train.learning_rate or train.clip")
         updating, wrong = time.monotonic() - begun, fast.wrong(held_out, step + count)
         if wrong < fewest:
             best, fewest = (fast.parameters.vector.copy(), step + count), wrong

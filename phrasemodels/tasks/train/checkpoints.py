@@ -8,6 +8,7 @@ weights. One goes on from the checkpoint of another that is under way, or of a f
 """
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -49,6 +50,18 @@ class Progress:
     seconds: float = 0.0
     epoch_step: int | None = None
     devices: list[str] = field(default_factory=list)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss or a weight was not finite at the last evaluation."""
+        return bool(self.history) and not math.isfinite(self.history[-1].get("loss", 0.0))
+
+    @property
+    def why_diverged(self) -> str:
+        """Why a training that has ended has no model."""
+        if self.diverged:
+            return f"its loss or a weight was not finite after update {self.step}"
+        return "its dev loss never was a finite number"
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:

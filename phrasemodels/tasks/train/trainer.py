@@ -31,6 +31,7 @@ from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job, OutOfTimeError
 from phrasemodels.layers.attention_weights import SegmentWeights
+from phrasemodels.saved import not_finite
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import Batch, Rows, batches_from, in_order, rows_of_worker, stream
 from phrasemodels.tasks.train.checkpoints import (
@@ -39,6 +40,7 @@ from phrasemodels.tasks.train.checkpoints import (
     adopt,
     best_device,
     keep,
+    load_tensors,
     newest,
     resume,
     save,
@@ -132,13 +134,13 @@ class Training:
 
 
 class DivergedError(ValueError):
-    """A training came to no finite loss."""
+    """The loss or a weight was not finite, or the dev loss never was."""
 
 
 def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     """Train one model with one seed on the shards of ids job.inputs["train"] and ["dev"]; also reads ["vocabulary"].
 
-    Writes model.safetensors (the best weights), config.json and history.json. DivergedError: no loss was a finite number.
+    Writes model.safetensors (the best weights), config.json and history.json. DivergedError: the loss or a weight was not finite.
     OutOfTimeError: it was not done at job.executor.until, or at its stop_at; called again, it goes on from its checkpoint. It also
     goes on from a checkpoint of a training that differs in the number of its updates alone, which is in the same store.
     """
@@ -156,10 +158,8 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
         raise OutOfTimeError(
             f"its time was up after {progress.step} of {settings.config.steps} updates, which are kept"
         )
-    if not math.isfinite(progress.best):  # the best weights would be the first ones
-        raise DivergedError(
-            "the training diverged: its dev loss never was a finite number; lower train.learning_rate or train.clip"
-        )
+    if progress.diverged or not math.isfinite(progress.best):
+        raise DivergedError(f"the training diverged: {progress.why_diverged}; lower train.learning_rate or train.clip")
     weights = load_file(path / "best.safetensors")
     save_file(weights, job.out / "model.safetensors")
     write_durably(job.out / "config.json", json.dumps(to_json(training.model), indent=1))
@@ -347,15 +347,21 @@ class Trainer:
         progress = self.progress
         self.clock.pause(self.worker)
         with averaged_weights(self.optimiser):
-            dev_loss = self.dev_loss()
-            others = self.objective.measure(self.model, self.dev, self.config.micro_batch_tokens, self.worker.device)
-            # a NaN is never below the best, so a training whose dev loss always is one ends in DivergedError
-            if self.objective.keeps_last or dev_loss < progress.best:
+            finite = not self.worker.any(bool(not_finite(self.model)))
+            dev_loss, others = math.inf, {}
+            if finite:
+                dev_loss = self.dev_loss()
+                others = self.objective.measure(
+                    self.model, self.dev, self.config.micro_batch_tokens, self.worker.device
+                )
+            if math.isfinite(dev_loss) and (self.objective.keeps_last or dev_loss < progress.best):
                 progress.best, progress.best_step, self.best = dev_loss, progress.step, tensors(self.model)
         rate = self.optimiser.param_groups[0]["lr"]
         row = {"step": progress.step, "epoch": progress.epoch, "dev_loss": dev_loss, "learning_rate": rate}
-        row |= others
-        progress.history.append(row | self.clock.row(self.worker))
+        row |= others | self.clock.row(self.worker)
+        progress.history.append(row if finite else row | {"loss": math.nan})
+        if progress.diverged:
+            load_tensors(self.model, self.best)  # no checkpoint has weights that are not finite
 
     @torch.inference_mode()
     def dev_loss(self) -> float:
@@ -372,6 +378,11 @@ class Trainer:
                 errors = self.objective.criterion(self.model, batch).double()
             count = errors.new_full((), self.objective.count(self.dev, rows))
             sums.append(errors if errors.dim() else torch.stack([errors, count]))
+        # a criterion that takes the best answer takes one of NaN, too, so the loss of the longest batch is looked at
+        with self.precision():
+            wrong = not self.objective.loss(self.model, batch, 0.0).isfinite()
+        if self.worker.any(wrong):
+            return math.inf
         # sums, not means, of the batches: so the criterion does not depend on how many workers divided them
         totals = self.worker.total(torch.stack(sums).sum(0) * bool(own))
         return float((totals[..., 0] / totals[..., 1]).sum())
@@ -417,9 +428,9 @@ class Trainer:
 
 
 def is_finished(progress: Progress, config: TrainConfig) -> bool:
-    """Return whether the last update is done, the dev loss has not improved for `patience` evaluations, or the learning rate
-    has decayed to 0."""
-    if progress.step >= config.steps:
+    """Return whether the last update is done, the training has diverged, the dev loss has not improved for `patience`
+    evaluations, or the learning rate has decayed to 0."""
+    if progress.step >= config.steps or progress.diverged:
         return True
     if config.patience and progress.step - progress.best_step >= config.patience * config.evaluate_every:
         return True
