@@ -109,8 +109,8 @@ PARTS: Mapping[str, str] = {
     "phrasemodels.encoders.transformer": "NgramEncoderConfig PooledEncoderConfig PsanTokenEncoderConfig "
     "TransformerEncoderConfig",
     "phrasemodels.layers.attention": "identity sigma_on_heads sigma_on_projection",
-    "phrasemodels.layers.attention_weights": "EdgeSegmentWeights MarginalSegmentWeights SegmentWeights SigmoidWeights "
-    "SingleRootTreeWeights SoftmaxWeights TreeWeights",
+    "phrasemodels.layers.attention_weights": "EdgeSegmentWeights MarginalSegmentWeights ReleasedSegmentWeights SegmentWeights "
+    "SigmoidWeights SingleRootTreeWeights SoftmaxWeights TreeWeights",
     "phrasemodels.layers.blocks": "AddNorm PreNorm Replace max_over_tokens max_with_padding normal_by_width "
     "standard_normal",
     "phrasemodels.layers.labels": "AsSelfAttention InputQueries LabelAttentionConfig LearnedQueries PerLabel own_query "

@@ -58,6 +58,7 @@ class BiLSTM(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         if not len(x):
             return x.new_zeros(*x.shape[:2], 2 * self.lstm.hidden_size)  # packing refuses an empty batch
-        # packed: the other direction would begin with the padding
-        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        return pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])[0]
+        # packed: the other direction would begin with the padding; packing refuses an empty sentence
+        packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        states = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])[0]
+        return states * (lengths > 0).to(states)[:, None, None]

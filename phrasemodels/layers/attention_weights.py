@@ -1,11 +1,9 @@
 """Attention weights from scores: softmax, sigmoid, chains and trees, in which the systems of paper 003 differ.
 
-Every module maps scores (B, q, k) of k keys for each of q queries, and lengths (B), the number of real keys, to weights
-(B, q, k), which are 0 for padded keys. In trees the keys are the possible heads of the queries: q = k, and position 0 is
-the root, which counts as a key and has no head: its row of weights is 0.
+Every module maps scores (B, ..., q, k) of k keys for each of q queries, and lengths (B), the number of real keys, to weights of
+the same shape, which are 0 for padded keys. Dimensions between B and q are heads of attention. In trees the keys are the possible
+heads of the queries: q = k, and position 0 is the root, which counts as a key and has no head: its row of weights is 0.
 """
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,48 +28,72 @@ class SigmoidWeights(nn.Module):
 
 
 class SegmentWeights(nn.Module):
-    """λ p_i / Σ_j p_j, with p_i = p(z_i = 1) in a linear chain of two states and λ = 2, as in the released code.
+    """p_i / Σ_j p_j with p_i = p(z_i = 1) in a linear chain of two states: neighbours are selected together (segmental attention).
 
-    Neighbours are selected together (segmental attention). State 1 has the potential s_i, state 0 has 0. `transitions`
-    (2, 2) [from, to] are learned. `decay` times the transitions is added to their gradient (L2 regularisation, which the
-    released code applies so, not as a term of the loss). micro_batches: how many backward passes an update sums up; each
-    adds its share of the decay.
+    It takes the place of a softmax: the weights of a query sum to 1. State 1 has the potential s_i, state 0 has 0. The
+    transitions [from, to] are learned.
+
+    Args:
+        heads: Number of heads with transitions of their own, for scores (B, heads, q, k). None: one (2, 2) for all.
     """
 
-    decay = 0.005
-    micro_batches = 1
-
-    def __init__(self) -> None:
+    def __init__(self, heads: int | None = None) -> None:
         super().__init__()
-        self.transitions = nn.Parameter(torch.zeros(2, 2))
+        self.transitions = nn.Parameter(torch.zeros(*(() if heads is None else (heads,)), 2, 2))
 
     def count(self, unary: Tensor, lengths: Tensor) -> Tensor:
-        """Return the potentials of single keys (B·q, k, 2), times how often the score of a chain counts each: once."""
+        """Return the potentials of single keys (B, k, 2), times how often the score of a chain counts each: once."""
         return unary
 
     def normalise(self, p: Tensor) -> Tensor:
-        """Return the weights for marginals (..., n)."""
-        return 2 * p / p.sum(-1, keepdim=True).clamp(min=torch.finfo(p.dtype).tiny)
+        """Return the weights for marginals (..., k)."""
+        return p / p.sum(-1, keepdim=True).clamp(min=torch.finfo(p.dtype).tiny)
 
     def forward(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        p = chain.marginals(*self.potentials(scores, lengths))[..., 1]
-        return self.normalise(p).view_as(scores)
+        found = [chain.marginals(*x)[..., 1].view(part.shape) for part, x in self._chains(scores, lengths)]
+        return self.normalise(found[0] if self.transitions.dim() == 2 else torch.stack(found, 1))
 
     def best(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        """Return the best z (B, q, k): 1 for a selected key, 0 for any other, -1 for padding."""
-        return chain.argmax(*self.potentials(scores, lengths))[1].view(scores.shape)
+        """Return the best z (B, ..., q, k): 1 for a selected key, 0 for any other, -1 for padding."""
+        found = [chain.argmax(*x)[1].view(part.shape) for part, x in self._chains(scores, lengths)]
+        return found[0] if self.transitions.dim() == 2 else torch.stack(found, 1)
 
-    def potentials(self, scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return unary (B·q, k, 2) and pairwise (2, 2) potentials and lengths (B·q): one chain per query."""
-        queries, n = scores.shape[1:]
-        lengths = lengths.repeat_interleave(queries)
-        selected = scores.reshape(-1, n)
+    def _chains(self, scores: Tensor, lengths: Tensor) -> list[tuple[Tensor, tuple[Tensor, Tensor, Tensor]]]:
+        """Return the scores of each part that has its own transitions, and its chains: all, or one part a head."""
+        if self.transitions.dim() == 2:
+            return [(scores, self.potentials(scores, lengths, self.transitions))]
+        if scores.dim() != 4 or scores.shape[1] != len(self.transitions):
+            raise ValueError(f"scores must be (B, {len(self.transitions)} heads, q, k), not {tuple(scores.shape)}")
+        heads = zip(scores.unbind(1), self.transitions, strict=True)
+        return [(part, self.potentials(part, lengths, transitions)) for part, transitions in heads]
+
+    def potentials(self, scores: Tensor, lengths: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return unary (B', k, 2) and pairwise (2, 2) potentials and lengths (B'): a chain for each query of scores (B, ..., q, k)."""
+        selected = scores.reshape(-1, scores.shape[-1])
+        lengths = lengths.repeat_interleave(scores[0, ..., 0].numel())
         unary = self.count(torch.stack([torch.zeros_like(selected), selected], -1), lengths)
-        transitions = _Decayed.apply(self.transitions, self.decay / self.micro_batches)
         return add_virtual_ends(unary, transitions, lengths), transitions, lengths
 
 
-class EdgeSegmentWeights(SegmentWeights):
+class ReleasedSegmentWeights(SegmentWeights):
+    """λ p_i / Σ_j p_j with λ = 2, and a decay of the transitions, as in the released code of paper 003.
+
+    The released code adds `decay` times the transitions to their gradient, once an update. The trainer does so by
+    `decay_gradient`, after it has summed the gradients of all micro-batches and workers.
+    """
+
+    decay = 0.005
+
+    def normalise(self, p: Tensor) -> Tensor:
+        return 2 * super().normalise(p)
+
+    def decay_gradient(self) -> None:
+        """Add `decay` times the transitions to their gradient, if they have one."""
+        if self.transitions.grad is not None:
+            self.transitions.grad += self.decay * self.transitions.detach()
+
+
+class EdgeSegmentWeights(ReleasedSegmentWeights):
     """The score as the slides of paper 003 print it: Σ over edges (i, i+1) of θ_i + θ_{i+1} + transition.
 
     So the potentials of all keys but the first and the last count twice. The only key of a chain of one counts once.
@@ -83,7 +105,7 @@ class EdgeSegmentWeights(SegmentWeights):
         return unary * (1 + inner.to(unary.dtype))[..., None]
 
 
-class MarginalSegmentWeights(SegmentWeights):
+class MarginalSegmentWeights(ReleasedSegmentWeights):
     """p(z_i = 1) without λ and the normalisation, as the slides of paper 003 print it."""
 
     def normalise(self, p: Tensor) -> Tensor:
@@ -96,12 +118,16 @@ class TreeWeights(nn.Module):
     trees = eisner.multi_root
 
     def forward(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        # a row of scores is a dependent; `eisner` takes heads as rows, and lengths without the root
-        return self.trees.marginals(scores.transpose(1, 2), (lengths - 1).clamp(min=0)).transpose(1, 2)
+        return self.trees.marginals(*self._arcs(scores, lengths)).mT
 
     def best(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        """Return the heads (B, n) of the best tree; -1 for the root and in the padding."""
-        return self.trees.argmax(scores.transpose(1, 2), (lengths - 1).clamp(min=0))[1]
+        """Return the heads (B, ..., n) of the best tree; -1 for the root and in the padding."""
+        return self.trees.argmax(*self._arcs(scores, lengths))[1]
+
+    def _arcs(self, scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        # a row of scores is a dependent; `eisner` takes heads as rows, and lengths without the root
+        words = (lengths - 1).clamp(min=0)
+        return scores.mT, words.view(-1, *(1 for _ in scores.shape[1:-2])).expand(scores.shape[:-2])
 
 
 class SingleRootTreeWeights(TreeWeights):
@@ -140,18 +166,4 @@ def add_virtual_ends(unary: Tensor, transitions: Tensor, lengths: Tensor) -> Ten
 
 
 def _real(scores: Tensor, lengths: Tensor) -> Tensor:
-    return token_mask(lengths, scores.shape[-1]).unsqueeze(1)
-
-
-class _Decayed(torch.autograd.Function):
-    """The identity, whose gradient gains rate · w. The penalty is no term of the loss, which stays the paper's."""
-
-    @staticmethod
-    def forward(ctx: Any, w: Tensor, rate: float) -> Tensor:
-        ctx.save_for_backward(w)
-        ctx.rate = rate
-        return w.view_as(w)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad + ctx.rate * ctx.saved_tensors[0], None
+    return token_mask(lengths, scores.shape[-1]).view(len(scores), *(1 for _ in scores.shape[1:-1]), scores.shape[-1])

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels import config
-from phrasemodels.layers.blocks import dropout
+from phrasemodels.layers.blocks import dropout, masked_softmax
 from phrasemodels.layers.partitioned import (
     PartitionedFeedForward,
     PartitionedLinear,
@@ -199,8 +199,9 @@ class LabelAttention(nn.Module):
             self.residual = SharedAddNorm(self.width, config.dropout)
 
     def weights(self, x: Tensor, valid: Tensor) -> Tensor:
-        """Return the attention of each label, (B, L, Q, N): x (B, N, d), valid (B, 1, 1, N) true for real positions."""
-        return (self.attend.scores(x) * self.scale).masked_fill(~valid, -torch.inf).softmax(-1)
+        """Return the attention of each label, (B, L, Q, N), zeros in an empty sentence: x (B, N, d), valid (B, 1, 1, N) true for
+        real positions."""
+        return masked_softmax(self.attend.scores(x) * self.scale, valid, -1)
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
         weights = dropout(self.weights(x, valid), self.dropout, self.training)

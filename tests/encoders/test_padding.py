@@ -90,6 +90,18 @@ def test_a_batch_may_be_empty(name: str) -> None:
     assert encoder(x[:0], LENGTHS[:0], *(s[:0] for s in structure)).shape == (0, *full.shape[1:])
 
 
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_empty_sentence_is_finite_and_changes_no_other(name: str) -> None:
+    encoder, structure = built(name)
+    x, lengths = torch.randn(3, 5, D).requires_grad_(), torch.tensor([5, 0, 1])
+    structure = [s.index_fill(0, torch.tensor(1), -1 if s is MEMBERS or s is HEADS else 0) for s in structure]
+    full, found = encoder(x, LENGTHS, *built(name)[1]), encoder(x, lengths, *structure)
+    assert found.isfinite().all() and torch.autograd.grad(found.sum(), x)[0].isfinite().all()
+    for b in (0, 2):
+        size = lengths[b] if found.dim() == 3 else None
+        torch.testing.assert_close(found[b, :size], full[b, :size])
+
+
 @pytest.mark.parametrize(
     ("members", "message"),
     [

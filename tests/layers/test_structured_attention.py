@@ -13,6 +13,7 @@ from phrasemodels.layers.attention_weights import (
     EdgeSegmentWeights,
     HardWeights,
     MarginalSegmentWeights,
+    ReleasedSegmentWeights,
     SegmentWeights,
     SigmoidWeights,
     SingleRootTreeWeights,
@@ -67,7 +68,8 @@ def tensor(rows):
 # --- weights -------------------------------------------------------------------------------------------------------
 
 PLAIN_SEGMENTS = [
-    (SegmentWeights, plain.segments),
+    (SegmentWeights, lambda *given: [p / 2 for p in plain.segments(*given)]),
+    (ReleasedSegmentWeights, plain.segments),
     (EdgeSegmentWeights, partial(plain.segments, by_edge=True)),
     (MarginalSegmentWeights, partial(plain.segments, normalise=False)),
 ]
@@ -115,15 +117,31 @@ def test_softmax_sigmoid_and_hard_weights_ignore_padding():
 def test_gradients_of_weights_equal_finite_differences(part):
     weights = part().double()
     parameters = [torch.nn.init.normal_(p) for p in weights.parameters()]
-    weights.decay = 0.0  # the penalty on the gradient is no derivative of the weights
     scores = normal(2, 4, 4).requires_grad_()
     lengths = torch.tensor([4, 3])
     assert torch.autograd.gradcheck(lambda s, *_: weights(s, lengths), (scores, *parameters))
 
 
-def test_the_penalty_on_transitions_is_added_to_their_gradient_alone():
-    weights = spread(SegmentWeights())
-    weights(normal(1, 1, 3), torch.tensor([3])).mul(0).sum().backward()
+@pytest.mark.parametrize("part", [SegmentWeights, partial(SegmentWeights, 2), TreeWeights, SoftmaxWeights, SigmoidWeights])
+def test_heads_of_attention_are_weighed_one_by_one(part):
+    weights, scores = spread(part()), normal(3, 2, 5, 5)
+    together = weights(scores, LENGTHS)
+    for h in range(2):
+        one = weights
+        if getattr(weights, "transitions", normal(1)).dim() == 3:
+            one = SegmentWeights().double()
+            one.transitions.data = weights.transitions[h].detach()
+        torch.testing.assert_close(together[:, h], one(scores[:, h], LENGTHS))
+        if hasattr(weights, "best"):
+            assert torch.equal(weights.best(scores, LENGTHS)[:, h], one.best(scores[:, h], LENGTHS))
+
+
+def test_the_decay_of_the_released_code_is_added_when_it_is_asked_for():
+    weights = spread(ReleasedSegmentWeights())
+    for _ in range(2):
+        weights(normal(1, 1, 3), torch.tensor([3])).mul(0).sum().backward()
+    assert not weights.transitions.grad.any()
+    weights.decay_gradient()
     torch.testing.assert_close(weights.transitions.grad, 0.005 * weights.transitions.detach())
 
 
@@ -147,7 +165,7 @@ WEIGHTS = {
     "softmax": (SoftmaxWeights, lambda w: plain.softmax),
     "sigmoid": (SigmoidWeights, lambda w: lambda s: list(map(torch.sigmoid, s))),
 }
-WEIGHTS["segments"] = (SegmentWeights, lambda w: lambda s: plain.segments(s, w["weights.transitions"]))
+WEIGHTS["segments"] = (ReleasedSegmentWeights, lambda w: lambda s: plain.segments(s, w["weights.transitions"]))
 DECODERS = [
     *(("lstm", LSTMEncoderConfig(D, 2), kind) for kind in WEIGHTS),
     *((name, encoder, "softmax") for name, encoder in KINDS.items()),
@@ -228,7 +246,7 @@ def test_number_of_parameters_of_translation_equals_the_formula():
                 p.numel()
                 for p in RecurrentConfig(LSTMEncoderConfig(), source, target, weights=part).build().parameters()
             )
-            for kind, part in (("softmax", SoftmaxWeights), ("sigmoid", SigmoidWeights), ("segments", SegmentWeights))
+            for kind, part in (("softmax", SoftmaxWeights), ("sigmoid", SigmoidWeights), ("segments", ReleasedSegmentWeights))
         }
     simple = (source + target) * d + 4 * lstm(d) + d * d + 2 * d * d + target * (d + 1)
     assert sizes == {"softmax": simple, "sigmoid": simple, "segments": simple + 4}

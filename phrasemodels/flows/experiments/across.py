@@ -16,7 +16,7 @@ from phrasemodels.encoders.transformer import (
 )
 from phrasemodels.flows.experiments import paper_000, paper_001
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, TableName
-from phrasemodels.layers.attention_weights import SegmentWeights, SoftmaxWeights
+from phrasemodels.layers.attention_weights import ReleasedSegmentWeights, SoftmaxWeights
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.sentence_pair import SentencePairConfig
 from phrasemodels.models.translation import TranslationConfig
@@ -100,7 +100,7 @@ def translation(profile: str) -> list[Experiment]:
         rows.append(_row(base, "translation", slug, paper, system, variant, model))
     for slug, variant, weights in (
         ("simple", "simple attention", SoftmaxWeights),
-        ("segments", "structured attention", SegmentWeights),
+        ("segments", "structured attention", ReleasedSegmentWeights),
     ):
         recurrent = RecurrentConfig(
             LSTMEncoderConfig(size.d, size.layers), layers=size.layers, dropout=size.dropout, weights=weights

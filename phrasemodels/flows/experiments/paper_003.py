@@ -23,7 +23,7 @@ from phrasemodels.flows.experiments.experiment import (
     experiments,
 )
 from phrasemodels.flows.experiments.published import published_results
-from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights, TreeWeights
+from phrasemodels.layers.attention_weights import ReleasedSegmentWeights, SigmoidWeights, SoftmaxWeights, TreeWeights
 from phrasemodels.models.memory import (
     BinaryPotentials,
     BinaryPotentialsOnce,
@@ -134,7 +134,7 @@ TRANSLATION = {
 WEIGHTS = {
     "simple": ("Simple attention", SoftmaxWeights),
     "sigmoid": ("Sigmoid attention", SigmoidWeights),
-    "structured": ("Structured attention", SegmentWeights),
+    "structured": ("Structured attention", ReleasedSegmentWeights),
 }
 
 

@@ -30,7 +30,7 @@ from torch.func import functional_call
 from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job, OutOfTimeError
-from phrasemodels.layers.attention_weights import SegmentWeights
+from phrasemodels.layers.attention_weights import ReleasedSegmentWeights
 from phrasemodels.saved import not_finite
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import Batch, Rows, batches_from, in_order, rows_of_worker, stream
@@ -248,7 +248,7 @@ class Trainer:
             if self.worker.world > 1
             else self.alone
         )
-        self.segment_weights = [module for module in self.model.modules() if isinstance(module, SegmentWeights)]
+        self.segment_weights = [m for m in self.model.modules() if isinstance(m, ReleasedSegmentWeights)]
         self.counters = [p for p in self.model.parameters() if not p.requires_grad and not p.dim()]
         on_one_gpu = self.worker.device.type == "cuda" and self.worker.world == 1
         can_be_recorded = getattr(self.model, "has_fixed_shapes", False)
@@ -298,8 +298,6 @@ class Trainer:
         own = rows_of_worker(rows, worker.rank, worker.world)
         part = own if len(own) else rows[:1]  # a worker without rows takes part in the reduction with weight 0
         micro_batches = in_order(self.data, config.micro_batch_tokens, part, config.accumulation_steps)
-        for module in self.segment_weights:
-            module.micro_batches = len(micro_batches)
         counts = [counter.clone() for counter in self.counters]
         # gradients are exchanged once, with the last micro-batch
         not_last = (
@@ -330,6 +328,8 @@ class Trainer:
             raise DivergedError(
                 "the loss is not a number before any update: the model itself computes NaN; check its forward pass"
             )
+        for module in self.segment_weights:
+            module.decay_gradient()
         if math.isfinite(config.clip):
             # after all micro-batches and the exchange: the norm is of the whole batch's gradient, equal on all workers
             nn.utils.clip_grad_norm_(self.parallel.parameters(), config.clip)
