@@ -7,7 +7,8 @@ from difflib import get_close_matches
 
 from phrasemodels.verdicts.printed import COUNT, Printed, impossible, prints_as
 from phrasemodels.verdicts.readers import Scores, ratio
-from phrasemodels.verdicts.rule import OUT_OF_REACH, PrintedValue, judge_runs, read_number, scale_of
+from phrasemodels.verdicts.rule import PrintedValue, judge_runs, read_number
+from phrasemodels.verdicts.scales import Decision, decide
 from phrasemodels.verdicts.significance import Array, Difference, SeedGroup, difference, few_seeds, holm, seed_group
 
 
@@ -30,18 +31,23 @@ def judge(
     exact: bool = False,
     how: PrintedValue | None = None,
 ) -> Verdict:
-    """Return the verdict on a number as it is printed (empty: the paper has none) by one value a seed (None: there is no run).
+    """Return the verdict on one printed number.
 
-    reason_not: why the numbers cannot be compared, such as stand-in data or a smaller size; empty if they can be. exact: the
-    value does not vary by seed, like a count: one run is enough, and it has to print the same. how: how the printed number was
-    made; None: a percentage, or a share if it and our values are at most 1. A run that diverged has a value that is not finite.
-    ValueError: `printed` is no finite number, there is no value, or the number has neither a scale nor a margin.
+    Args:
+        printed: The number as it is printed; empty if the paper has none.
+        ours: One value a seed, NaN of a run that diverged; None if there is no run.
+        reason_not: Why the numbers cannot be compared, such as a smaller size; empty if they can be.
+        exact: The value does not vary by seed, like a count: one run is enough, and it has to print the same.
+        how: How the number was made; None: a percentage or a share, as `decide` finds by the number and our values.
+
+    Raises:
+        ValueError: `printed` is no finite number, there is no value, or neither a scale nor a margin is known.
     """
     if ours is None:
         return Verdict("not run", "no run of this experiment is in the store")
     if not printed:
         return Verdict("not comparable", "; ".join(filter(None, ("the paper prints no such number", reason_not))))
-    number = read_number(printed)
+    read_number(printed)
     if reason_not:
         return Verdict("not comparable", reason_not)
     if not len(ours):
@@ -50,11 +56,16 @@ def judge(
         if math.isfinite(ours[0]) and len({*ours}) == 1:
             return _exactly(printed, ours[0])
         how = PrintedValue("count")
+    doubt = ""
     if how is None:
-        usable = [abs(value) for value in ours if abs(value) < OUT_OF_REACH]
-        how = PrintedValue("share" if abs(number) <= 1 and max(usable, default=2) <= 1 else "percent")
+        decision = decide("", [(printed, ours)])
+        if decision.problem:
+            raise ValueError(decision.problem)
+        how, doubt = PrintedValue(decision.scale), decision.doubt
+        ours = [decision.factor * value for value in ours]
     found = judge_runs(printed, ours, how)
-    return Verdict(found.verdict, found.reason, found.further_seeds)
+    verdict = Verdict(found.verdict, found.reason, found.further_seeds)
+    return qualified(verdict, "; ".join(filter(None, (doubt, few_seeds(len(ours)) if len(ours) == 2 else ""))))
 
 
 def qualified(verdict: Verdict, caveat: str) -> Verdict:
@@ -109,23 +120,25 @@ class Judged:
     values: tuple[float, ...]
     items: int
     test: Test | None
+    scale: Decision
 
 
 def judge_table(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Judged]:
     """Return a verdict on each printed number by the scores that have its names, with a test against its baseline.
 
-    The baseline is the row that the number names, or else the first row of its table, data set and metric. ValueError: two
+    The scale is decided once for the numbers of a table and metric, printed and ours. The baseline is the row that the number
+    names, or else the first row of its table, data set and metric. ValueError: two
     scores answer one number, or arithmetic names a number that is not there.
     """
     answers = [_answer(one, scores) for one in printed]
-    factors = _factors(printed, answers)
-    judged = [_judged(*each, printed, scores) for each in zip(printed, answers, factors, strict=True)]
+    scales = _scales(printed, answers)
+    judged = [_judged(*each, printed, scores) for each in zip(printed, answers, scales, strict=True)]
     by_place = {one.where: place for place, one in enumerate(printed)}
     for place, (one, ours) in enumerate(zip(printed, answers, strict=True)):
         base = by_place.get((*one.where[:2], _baseline(one, printed), *one.where[3:]))
         other = None if base is None else answers[base]
         if base is not None and ours is not None and other is not None and other is not ours:
-            judged[place] = replace(judged[place], test=_test(printed[base].row, ours, other, factors[place]))
+            judged[place] = replace(judged[place], test=_test(printed[base].row, ours, other, scales[place].factor))
     return _corrected(judged)
 
 
@@ -151,79 +164,54 @@ def _answer(one: Printed, scores: Sequence[Scores]) -> Scores | None:
 
 
 def _judged(
-    one: Printed, ours: Scores | None, factor: float, printed: Sequence[Printed], scores: Sequence[Scores]
+    one: Printed, ours: Scores | None, scale: Decision, printed: Sequence[Printed], scores: Sequence[Scores]
 ) -> Judged:
     said = impossible(one, printed)
     if ours is None:
         verdict = Verdict("impossible", said) if said else Verdict("not run", _not_run(one, scores))
-        return Judged(one, verdict.verdict, verdict.reason, None, (), 0, None)
-    values = tuple(factor * value for value in ours.values())
-    group, exact = seed_group(values), one.arithmetic == COUNT
-    verdict = qualified(_verdict(one, ours, values, factor, exact), "" if exact else _caveat(one, ours, factor))
-    if said:
-        verdict = Verdict("impossible", said)
-    return Judged(one, verdict.verdict, verdict.reason, group, values, len(ours.items), None)
+        return Judged(one, verdict.verdict, verdict.reason, None, (), 0, None, scale)
+    values = tuple(scale.factor * value for value in ours.values())
+    verdict = Verdict("impossible", said) if said else _verdict(one, ours, values, scale)
+    return Judged(one, verdict.verdict, verdict.reason, seed_group(values), values, len(ours.items), None, scale)
 
 
-def _verdict(one: Printed, ours: Scores, values: Sequence[float], factor: float, exact: bool) -> Verdict:
+def _verdict(one: Printed, ours: Scores, values: Sequence[float], scale: Decision) -> Verdict:
     """Return the verdict on a number; without a scale or a margin it is not comparable, and the others are judged all the same."""
-    scale = one.scale or ("percent" if factor > 1 or one.is_percent else "share" if ours.is_share else "")
-    scale = scale or (scale_of(one.metric, one.value) if one.value else "")
-    if one.value and not (exact or scale or one.margin or one.not_comparable):
-        why = f"it is not known how far values of {one.metric!r} may lie apart: give scale (percent, share, positive) or margin"
-        return Verdict("not comparable", why)
+    exact = one.arithmetic == COUNT
+    if one.value and scale.problem and not (exact or one.margin or one.not_comparable):
+        return Verdict("not comparable", scale.problem)
     how = PrintedValue(
-        scale, one.margin, len(ours.items) if ours.is_share else 0, one.runs, one.best_of, one.deviation, one.bound,
-        one.lower_is_better,
+        scale.scale, one.margin, len(ours.items) if ours.is_share else 0, one.runs, one.best_of, one.deviation, one.bound,
+        one.lower_is_better or scale.lower_is_better,
     )  # fmt: skip
-    return judge(one.digits, values, one.not_comparable, exact, how)
+    if exact:
+        return judge(one.digits, values, one.not_comparable, exact, how)
+    runs = values[:1] if ours.repeats else values
+    return qualified(judge(one.digits, runs, one.not_comparable, exact, how), _caveat(one, ours, scale))
 
 
-def _factors(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> list[float]:
-    """Return what the scores of each number are multiplied by: 100 if it is a percentage of which ours are shares, else 1.
-
-    It is one if it has a percent sign and no score exceeds 1, or if numbers of its table and metric exceed 1, and all scores there
-    are shares.
-    """
-    groups: dict[tuple[str, str, str], list[int]] = {}
+def _scales(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> list[Decision]:
+    """Return the scale of each number: decided once for its paper, table and metric, over all numbers there and ours."""
+    groups: dict[tuple[object, ...], list[int]] = {}
     for place, one in enumerate(printed):
-        groups.setdefault((one.paper, one.table, one.metric), []).append(place)
-    factors = [1.0] * len(printed)
-    for places in groups.values():
-        answered = [(printed[place], ours) for place in places if (ours := answers[place]) is not None]
-        large = any(printed[place].value and abs(float(printed[place].digits)) > 1 for place in places)
-        shares = large and (all(ours.is_share for _, ours in answered) or _are_shares(answered))
+        key = (one.paper, one.table, one.metric, one.scale, one.is_percent)
+        groups.setdefault(key, []).append(place)
+    scales = [Decision()] * len(printed)
+    for (_, _, metric, stated, _), places in groups.items():
+        answered = {place: ours for place in places if (ours := answers[place]) is not None}
+        shares = bool(answered) and all(ours.is_share for ours in answered.values())
+        pairs = [(printed[place].value, answered[place].values() if place in answered else ()) for place in places]
+        decision = decide(str(metric), pairs, str(stated), shares)
         for place in places:
-            ours = answers[place]
-            signed = printed[place].is_percent and not (ours and any(value > 1 for value in ours.values()))
-            factors[place] = 100.0 if signed or shares else 1.0
-    return factors
+            scales[place] = decision
+    return scales
 
 
-def _are_shares(answered: Sequence[tuple[Printed, Scores]]) -> bool:
-    """Return whether scores without items are shares of printed percentages: at most 1, and less than a tenth of what is printed."""
-    return all(
-        not one.value
-        or (
-            (one.scale or scale_of(one.metric, one.value)) == "percent"
-            and all(math.isnan(value) or 0 <= value <= min(1, abs(float(one.digits)) / 10) for value in ours.values())
-        )
-        for one, ours in answered
-    )
-
-
-def _caveat(one: Printed, ours: Scores, factor: float) -> str:
+def _caveat(one: Printed, ours: Scores, scale: Decision) -> str:
     """Return what makes a verdict doubtful: equal seeds, other units, or another number of items than the paper's; else empty."""
-    doubts = []
+    doubts = [scale.doubt] if one.value and scale.doubt else []
     if ours.repeats:
-        doubts.append(f"all {len(ours.seeds)} runs have the same scores: they may be of one seed")
-    if not one.is_percent and one.value and float(one.digits) > 1 and len(ours.items) == 1:
-        if factor > 1:
-            doubts.append("ours are taken as shares, and multiplied by 100")
-        elif all(0 < value <= 1 for value in ours.values()):
-            doubts.append(
-                "ours lie between 0 and 1, the printed number does not: if ours are shares, give them in percent"
-            )
+        doubts.append(f"all {len(ours.seeds)} runs have the same scores, so they count as one")
     items, total = len(ours.items), round(float(ours.sums[0, :, 1].sum()))
     if one.n and items > 1 and one.n not in (items, total):
         doubts.append(f"the paper's number is of {one.n} items, ours of {items}")
@@ -255,6 +243,8 @@ def _test(name: str, ours: Scores, base: Scores, factor: float) -> Test:
     """Return the test of a row against its baseline; none where a run of either diverged."""
     if diverged := (*ours.diverged, *base.diverged):
         return Test(name, None, None, f"not tested: the score of seed {diverged[0][:40]!r} is not finite")
+    if ours.repeats or base.repeats:
+        return Test(name, None, None, "not tested: all runs of a row have the same scores")
     if ours.items != base.items:
         same = len({*ours.items} & {*base.items})
         return Test(name, None, None, f"not tested: {same} items in common, of {len(ours.items)} and {len(base.items)}")
@@ -305,6 +295,7 @@ def plain(one: Judged) -> dict[str, object]:
         "reason": one.reason,
         "ours": finite(asdict(one.ours)) if one.ours else None,
         "values": list(one.values),
+        "scale": one.scale.scale,
         "items": one.items,
         "test": test,
     }

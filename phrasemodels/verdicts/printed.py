@@ -295,7 +295,8 @@ def impossible(one: Printed, others: Sequence[Printed]) -> str:
     """
     if not one.value:
         return ""
-    if one.n and (said := no_share(_as_percent(one), one.n * max(1, one.runs))):
+    several = one.deviation is not None and not one.runs  # a mean over runs, of which the number is not known
+    if one.n and not several and (said := no_share(_as_percent(one), one.n * max(1, one.runs))):
         runs = f" ({one.runs} runs of {one.n})" if one.runs > 1 else ""
         return said + (runs or "; a mean over runs could be: then give `runs`")
     if one.arithmetic in ("", COUNT):

@@ -11,7 +11,6 @@ benchmarks/verdict_rule.py its rates of error.
 """
 
 import math
-import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,13 +21,13 @@ import numpy as np
 
 from phrasemodels.verdicts.printed import digits, half_unit
 from phrasemodels.verdicts.readers import INFINITY
+from phrasemodels.verdicts.scales import OUT_OF_REACH, TOLERANCE
 
 Scale = str  # percent, share, positive, count, or empty
 LARGEST_MARGIN = 2.0  # points of a percentage
 LARGEST_RATIO = 1.1  # of two positive numbers without an upper end
 PRINTED_SPREAD = 0.6  # of the margin: the largest deviation of the printed value's runs with which P is no lucky hit
 MOST_FURTHER = 200  # seeds
-OUT_OF_REACH = 1e100  # a larger value is of a run that diverged
 
 
 @dataclass(frozen=True)
@@ -200,11 +199,16 @@ def _as_infinite(value: float) -> float:
 def worst_end(values: np.ndarray, how: PrintedValue) -> np.ndarray | None:
     """Return the values with the worst end of the scale in place of the values of runs that diverged; None if there is no such end.
 
-    A value that the scale cannot have is of a run that diverged, too: a percentage of 1e30, a ratio of 0.
+    ValueError: a finite value is not of the scale, such as a share of 82.1. Errors can be more than 100 %.
     """
     usable = np.isfinite(values) & (np.abs(values) < OUT_OF_REACH)
     if how.scale in ("percent", "share"):
-        usable &= (values >= -100.0) & (values <= 100.0 + 1e-6)
+        reached = values[usable] if how.lower_is_better else np.abs(values[usable])
+        end = math.inf if how.lower_is_better else 100.0 + TOLERANCE
+        if wrong := [value for value in reached if not -100.0 <= value <= end]:
+            raise ValueError(
+                f"{wrong[0] / _factor(how):g} is no {how.scale}: give values in the unit of the printed number"
+            )
         return np.where(usable, values, 100.0 if how.lower_is_better else 0.0)
     if how.scale == "positive":
         usable &= values > 0
@@ -268,6 +272,8 @@ def _reason(
         return f"{x / factor:.{places}f}"
 
     runs = f"{found.runs} run{'s' * (found.runs > 1)}"
+    if how.deviation is not None and not how.runs:
+        runs = "several runs, counted as 2"
     chosen = f"the best {found.runs} of {of} runs" if of > found.runs else runs
     if how.scale == "positive":
         ours = f"{math.exp(mean):.{places}f}, 90 % interval {math.exp(mean - c):.{places}f} to {math.exp(mean + c):.{places}f}"
@@ -295,31 +301,3 @@ def _reason(
 def _listed(values: Sequence[float], places: int = 2, most: int = 20) -> str:
     shown = [f"{value:.{places}f}" if abs(value) < OUT_OF_REACH else f"{value:.0e}" for value in values[:most]]
     return ", ".join(shown) + (f", … {len(values) - most} more" if len(values) > most else "")
-
-
-PERCENTAGES = re.compile(
-    r"acc|\bf1|bleu|chrf|rouge|meteor|match|precision|recall|\b[ul]as\b|\bem\b|exact|right|percent|%", re.I
-)
-POSITIVE = re.compile(r"perplexity|\bppl\b|ratio|second|time|speed|memory|byte|throughput|\bmib\b|\bmb\b", re.I)
-
-
-def scale_of(metric: str, printed: str, unit: str = "") -> Scale:
-    """Return the scale of a printed number by its unit, or else by the name of its metric; empty if neither is known.
-
-    unit: %, BLEU, percent, share, correlation, positive, count, or words of POSITIVE.
-    """
-    if unit in ("percent", "share", "positive", "count"):
-        return unit
-    name, number = unit or metric, abs(float(printed.removesuffix("%")))
-    if (
-        printed.endswith("%")
-        or unit in ("%", "BLEU")
-        or (not unit and PERCENTAGES.search(name))
-        or unit == "correlation"
-    ):
-        return (
-            "share"
-            if unit == "correlation" or (number <= 1 and not printed.endswith("%") and digits(printed) > 1)
-            else "percent"
-        )
-    return "positive" if POSITIVE.search(name) and number > 0 else ""

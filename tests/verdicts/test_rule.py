@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from phrasemodels.verdicts import Printed, collected, judge, judge_table
-from phrasemodels.verdicts.readers import Observation
-from phrasemodels.verdicts.rule import PrintedValue, judge_runs, scale_of
+from phrasemodels.verdicts import judge
+from phrasemodels.verdicts.rule import PrintedValue, judge_runs
 
 NONE = None  # no number of further seeds decides
 CASES = [
@@ -64,6 +63,18 @@ def test_bounds_are_reproduced_on_one_side_alone():
     assert judge_runs("60", [80, 81, 82], below).verdict == "higher"
 
 
+def test_a_value_outside_of_its_scale_is_an_error_and_never_zero():
+    for printed, scale, wrong in (("0.823", "share", 82.1), ("99.9", "percent", 100.4), ("0.9", "share", 60.0)):
+        with pytest.raises(ValueError, match=f"^{wrong:g} is no {scale}: give values in the unit"):
+            judge_runs(printed, [wrong, wrong], PrintedValue(scale))
+    errors = judge_runs("7.3", [104.0, 105.0], PrintedValue("percent", lower_is_better=True))
+    assert errors.verdict == "higher" and "104.50" in errors.reason, "more words can be wrong than there are"
+
+
+def test_a_printed_deviation_without_runs_is_of_several_runs():
+    assert "printed: several runs, counted as 2" in judge_runs("86.8", [86.7, 86.9], PrintedValue(deviation=0.3)).reason
+
+
 def test_what_cannot_be_judged_is_said():
     with pytest.raises(ValueError, match="neither a scale"):
         judge_runs("3.4", [3.3, 3.5], PrintedValue(""))
@@ -87,24 +98,6 @@ def test_a_value_that_cannot_vary_is_judged_by_its_digits():
     assert judge("44.2", [44.18], exact=True).verdict == "reproduced"
     assert judge("44.2", [44.1], exact=True).verdict == "lower"
     assert judge("44", [44, 47], exact=True).verdict == "inconclusive"
-
-
-def test_scales_follow_from_units_and_names():
-    for metric, printed, unit, scale in (
-        ("accuracy", "87.1", "", "percent"), ("accuracy", "0.871", "", "share"), ("BLEU", "34.6", "BLEU", "percent"),
-        ("pearson", "0.885", "correlation", "share"), ("perplexity", "20.1", "", "positive"), ("loss", "2.3", "", ""),
-        ("x", "87.1%", "", "percent"), ("exact match", "0.5%", "", "percent"), ("seconds", "3", "", "positive"),
-    ):  # fmt: skip
-        assert scale_of(metric, printed, unit) == scale, metric
-
-
-def test_a_number_without_a_scale_does_not_block_the_others():
-    scores = collected([Observation("ours", "d", metric, str(seed), "", value) for seed in range(3)
-                        for metric, value in (("loss", 2.3 + seed / 10), ("accuracy", 80.0 + seed / 10))])  # fmt: skip
-    table = [Printed("p", "1", "ours", "d", "loss", "2.3"), Printed("p", "1", "ours", "d", "accuracy", "80.1")]
-    loss, accuracy = judge_table(table, scores)
-    assert loss.verdict == "not comparable" and "give scale" in loss.reason
-    assert accuracy.verdict == "reproduced"
 
 
 def test_the_rates_of_error_are_as_designed():

@@ -11,7 +11,8 @@ from importlib.resources import files
 
 from phrasemodels import project
 from phrasemodels.verdicts.printed import half_unit
-from phrasemodels.verdicts.rule import LARGEST_MARGIN, PrintedValue, scale_of
+from phrasemodels.verdicts.rule import LARGEST_MARGIN, PrintedValue
+from phrasemodels.verdicts.scales import decide, scale_of_unit
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric", "value", "stdev", "unit", "notes")
 NEEDED = ("table", "system", "metric", "value")
@@ -55,6 +56,7 @@ VERDICTS = ("reproduced", "higher", "lower", "inconclusive", "impossible", "not 
 
 
 JUDGED = VERDICTS[:4]
+GROUP = ("paper", "table", "metric")  # numbers of which have one scale
 
 
 def printed_value(row: Mapping[str, str]) -> PrintedValue:
@@ -66,7 +68,9 @@ def printed_value(row: Mapping[str, str]) -> PrintedValue:
     value, deviation = row["value"], float(row["stdev"]) if row["stdev"] else None
     if row["unit"] == "percentage points":
         return PrintedValue("", max(2 * half_unit(value), min(LARGEST_MARGIN, abs(float(value)) / 2)))
-    scale = "positive" if row["metric"].startswith("relative_") else scale_of(row["metric"], value, row["unit"])
+    unit = "positive" if row["metric"].startswith("relative_") else row["unit"]
+    same = [] if unit else [(one["value"], ()) for one in published_results() if all(one[n] == row[n] for n in GROUP)]
+    scale = scale_of_unit(unit) if unit else decide(row["metric"], same or [(value, ())]).scale
     return PrintedValue(scale, deviation=deviation)
 
 

@@ -1,0 +1,211 @@
+"""The scale of a metric: by its name, and then by all of its numbers at once, printed and ours."""
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+SCALES = ("percent", "share", "positive", "count")
+OUT_OF_REACH = 1e15  # a larger value is of a run that diverged
+SMALL = 10.0  # percent: printed numbers below it may be beside percentages of ours that are at most 1
+TOLERANCE = 1e-6
+WORD = re.compile(r"[^\W_]+|[@+]")
+QUALIFIERS = frozenset(
+    "test dev val valid validation eval train macro micro weighted avg average mean overall total balanced score scores rate points "
+    "percent pct in on of k n ms s sec h min b kb".split()
+)
+CHANGING = frozenset(
+    "relative delta δ gain drop gap difference diff change improvement reduction std sd stdev stderr variance deviation".split()
+)
+
+
+class Metric(NamedTuple):
+    """A well-known metric.
+
+    name: its usual name, empty if the metric is unknown. kind: fraction and error (0 to 1, or 0 to 100), correlation (-1 to 1, or
+    -100 to 100), positive, or empty. An error rate can exceed 100 %.
+    """
+
+    name: str = ""
+    kind: str = ""
+    lower_is_better: bool = False
+
+
+def words(name: str) -> tuple[str, ...]:
+    """Return the words of a name in lower case; what stands in brackets is left out, but for a percent sign."""
+    return tuple(WORD.findall(re.sub(r"[(\[][^()\[\]]*[)\]]", " ", name).casefold().replace("%", " percent ")))
+
+
+@cache
+def _metrics() -> dict[tuple[str, ...], Metric]:
+    """Return the metrics of metrics.csv by each of their names."""
+    with (files("phrasemodels.verdicts") / "metrics.csv").open(encoding="utf-8") as file:
+        rows = [(row["names"].split(";"), row["kind"], row["better"] == "lower") for row in csv.DictReader(file)]
+    return {words(name): Metric(names[0], kind, lower) for names, kind, lower in rows for name in names}
+
+
+@cache
+def known(name: str) -> Metric:
+    """Return the well-known metric that a name ends with, or begins with before "on", "at" or "@"; else an unknown one.
+
+    Words are compared whole. "accuracy drop" or "time to accuracy" are no accuracy.
+    """
+    found, rest = _found(words(name))
+    kinds = {metric.kind for _, metric in found}
+    if len(kinds) != 1 or CHANGING & {*rest}:
+        return Metric()
+    end, metric = found[-1]
+    tail = words(name)[end:]
+    if all(word in QUALIFIERS or word == "@" or word.isdigit() for word in tail) or tail[0] in ("on", "at", "@"):
+        return metric
+    return Metric()
+
+
+def _found(text: tuple[str, ...]) -> tuple[list[tuple[int, Metric]], list[str]]:
+    """Return the metrics among words, each with the place after it, the longest names first; and the other words."""
+    found, rest, place = [], [], 0
+    while place < len(text):
+        length = next((n for n in range(4, 0, -1) if text[place : place + n] in _metrics()), 0)
+        if length:
+            found.append((place + length, _metrics()[text[place : place + length]]))
+        else:
+            rest.append(text[place])
+        place += length or 1
+    return found, rest
+
+
+def scale_of_unit(unit: str) -> str:
+    """Return the scale of a unit, such as %, BLEU, correlation, MB; empty if it is unknown."""
+    if unit in SCALES:
+        return unit
+    kind = "percent" if unit == "%" else known(unit).kind
+    return {"percent": "percent", "fraction": "percent", "correlation": "share", "positive": "positive"}.get(kind, "")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The scale of a metric's printed numbers, and what ours are multiplied by.
+
+    problem: why nothing can be judged, and what to write; then scale is empty. doubt: what was assumed of ours.
+    """
+
+    scale: str = ""
+    factor: float = 1.0
+    lower_is_better: bool = False
+    problem: str = ""
+    doubt: str = ""
+
+
+class _Pair(NamedTuple):
+    printed: float
+    ours: list[float]
+
+
+def decide(
+    metric: str, pairs: Iterable[tuple[str, Sequence[float]]], stated: str = "", shares: bool = False
+) -> Decision:
+    """Decide the scale of a metric once, over all its numbers.
+
+    Args:
+        metric: Its name; empty for a percentage or share of unknown name.
+        pairs: Each printed number as text, such as "0.9" or "87.1%", with our values for it, of which there may be none.
+        stated: The scale, where somebody stated it: percent, share, positive or count.
+        shares: Ours are shares for certain, such as means over items that are right or wrong.
+    """
+    texts = [(text.replace("−", "-").replace(" ", ""), _finite(values)) for text, values in pairs if text]
+    numbers = [_Pair(float(text.removesuffix("%")), values) for text, values in texts]
+    if "(%)" in metric or "percent" in words(metric) or any(text.endswith("%") for text, _ in texts):
+        stated = stated or "percent"
+    found = known(metric) if metric else Metric("", "correlation")  # so it may be negative
+    try:
+        return _decided(metric, found, numbers, stated, shares)
+    except ValueError as problem:
+        return Decision(lower_is_better=found.lower_is_better, problem=str(problem))
+
+
+def _decided(metric: str, found: Metric, pairs: Sequence[_Pair], stated: str, shares: bool) -> Decision:
+    """Return the scale. ValueError: it cannot be decided."""
+    option, lower = f"--scale {_quoted(metric)}=", found.lower_is_better
+    if stated == "count":
+        return Decision("count", 1.0, lower)
+    if stated == "positive" or (not stated and found.kind == "positive"):
+        if low := [number for pair in pairs for number in (pair.printed, *pair.ours) if number <= 0]:
+            raise ValueError(
+                f"{low[0]:g} is not positive, as {metric or 'the scale'} has to be: correct it, or say another {option}…"
+            )
+        return Decision("positive", 1.0, lower)
+    if not (stated or found.kind or shares):
+        raise ValueError(f"unknown metric {metric!r}: say {option}percent, or share (0 to 1), positive or count")
+    scale = stated or _printed_unit(found, pairs, option)
+    _check("printed", [pair.printed for pair in pairs], scale, found, option)
+    unit, doubt = ("share", "") if shares else _our_unit(found, pairs, scale, bool(stated), option)
+    _check("our", [value for pair in pairs for value in pair.ours], unit, found, option)
+    if scale == unit:
+        return Decision(scale, 1.0, lower, doubt=doubt)
+    said = "shares, and multiplied by 100" if unit == "share" else "percentages, and divided by 100"
+    return Decision(
+        scale, 100.0 if unit == "share" else 0.01, lower, doubt="" if shares else f"ours are taken as {said}"
+    )
+
+
+def _printed_unit(found: Metric, pairs: Sequence[_Pair], option: str) -> str:
+    """Return percent if a printed number exceeds 1, else share. ValueError: they are errors, which can be below 1 %."""
+    if not pairs or max(abs(pair.printed) for pair in pairs) > 1:
+        return "percent"
+    if found.kind == "error":
+        raise ValueError(
+            f"printed errors of at most 1 may be shares or percentages: say {option}share or {option}percent"
+        )
+    return "share"
+
+
+def _our_unit(found: Metric, pairs: Sequence[_Pair], scale: str, stated: bool, option: str) -> tuple[str, str]:
+    """Return the unit of ours, and a doubt. ValueError: they may be of either, or are of both."""
+    ours = [(pair.printed, value) for pair in pairs for value in pair.ours if value]
+    small = [(printed, value) for printed, value in ours if abs(value) <= 1]
+    large = [value for _, value in ours if abs(value) > 1 + TOLERANCE]
+    if scale == "share" and small and large:
+        raise ValueError(f"our {small[0][1]:g} may be a share, {large[0]:g} is none: give all in one unit")
+    if scale == "share" and large and found.kind == "error" and min(large) < SMALL:
+        raise ValueError(f"our {large[0]:g} may be an error above 1 or a percentage: give all in one unit")
+    if not small or not ours:
+        return "percent" if large else scale, ""
+    if scale == "share":
+        return "share", ""
+    if large:
+        odd = [value for printed, value in small if abs(printed) >= SMALL]
+        if odd and not stated:
+            raise ValueError(
+                f"our {odd[0]:g} may be a share beside the percentage {large[0]:g}: give one unit, or say {option}percent"
+            )
+        return "percent", ""
+    if max(abs(printed) for printed, _ in ours) >= SMALL or all(abs(v) <= abs(printed) / 10 for printed, v in ours):
+        return "share", ""
+    doubt = "ours lie between 0 and 1, the printed numbers do not: if ours are shares, give them in percent"
+    if not stated:
+        raise ValueError(f"{doubt}; else say {option}percent")
+    return "percent", doubt
+
+
+def _check(whose: str, values: Iterable[float], unit: str, found: Metric, option: str) -> None:
+    """Check that values lie within a unit; errors can be larger, as more words can be wrong than there are. ValueError: one doesn't."""
+    end = 100.0 if unit == "percent" else 1.0
+    low = 0.0 if found.kind in ("fraction", "error") else -end
+    for value in values:
+        if value < low - TOLERANCE or (value > end + TOLERANCE and found.kind != "error"):
+            raise ValueError(
+                f"{whose} {value:g} is no {unit} ({low:g} to {end:g}): correct it, or say {option}… with its scale"
+            )
+
+
+def _finite(values: Sequence[float]) -> list[float]:
+    return [float(value) for value in values if math.isfinite(value) and abs(value) < OUT_OF_REACH]
+
+
+def _quoted(metric: str) -> str:
+    name = metric or "METRIC"
+    return name if re.fullmatch(r"[\w@.-]+", name) else f"'{name}'"
