@@ -207,7 +207,7 @@ def worst_end(values: np.ndarray, how: PrintedValue) -> np.ndarray | None:
         end = math.inf if how.lower_is_better else 100.0 + TOLERANCE
         if wrong := [value for value in reached if not -100.0 <= value <= end]:
             raise ValueError(
-                f"{wrong[0] / _factor(how):g} is no {how.scale}: give values in the unit of the printed number"
+                f"{wrong[0] / factor_of(how):g} is no {how.scale}: give values in the unit of the printed number"
             )
         return np.where(usable, values, 100.0 if how.lower_is_better else 0.0)
     if how.scale == "positive":
