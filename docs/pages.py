@@ -234,8 +234,7 @@ def commands() -> str:
 
 def tasks() -> str:
     """Return every table of every paper as a task: what it is about, problem, corpora, metrics, rows, and printed numbers."""
-    from phrasemodels.flows.cli.completion import listed
-    from phrasemodels.flows.cli.experiments import tables
+    from phrasemodels.flows.cli.experiments import listed, tables
     from phrasemodels.flows.experiments.published import paper_name
 
     names = ["about", "problem", "corpora", "metrics", "rows", "printed numbers"]

@@ -2,7 +2,8 @@
 
 A project folder has a file phrasemodels.toml with a table for each group, as in `[papers]` and `my-study = "study"`; a
 package has entry points of the same groups (`phrasemodels.papers`). Both name `module` or `module:attribute`. The project
-folder is the nearest one with that file from the working directory upwards, or the one that PHRASEMODELS_PROJECT names.
+folder is the nearest one with that file from the working directory upwards, or the one that PHRASEMODELS_PROJECT names. The
+nearest one is refused if another user may have written to it.
 
 papers: modules with PAPER and TABLES, with printed.csv and settings.csv beside them. corpora: packages with manifests
 (NAME.toml) and files of corpora (NAME/FILE); the files of a project folder are in its folder `corpora`. encoders: classes of
@@ -50,16 +51,61 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: {error}") from None
 
 
+def check_own(path: Path, otherwise: str) -> None:
+    """Refuse a file or folder that another user may have written, as git refuses a checkout.
+
+    Args:
+        otherwise: what to do if the user trusts it.
+
+    Raises:
+        ValueError: another user owns it, or others may write to it.
+    """
+    found = path.stat()
+    if found.st_uid not in (os.getuid(), 0):
+        raise ValueError(f"{path} belongs to another user, and can run code: {otherwise}")
+    if found.st_mode & 0o002 or (found.st_mode & 0o020 and found.st_gid not in (os.getgid(), 0)):
+        raise ValueError(
+            f"{path} can run code, and other users may write to it: run `chmod go-w` on it, or {otherwise}"
+        )
+
+
+# Files of the working folder that libraries read, and the text in them that makes the libraries do so.
+READ_BY_LIBRARIES = {
+    ".numba_config.yaml": "",
+    "matplotlibrc": "",
+    "prefect.toml": "",
+    ".env": "prefect_",
+    "pyproject.toml": "tool.prefect",
+}
+
+
+def check_working_folder() -> None:
+    """Refuse settings of libraries in the working folder that another user may have written. ValueError: there are some."""
+    for name, text in READ_BY_LIBRARIES.items():
+        path = Path(name)
+        if path.is_file() and text.encode() in path.read_bytes().lower():
+            check_own(path.absolute(), "work in another folder")
+
+
 @cache
 def folder() -> Path | None:
-    """Return the project folder, whose modules can be imported from now on, here and in processes that this one starts; None:
-    there is none. ValueError: PHRASEMODELS_PROJECT names another folder, or one of its modules hides a library's."""
+    """Return the project folder, whose modules can be imported from now on, here and in processes that this one starts.
+
+    Returns:
+        The folder; None if there is none.
+
+    Raises:
+        ValueError: PHRASEMODELS_PROJECT names another folder, or another user may have written to the folder that was found.
+    """
     here = Path.cwd()
     named = os.environ.get(VARIABLE)
     candidates = [expanded(named, VARIABLE).absolute()] if named else [here, *here.parents]
     found = next((place for place in candidates if (place / FILE).is_file()), None)
     if named and not found:
         raise ValueError(f"{VARIABLE} names {named}, which has no {FILE}: `phrasemodels init` makes a project folder")
+    if found and not named:
+        for path in (found, found / FILE, *_python_in(found).values()):
+            check_own(path, f"set {VARIABLE}={found} if you trust it")
     if found:
         os.environ[VARIABLE] = str(found)
         if str(found) not in sys.path:

@@ -502,9 +502,7 @@ def reach_ray(address: str) -> None:
 
 def _make_tables(uri: str) -> None:
     """Create or migrate the tables; MLflow does so at the first query."""
-    from mlflow import MlflowClient
-
-    MlflowClient(uri).search_experiments(max_results=1)
+    Tracker(uri).client().search_experiments(max_results=1)
 
 
 def _create(database: Path) -> None:

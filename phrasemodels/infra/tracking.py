@@ -87,7 +87,9 @@ class Tracker:
 
     def client(self) -> Any:
         from mlflow import MlflowClient
+        from mlflow.utils import credentials
 
+        credentials._get_credentials_path = lambda: os.devnull  # those in the home folder may be for another server
         return MlflowClient(self.uri)
 
     def experiment(self, name: str) -> str:

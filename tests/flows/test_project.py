@@ -5,20 +5,25 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 import torch
+import typer
 from conftest import COMMANDS, PROJECT
 from safetensors.torch import save_file
 from torch import nn
 
 import phrasemodels
 import phrasemodels.study
+from phrasemodels import project
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.results.query import VIEWS_OF_TABLES, write_database
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.models.translation import TranslationConfig
@@ -187,3 +192,53 @@ def test_results_are_a_data_frame(kind: str, package: str, store: Store, monkeyp
     assert list(frame.column_names if kind == "arrow" else frame.columns) == ["paper", "n", "n_1"]
     whole = frame["n"].type if kind == "arrow" else frame["n"].dtype
     assert str(whole).lower() == "int64" and frame["n_1"].to_numpy().tolist() == [1] * 5
+
+
+FOREIGN = ("phrasemodels.toml", "study.py", *project.READ_BY_LIBRARIES)
+
+
+@pytest.mark.parametrize("name", ["", *FOREIGN])
+@pytest.mark.parametrize("how", ["belongs to another user", "other users may write to it"])
+def test_what_another_user_may_have_written_is_not_run(name: str, how: str, tmp_path: Path, monkeypatch) -> None:
+    for one in FOREIGN:
+        (tmp_path / one).write_text("# prefect_ tool.prefect\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(project.VARIABLE, raising=False)
+    project.folder.cache_clear()
+    path = tmp_path / name
+    if "belongs" in how:
+        real = Path.stat
+        foreign = os.stat_result((0o100644, 0, 0, 1, 4242, 0, 0, 0, 0, 0))
+        monkeypatch.setattr(Path, "stat", lambda self, **how: foreign if self.absolute() == path else real(self, **how))
+    else:
+        path.chmod(0o777)
+    check = project.check_working_folder if name in project.READ_BY_LIBRARIES else project.folder
+    with pytest.raises(ValueError, match=rf"{path} .*{how}"):
+        check()
+    if name not in project.READ_BY_LIBRARIES:
+        monkeypatch.setenv(project.VARIABLE, str(tmp_path))
+        monkeypatch.setattr("sys.path", sys.path[:])
+        monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        project.folder.cache_clear()
+        assert project.folder() == tmp_path, "the user names it"
+    project.folder.cache_clear()
+
+
+def test_no_value_is_completed_by_the_shell() -> None:
+    """Values come from names in files, which some shells run."""
+    parameters = [one for command in walk(typer.main.get_command(app)) for one in command.params]
+    assert len(parameters) > 50
+    assert not [one.name for one in parameters if one._custom_shell_complete]
+
+
+def walk(command: Any) -> Iterator[Any]:
+    yield command
+    for one in getattr(command, "commands", {}).values():
+        yield from walk(one)
+
+
+def test_a_matplotlibrc_changes_no_figure(tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nsvg.fonttype: path\n")
+    code = "from phrasemodels.flows.report import plots; print(plots.matplotlib.rcParams['text.usetex'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr

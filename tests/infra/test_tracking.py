@@ -296,3 +296,13 @@ def test_an_error_in_a_layer_keeps_its_traceback(monkeypatch) -> None:
     monkeypatch.setattr("phrasemodels.flows.cli.main.app", fails)
     with pytest.raises(RayTaskError):
         main()
+
+
+def test_a_server_gets_no_password_of_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow.utils.credentials import get_default_host_creds
+
+    (tmp_path / ".mlflow").mkdir()
+    (tmp_path / ".mlflow" / "credentials").write_text("[mlflow]\nmlflow_tracking_password = hush\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Tracker("http://127.0.0.1:9").client()
+    assert get_default_host_creds("http://127.0.0.1:9").password is None

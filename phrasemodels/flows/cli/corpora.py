@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from phrasemodels.flows.cli import completion
 from phrasemodels.flows.cli.terminal import Force, Json, clean, print_json
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ T = TypeVar("T")
 app = typer.Typer(help="The corpora: list, add, fetch, verify, show, export, where.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A corpus, as `phrasemodels corpora list` names it.")]
-Names = Annotated[
-    list[str] | None, typer.Argument(help="Corpora; without names, all.", autocompletion=completion.corpora)
-]
+Names = Annotated[list[str] | None, typer.Argument(help="Corpora; without names, all.")]
 
 
 @app.command(name="list")

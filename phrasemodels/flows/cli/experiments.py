@@ -61,7 +61,6 @@ def experiments(
 
     Examples: phrasemodels experiments; phrasemodels experiments --paper 002 --profile laptop; phrasemodels experiments ATIS
     """
-    from phrasemodels.flows.cli.completion import listed
     from phrasemodels.flows.cli.terminal import print_rows
 
     rows = chosen(listed(), words or [], {"paper": paper, "number": table, "profile": profile})
@@ -79,6 +78,42 @@ def experiments(
                 facts = filter(None, (row["problem"], row["corpora"], row["metrics"], numbers))
                 print(clean(f"  --table {row['table']}  {row['about']}\n      {' · '.join(facts)}"))
         print("`reproduce` runs a table, `experiments` lists its rows: both take --paper, --table and --profile")
+
+
+def listed() -> list[dict[str, Any]]:
+    """Return a row for each answer of each experiment, as `phrasemodels experiments` lists them."""
+    from phrasemodels.data.store.disk_cache import cached_on_disk
+
+    found: list[dict[str, Any]] = cached_on_disk("experiments", None, _rows)
+    return found
+
+
+def _rows() -> list[dict[str, Any]]:
+    """Return a row for each answer of each experiment."""
+    from phrasemodels.flows.experiments.catalogue import about
+    from phrasemodels.flows.experiments.catalogue import experiments as all_experiments
+
+    return [
+        {
+            "experiment": e.name,
+            "paper": e.paper,
+            "table": answer.cell.table if answer.cell else None,
+            "system": e.system,
+            "variant": e.variant,
+            "problem": e.recipe.problem_name,
+            "corpus": getattr(e.recipe.corpus, "name", None),
+            "dataset": answer.cell.dataset if answer.cell else None,
+            "metric": answer.metric,
+            "published": answer.cell.published if answer.cell else None,
+            "comparable": e.comparable,
+            "of": e.table.paper,
+            "number": e.table.number,
+            "profile": e.profile,
+            "about": about(e.table.paper, e.table.number),
+        }
+        for e in all_experiments()
+        for answer in e.answers
+    ]
 
 
 HIDDEN = ("number", "profile", "of", "about")  # columns that are only for choosing

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from phrasemodels.flows.cli import corpora, experiments, machine, models, parse, parsers, results, run, store
 from phrasemodels.flows.cli.terminal import clean, one_line
 from phrasemodels.infra.signals import ENDED, Stopped, noting_error_line
+from phrasemodels.project import check_working_folder
 
 # Click's UsageError, which newer versions of Typer bring themselves.
 USAGE_ERROR: type[Exception] = cast("type[Exception]", typer.BadParameter.__mro__[1])
@@ -136,7 +137,7 @@ def options(
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version, and end.")
     ] = False,
 ) -> None:
-    pass
+    check_working_folder()
 
 
 def main() -> None:

@@ -168,20 +168,11 @@ def report() -> None:
     print(write_overview(store.open(), tracker))
 
 
-def _completed(incomplete: str) -> list[str]:
-    """Return the question so far with its last word completed: a view, or a column of a view."""
-    from phrasemodels.flows.results.columns import VIEWS
-
-    before, separator, word = incomplete.rpartition(" ")
-    columns = (column for view in VIEWS.values() for column in view.columns)
-    return [before + separator + name for name in sorted({*VIEWS, *columns}) if name.startswith(word.lower())]
-
-
 @app.command()
 def sql(
     question: Annotated[
         str,
-        typer.Argument(help="A query of DuckDB; `show tables` lists the views.", autocompletion=_completed),
+        typer.Argument(help="A query of DuckDB; `show tables` lists the views."),
     ] = "",
     to: Annotated[Path | None, typer.Option(help="Write the answer to this Parquet file.")] = None,
     database: Annotated[

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli import completion
-
 if TYPE_CHECKING:
     from phrasemodels.data.store.store import Store
     from phrasemodels.infra.tracking import Tracker
@@ -31,8 +29,8 @@ def check_duration(text: str) -> str:
     return text
 
 
-Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.", autocompletion=completion.papers)]
-TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.", autocompletion=completion.tables)]
+Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
+TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
 Profile = Annotated[
     str,
     typer.Option(
@@ -48,12 +46,11 @@ Overrides = Annotated[
     typer.Option(
         "--set",
         help="Change a setting of train, model or recipe in every row, like train.steps=200; repeatable.",
-        autocompletion=completion.settings,
     ),
 ]
 Rows = Annotated[
     list[str] | None,
-    typer.Option("--row", help="Only this row, like phrase-k2; repeatable.", autocompletion=completion.rows),
+    typer.Option("--row", help="Only this row, like phrase-k2; repeatable."),
 ]
 Tune = Annotated[
     int,
@@ -75,9 +72,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable sch
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there, even if this command did not write it.")]
 ExperimentName = Annotated[
     str,
-    typer.Argument(
-        help="An experiment, as `phrasemodels experiments` lists them.", autocompletion=completion.experiments
-    ),
+    typer.Argument(help="An experiment, as `phrasemodels experiments` lists them."),
 ]
 
 

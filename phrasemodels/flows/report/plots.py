@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 matplotlib.use("Agg")
-
+matplotlib.rcdefaults()  # a matplotlibrc may set labels by LaTeX, which reads files
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 matplotlib.rcParams["text.parse_math"] = False  # text between two dollar signs is no formula
