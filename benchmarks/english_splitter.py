@@ -32,6 +32,19 @@ REFERENCES = (
     "Art.", "Arts.", "No.", "Nos.", "Op.", "Fig.", "Figs.", "Eq.", "Vol.", "Ch.", "p.", "pp.", "cf.", "l.", "ll.", "n.", "Ex.",
     "Par.", "App.", "Prop.", "Chapter", "Part", "Book", "Act", "Scene", "Volume", "Canto",
 )  # fmt: skip
+# What the treebanks rarely have, or never: templates of `SplitterTraining.inserted`
+UNITS = "kg g mg t km m cm mm ml l GB MB kB GHz kW kWh V mA °C pm am h min s ms px pt k x".split()
+INSERTED = (
+    *(f"{number}·{unit}" for number in ("9", "9.9") for unit in UNITS),
+    *3 * ("#aa", "#Aa", "#aaAa", "#aa #Aa #aa"),
+    *2 * ("**·aa aa·**", "**·aa·**", "*·aa·*", "`·aa·`", "_·Aa aa·_", "[·aa aa·]·(·https://aa.org/aa_9·)", "[·Aa·]·(·/aa/aa.html·)"),
+    *2 * ("/aa/aa/aa", "/aa/aa9", "aa·/·aa·/·aa", "aa9·/·aa9·/·aa·/·aa", "9 m/s", "9 km/h"),
+    *2 * ("(·Supplementary Figure 9·)", "(·Supplementary Table 9·)", "(·Fig. 9·,·aa·)", "(·Figure 9·,·Aa et al.·,·9·)"),
+    *3 * ("(·Feat. Aa·,·Aa·)", "(·feat. Aa Aa·)", "(·Prod. by Aa Aa·)", "(·Feat. A.Aa·,·T.Aa·)·(·Prod. by Aa·)", "ft. Aa"),
+    *2 * ("Aa v.s. Aa", "aa vs. aa", "M.D. Aa", "Ph.D. in Aa", "Aa v. Aa"),
+    *3 * ("·[·note 9·]", "·[·9·]", "·[·9·]·[·9·]", '·"·[·note 9·]', "·(·Aa 9·)"),
+    *3 * ("|[·aa·]", "|[·Aa aa·]", "|9 May 9 .", "|9 April 9 .", "|No·.", "|Yes·.", "|#aa #aa", "|(·aa·)"),
+)  # fmt: skip
 
 
 def free(path: Path) -> Iterator[Line]:
@@ -59,7 +72,7 @@ def main() -> None:
     mirror = Path(Settings().mirror or ".")
     made = replace(made, lexicon=Lexicon.learned(w for name in FILES["train"] for w in morphology(free(mirror / name))))
     if seconds:
-        settings = SplitterTraining(seconds=seconds, references=REFERENCES)
+        settings = SplitterTraining(seconds=seconds, references=REFERENCES, inserted=INSERTED)
         splitter = train_splitter(read("train"), read("dev"), settings)
         made = replace(made, split=splitter)
     save(made, Path(sys.argv[1]))

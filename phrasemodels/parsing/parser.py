@@ -6,6 +6,7 @@ A parse of a sentence, and a parse as text: brackets, CoNLL-U, JSON, a tree of N
 """
 
 import copy
+import html
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,13 +36,13 @@ from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.ranked import LONGEST_RANKED, MOST_RANKED, SAME, Ranked
 from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
 from phrasemodels.parsing.words import (
-    INSIDE,
     Sentences,
     Word,
     composed,
     divided_texts,
     plain,
     sentences,
+    shown,
     spaced,
     undivided,
 )
@@ -83,8 +84,8 @@ class Ids:
         }
 
     def form(self, token: str) -> str:
-        """Return a token as the treebank would write it."""
-        form = unescape(token)
+        """Return a token as the treebank would write it; a character of HTML as itself (&amp;)."""
+        form = html.unescape(token) if token[0] == "&" and token[-1] == ";" else unescape(token)
         return composed(form)[0].translate(self.plain) if self.plainly and not form.isascii() else form
 
     def _letters(self, token: str) -> list[int]:
@@ -227,7 +228,7 @@ class Parse:
             return analysed_again(read, columns, {"note": self.note} if self.note else {})
         comments = {
             "sent_id": sent_id,
-            "text": _one_line(INSIDE.sub("", self.text)) or " ".join(self.tokens),
+            "text": _one_line(self.text) or " ".join(self.tokens),
             "note": self.note,
         }
         misc = ["_" if space else NO_SPACE for space in spaced(self.words)] if self.words else ()
@@ -252,7 +253,7 @@ class Parse:
             if after - first > 1:
                 place = self.words[0].start
                 surface = self.text[self.words[first].start - place : self.words[after - 1].end - place]
-                found[first + 1, after] = _one_line(INSIDE.sub("", surface))
+                found[first + 1, after] = _one_line(surface)
         return found
 
     def json(self) -> str:
@@ -286,7 +287,7 @@ FORMATS: dict[str, Callable[[Parse, str], str]] = {
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(shown(text)[0].split())
 
 
 NO_TAG = "XX"  # of a word whose tag is unknown, as the Penn Treebank writes it

@@ -5,6 +5,7 @@ does. It is a stack of dilated convolutions, so a label depends on REACH charact
 text, memory is bounded by CHUNK, and labels are the same however a text is cut. Trained by `tasks/parsers/splitting.py`.
 """
 
+import html
 import re
 import unicodedata
 import zlib
@@ -19,14 +20,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels import config
-from phrasemodels.parsing.words import INSIDE, INVISIBLE, Word, composed, plain
+from phrasemodels.parsing.words import INVISIBLE, Word, composed, moved, paragraphs, plain, shown
 
 INSIDE_WORD, WORD_END, TOKEN_END, FUSED_END = range(4)  # labels: WORD_END is followed by a word of the same token
 LABELS = 4
 UNKNOWN_CHARACTER = 1  # id 0 pads
 CHUNK = 4096  # characters that are labelled at once
 LONGEST_CHUNK = 64  # characters of a run without spaces whose hash is a feature
-PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 CATEGORIES = (
     "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
 )  # of Unicode
@@ -35,10 +35,22 @@ _MARKS = "".join(
     f"{chr(first)}-{chr(last)}"
     for first, last in ((0x300, 0x36F), (0x20D0, 0x20FF), (0xFE00, 0xFE0F), (0x1F3FB, 0x1F3FF), (0xE0020, 0xE007F))
 )  # combining accents and keycaps, variation selectors, skin tones, tags
+_EMOJI = "".join(
+    f"{chr(first)}-{chr(last)}"
+    for first, last in (
+        *((0x1F000, 0x1FAFF), (0x231A, 0x231B), (0x23E9, 0x23EC), (0x23F0, 0x23F0), (0x23F3, 0x23F3), (0x2614, 0x2615)),
+        *((0x2648, 0x2653), (0x267F, 0x267F), (0x2693, 0x2693), (0x26A1, 0x26A1), (0x26AA, 0x26AB), (0x26BD, 0x26BE)),
+        *((0x26C4, 0x26C5), (0x26CE, 0x26CE), (0x26D4, 0x26D4), (0x26EA, 0x26EA), (0x26F2, 0x26F5), (0x26FA, 0x26FD)),
+        *((0x2705, 0x2705), (0x270A, 0x270B), (0x2728, 0x2728), (0x274C, 0x274E), (0x2753, 0x2757), (0x2795, 0x2797)),
+        *((0x27B0, 0x27BF), (0x2B1B, 0x2B1C), (0x2B50, 0x2B55)),
+    )
+)  # that are pictures without a variation selector
+_REST = f"(?:[{_MARKS}]|[{NON_JOINER}{JOINER}]+\\S)"
 ONE_CHARACTER = re.compile(
     r"https?://\S+[^\s.,;:!?)\]'\"]|"
-    rf"-[LR][RSC]B-|[\U0001F1E6-\U0001F1FF]{{2}}|\S(?:[{_MARKS}]|[{NON_JOINER}{JOINER}]+\S)+"
-)  # addresses, brackets as treebanks write them, flags, a letter with what belongs to it
+    rf"(?P<alone>[\U0001F1E6-\U0001F1FF]{{2}}|[{_EMOJI}]{_REST}*|\S\ufe0f{_REST}*|&(?:#\d{{1,7}}|#[xX][\dA-Fa-f]{{1,6}}|\w{{2,31}});)|"
+    rf"-[LR][RSC]B-|\S{_REST}+"
+)  # addresses; a word each: flags, emoji, characters of HTML; brackets as treebanks write them, a letter with what belongs to it
 
 
 @dataclass(frozen=True)
@@ -158,17 +170,13 @@ class Splitter:
 
     def each(self, texts: Sequence[str]) -> list[list[list[Word]]]:
         """Return the words of each sentence of each text."""
-        visible = [INSIDE.sub("", text) for text in texts]
-        owners = [(number, start, part) for number, text in enumerate(visible) for start, part in paragraphs(text)]
+        visible = [shown(text) for text in texts]
+        owners = [(number, start, part) for number, (text, _) in enumerate(visible) for start, part in paragraphs(text)]
         scores = self.scores([part for _, _, part in owners])
         found: list[list[list[Word]]] = [[] for _ in texts]
         for (number, start, part), own in zip(owners, scores, strict=True):
             found[number] += self.divided(part, own, start)
-        for number, (text, shown) in enumerate(zip(texts, visible, strict=True)):
-            if len(shown) < len(text):  # places in the text with its soft hyphens
-                places = [place for place, character in enumerate(text) if not INSIDE.match(character)]
-                found[number] = [[_moved(word, places) for word in one] for one in found[number]]
-        return found
+        return [moved(own, places) for own, (_, places) in zip(found, visible, strict=True)]
 
     @torch.inference_mode()
     def scores(self, paragraphs: Sequence[str]) -> list[NDArray[np.float32]]:
@@ -201,14 +209,14 @@ class Splitter:
 
     def divided(self, text: str, scores: NDArray[np.float32], first: int = 0) -> Iterator[list[Word]]:
         """Yield the words of each sentence of a paragraph by the scores of its characters. first: where it begins."""
-        gap, glued = _gaps(text), _glued(text)
+        gap, (glued, alone) = _gaps(text), _glued(text)
         letters = np.flatnonzero(~gap)
         if not len(letters):
             return
         labels = scores[:, :LABELS].argmax(1)
         labels[glued | gap] = INSIDE_WORD
         before_gap = np.append(gap[1:], True) & ~gap
-        must_end = before_gap & (labels == WORD_END)  # a token has no space between its words
+        must_end = alone & ~gap & ~glued | before_gap & (labels == WORD_END)  # a token has no space between its words
         if not self.spaces:
             must_end |= before_gap
         must_end[letters[-1]] = True
@@ -236,20 +244,6 @@ class Splitter:
         return [words[0][:1].upper() + words[0][1:], *words[1:]] if form[:1].isupper() and len(words) > 1 else words
 
 
-def paragraphs(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the paragraphs of a text that are not empty, each with the place where it begins. Empty lines divide them."""
-    start = 0
-    for end, after in [*((gap.start(), gap.end()) for gap in PARAGRAPH.finditer(text)), (len(text), len(text))]:
-        part = text[start:end]
-        if stripped := part.strip():
-            yield start + len(part) - len(part.lstrip()), stripped
-        start = after
-
-
-def _moved(word: Word, places: Sequence[int]) -> Word:
-    return word._replace(start=places[word.start], end=places[word.end - 1] + 1)
-
-
 def _gaps(text: str) -> NDArray[np.bool_]:
     """Return which characters are of no word: spaces, and invisible ones that do not join two letters."""
     gap = np.fromiter((c.isspace() or c in INVISIBLE for c in text), np.bool_, len(text))
@@ -259,10 +253,14 @@ def _gaps(text: str) -> NDArray[np.bool_]:
     return gap
 
 
-def _glued(text: str) -> NDArray[np.bool_]:
-    """Return after which characters no word ends: inside of what Unicode defines as one character, of -LRB-, and of an
-    address."""
-    glued = np.zeros(len(text), np.bool_)
+def _glued(text: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return after which characters no word ends, and after which one does: inside of and around what Unicode or HTML defines as one
+    character, inside of -LRB- and of an address."""
+    glued, alone = np.zeros(len(text), np.bool_), np.zeros(len(text), np.bool_)
     for found in ONE_CHARACTER.finditer(text):
+        if found["alone"] and found[0][0] == "&" and html.unescape(found[0]) == found[0]:
+            continue
         glued[found.start() : found.end() - 1] = True
-    return glued
+        if found["alone"]:
+            alone[[max(0, found.start() - 1), found.end() - 1]] = True
+    return glued, alone

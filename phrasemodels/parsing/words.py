@@ -3,7 +3,7 @@
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,6 +30,12 @@ _WORD = r"\w[\w\u0300-\u036F]*"  # an accent may follow its letter
 # Marks that a treebank may lack, and the ones that it then has in their place.
 _PLAIN = {"‘’ʼ‹›": "'", "“”„«»": '"', "‐‑–—−": "-", "\u00a0\u2009\u202f": " "}
 INSIDE = re.compile("[\u00ad\u2060]")  # soft hyphens and word joiners, which end no word
+# White space as it is read: " ", a line's end "\n", or a paragraph's end "\n\n". The `>` of quoted mail belongs to its line's end.
+_BREAKS = r"\n\r\v\f\x1c-\x1e\x85\u2028"
+_QUOTED = rf"(?:(?<=[{_BREAKS}])|\A(?![> \t]*\d))[ \t]*(?:>[ \t]?)+(?=[\s\w\"'“‘(\[*#-]|\Z)"
+_GAP = re.compile(rf"(?:{_QUOTED}|[\s{INVISIBLE}])+")
+_BREAK = re.compile(rf"\f?(?:\r*\n|[{_BREAKS}])\f?")
+_UNUSUAL = re.compile(rf"[^\S \n]|[{INVISIBLE}]|\s\s|^[>\s]|\n>|\s\Z")  # what a text with plain gaps lacks
 _PIECE = re.compile(
     rf"""
     https?://\S+[^\s.,;:!?)\]'"] | (?<![^\s(<\["“,;])\w[^\s@,;<>()"“\[]*@[^\s@,;<>()"“\[]+\.\w+    # addresses; neither tries twice
@@ -65,7 +71,6 @@ _ACRONYM = re.compile(r"(?:[A-Za-z]\.){2,}")
 _BEGINNINGS = frozenset(
     "A An And As At But He How I If In It Its My No On She So That The Then There These They This We What When Who You".split()
 )
-_PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 
 
 def words(text: str, first: int = 0) -> Iterator[Word]:
@@ -165,6 +170,41 @@ def composed(text: str) -> tuple[str, Sequence[int]]:
 _LETTER = re.compile(r"[\s\S][\u0300-\u036F\u1160-\u11FF]*")
 
 
+def shown(text: str) -> tuple[str, Sequence[int]]:
+    """Return a text with each run of white space as what it means, without soft hyphens, and each character's place in `text`."""
+    if not _UNUSUAL.search(text):
+        return text, range(len(text))
+    made, places, end = [], list[int](), 0
+    for found in _GAP.finditer(text):
+        gap = _meaning(found[0])
+        made += [text[end : found.start()], gap]
+        places += [*range(end, found.start()), *range(found.start(), found.start() + len(gap))]
+        end = found.end()
+    return "".join([*made, text[end:]]), [*places, *range(end, len(text))]
+
+
+def _meaning(gap: str) -> str:
+    if not any(map(str.isspace, gap)):
+        return INSIDE.sub("", gap)
+    return ("\n" * (2 if "\u2029" in gap else min(2, len(_BREAK.findall(gap))))) or " "
+
+
+def paragraphs(shown: str) -> Iterator[tuple[int, str]]:
+    """Yield the paragraphs of a text of `shown` that are not empty, each with the place where it begins."""
+    start = 0
+    for part in shown.split("\n\n"):
+        if stripped := part.strip():
+            yield start + len(part) - len(part.lstrip()), stripped
+        start += len(part) + 2
+
+
+def moved(found: Iterable[list[Word]], places: Sequence[int]) -> list[list[Word]]:
+    """Return the words of a text of `shown` with their places in the text as it was given."""
+    if isinstance(places, range):
+        return list(found)
+    return [[word._replace(start=places[word.start], end=places[word.end - 1] + 1) for word in one] for one in found]
+
+
 def by_spaces(text: str) -> list[list[Word]]:
     """Return the words of one tokenised sentence: spaces and tabs divide them, a no-break space is part of its word."""
     found = [Word(m[0], m.start(), m.end()) for m in re.finditer(r"[^ \t\r\n]+", text) if m[0].strip()]
@@ -179,17 +219,9 @@ def universal_sentences(text: str) -> list[list[Word]]:
 def sentences(text: str, divide: Callable[[Sequence[Word]], list[Word]] = list) -> list[list[Word]]:
     """Return the words of each sentence of English text. A sentence ends at an empty line, or at a full stop, question or
     exclamation mark, with the quotes and brackets that close after it, if what follows may begin a sentence."""
-    if INSIDE.search(text):
-        places = [place for place, character in enumerate(text) if not INSIDE.match(character)]
-        found = sentences(INSIDE.sub("", text), divide)
-        return [[Word(w.form, places[w.start], places[w.end - 1] + 1) for w in one] for one in found]
-    made: list[list[Word]] = []
-    first = 0
-    for gap in [*_PARAGRAPH.finditer(text), None]:
-        end = gap.start() if gap else len(text)
-        made += _of_paragraph(divide(list(words(text[first:end], first))))
-        first = gap.end() if gap else end
-    return made
+    visible, places = shown(text)
+    parts = (_of_paragraph(divide(list(words(part, start)))) for start, part in paragraphs(visible))
+    return moved(itertools.chain.from_iterable(parts), places)
 
 
 def _of_paragraph(found: Sequence[Word]) -> Iterator[list[Word]]:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from phrasemodels.data.formats.lines import Line
 from phrasemodels.parsing import splitter as module
@@ -22,8 +24,10 @@ from phrasemodels.tasks.parsers.raw_text import ANALYSIS, DIVISION, RawSentence,
 from phrasemodels.tasks.parsers.splitting import (
     SplitterTraining,
     _referring,
+    _with_inserted,
     attached,
     train_splitter,
+    without_typing_errors,
     writes_marks_apart,
 )
 
@@ -53,8 +57,8 @@ def treebank(copies: int = 1) -> list[RawSentence]:
 
 @pytest.fixture(scope="module")
 def splitter() -> Splitter:
-    settings = SplitterTraining(epochs=20, rate=0.02, batch=512, model=SMALL)
-    return train_splitter([treebank(30)], [treebank(4)], settings)
+    about = SplitterTraining(epochs=20, rate=0.02, batch=512, model=SMALL)
+    return train_splitter([treebank(30)], [treebank(4)], about)
 
 
 def test_what_a_treebank_shows_is_learned(splitter: Splitter) -> None:
@@ -109,6 +113,94 @@ def test_accents_and_marks_that_the_treebank_lacks_are_read_as_those_it_has(spli
         assert [form.replace("’", "'") for form in found] == forms
     apart = "e\u0302\u0301a\u1100\u1161\u11a8\u1100\u1161"  # two accents; two syllables of Korean
     assert composed(apart) == ("ếa각가", [0, 0, 0, 1, 2, 2, 2, 3, 3])
+
+
+BREAKS = (
+    "\n",
+    "\r\n",
+    "\r",
+    "\f",
+    "\v",
+    "\x1c",
+    "\x1d",
+    "\x1e",
+    "\x85",
+    "\u2028",
+    "\n\f",
+    "\f\n",
+    "\n> ",
+    "\r\n> > ",
+    "\n>> ",
+)
+BLANKS = [chr(code) for code in range(0x3001) if chr(code).isspace() and chr(code) not in "\u2029".join(BREAKS)]
+MEANT = {
+    " ": st.text(BLANKS, min_size=1, max_size=3),
+    "\n": st.sampled_from(BREAKS),
+    "\n\n": st.sampled_from(("\r\n\r\n", "\u2029", "\n \t\n", "\n>\n> ")),
+}
+AROUND = st.text([*BLANKS, "\ufeff", "\u200b", "\u2060"], max_size=2)
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> tuple[str, str, list[int]]:
+    """A text, the same with other white space of the same meaning, and the place there of each character of the first."""
+    plain, other, places = "", "", list[int]()
+    for word in draw(
+        st.lists(st.sampled_from("Il va au pré. Don't go! 20 000 ans (Ça) 5 % ?".split()), min_size=2, max_size=8)
+    ):
+        if plain:
+            gap = draw(st.sampled_from(list(MEANT)))
+            plain, places = plain + gap, places + [-1] * len(gap)
+            quoted = (made := draw(MEANT[gap]))[-2:] == "> "
+            other += (draw(AROUND) if gap != " " else "") + made + ("" if quoted else draw(AROUND))
+        places += range(len(other), len(other) + len(word))
+        plain, other = plain + word, other + word
+    return plain, other, places
+
+
+@pytest.mark.parametrize("name", ["english", "french", "rules"])
+def test_white_space_of_any_kind_is_read_as_what_it_means(name: str, splitter: Splitter) -> None:
+    split = {"english": load(ENGLISH).split, "french": splitter, "rules": sentences}[name]
+
+    @settings(max_examples=150, deadline=None)
+    @given(texts())
+    def check(drawn: tuple[str, str, list[int]]) -> None:
+        plain, other, places = drawn
+        wanted = [[w._replace(start=places[w.start], end=places[w.end - 1] + 1) for w in own] for own in split(plain)]
+        assert split(other) == wanted
+
+    check()
+
+
+def test_typing_errors_are_divided_only_where_they_are_no_word() -> None:
+    rows = {"its": "1-2\tits|1\tit|2\ts", "dont": "1-2\tdont|1\tdo|2\tnt", "teams": "1-2\tteams|1\tteam|2\ts"}
+    lines = [
+        line.replace("\t_\t_\t_\t_\t1", "\t_\t_\t_\tTypo=Yes\t1")
+        for text, row in rows.items()
+        for line in conllu(text, row)
+    ]
+    lines = [*lines * 3, *conllu("its", "1\tits"), *conllu("its'", "1-2\tits'|1\tits|2\t'")]
+    found = [one for one in raw_sentences(Line(k, line) for k, line in enumerate(lines, 1)) if one]
+    learned = {(one.text, one.tokens[0].words) for one in without_typing_errors(found)}
+    assert learned == {("its", ("its",)), ("dont", ("do", "nt")), ("teams", ("team", "s")), ("its'", ("its", "'"))}
+    assert all(len(one.tokens[0].words) == 1 for one in without_typing_errors(found[:3]))
+
+
+def test_what_treebanks_lack_is_inserted_with_its_words_and_ends() -> None:
+    one = RawSentence("We go.", (Token(0, 2, ("We",)), Token(3, 5, ("go",)), Token(5, 6, (".",))), False, True)
+    made = [_with_inserted([one], ["9·kg aa", "·[·9·]", "|No·."], random.Random(seed)) for seed in range(40)]
+    texts = {re.sub(r"\d+", "9", written(own)[0]) for own in made}
+    assert texts == {"9kg and We go.", "We 9kg and go.", "We go.[9]", "We go. No."}
+    for own in (one for group in made for one in group):
+        assert [w for t in own.tokens for w in t.words] == [own.text[t.start : t.end] for t in own.tokens]
+
+
+def test_pictures_and_characters_of_html_are_a_word_each(splitter: Splitter) -> None:
+    text = "go😀😀👍🏽❤️❤️x &lt;i&gt;&#39;&quot; https://x.org/?a=1&amp;b=2"
+    wanted = ["😀", "😀", "👍🏽", "❤️", "❤️", "&lt;", "&gt;", "&#39;", "&quot;", "https://x.org/?a=1&amp;b=2"]
+    for split in (splitter, load(ENGLISH).split):
+        assert [w.form for own in split(text) for w in own if not w.form.isascii() or "&" in w.form] == wanted
+    assert Parser.load().ids.form("&amp;") == "&"
 
 
 def test_a_saved_splitter_is_whole_or_refused(splitter: Splitter, tmp_path: Path) -> None:
@@ -213,8 +305,8 @@ def test_marks_that_a_treebank_writes_apart_are_learned_as_in_print() -> None:
     texts = ("We go , you stay .", "Go ( now ) !", "You stay .", "No , go .")
     sentences = [row(text) for text in texts] * 40
     assert writes_marks_apart([sentences]) and not writes_marks_apart([[attached(one) for one in sentences]])
-    settings = SplitterTraining(epochs=12, rate=0.02, batch=512, model=SMALL)
-    splitter = train_splitter([sentences], [sentences[:8]], settings)
+    about = SplitterTraining(epochs=12, rate=0.02, batch=512, model=SMALL)
+    splitter = train_splitter([sentences], [sentences[:8]], about)
     for text in (*texts, *(attached(one).text for one in sentences[:4])):
         (words,) = splitter(text)
         assert [word.form for word in words] == re.findall(r"\w+|[^\w\s]", text)

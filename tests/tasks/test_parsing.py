@@ -398,6 +398,18 @@ def _ask(address: str, path: str, data: bytes | None, kind: str = "application/j
         return refused.code, refused.read().decode()
 
 
+def test_white_space_is_the_same_for_the_command_python_and_the_server(
+    address: str, parser: Parser, tmp_path: Path
+) -> None:
+    text = "> The house sleeps.\u00a0 It does.\r\n> Yes. \f It is.\r\n\r\n\u2003A house\r\n    sleeps."
+    (tmp_path / "text.txt").write_bytes(text.encode())
+    wanted = ["The house sleeps .", "It does .", "Yes .", "It is .", "A house sleeps ."]
+    served = json.loads(_ask(address, "/parse.json", json.dumps({"text": text}).encode())[1])
+    found = [parse for answer in answers(parser, tmp_path / "text.txt", "text", 2) for parse in answer.parses]
+    assert [" ".join(one["tokens"]) for one in served] == wanted
+    assert [" ".join(one.tokens) for one in found] == [" ".join(one.tokens) for one in parser.parse(text)] == wanted
+
+
 def test_programs_get_json_and_what_is_wrong_is_refused_in_one_line(address: str) -> None:
     status, body = _ask(address, "/parse.json", json.dumps({"text": "It is."}).encode())
     assert status == 200 and json.loads(body)[0]["tokens"] == ["It", "is", "."]

@@ -7,7 +7,7 @@ from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import unescape
 
 COLUMNS = 10
-FORM, UNIVERSAL, TAG, HEAD, RELATION = 1, 3, 4, 6, 7
+FORM, UNIVERSAL, TAG, FEATURES, HEAD, RELATION = 1, 3, 4, 5, 6, 7
 
 
 BOTH_TAGS = "/"  # a Penn tag and a universal tag as one tag: VBZ/AUX

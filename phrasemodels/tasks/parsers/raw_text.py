@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from phrasemodels.data.formats.conllu import HEAD, RELATION, UNIVERSAL, conllu_sentences
+from phrasemodels.data.formats.conllu import FEATURES, HEAD, RELATION, UNIVERSAL, conllu_sentences
 from phrasemodels.data.formats.lines import Line
 from phrasemodels.parsing.parser import Parse, Parser
 from phrasemodels.parsing.words import Word
@@ -19,11 +19,12 @@ TEXT = re.compile(r"#\s*text\s*=(.*)")  # a few treebanks write no space around 
 
 @dataclass(frozen=True)
 class Token:
-    """A token in the text of its sentence: its characters [start, end), and its words."""
+    """A token in the text of its sentence: its characters [start, end), and its words. typo: a word is marked as a typing error."""
 
     start: int
     end: int
     words: tuple[str, ...]
+    typo: bool = False
 
 
 Analysis = tuple[str, int, str]
@@ -57,15 +58,16 @@ def _aligned(text: str, rows: Sequence[Sequence[str]], starts: bool) -> RawSente
         first, _, last = row[0].partition("-")
         if not last and int(first) <= until:
             continue
-        words: tuple[str, ...] = (row[1],)
+        inside = [row]
         if last:
             until = int(last)
-            words = tuple(own[1] for own in rows[number + 1 :] if "-" not in own[0] and int(own[0]) <= until)
+            inside = [own for own in rows[number + 1 :] if "-" not in own[0] and int(own[0]) <= until]
         while text[place : place + 1].isspace():
             place += 1
         if not text.startswith(row[1], place):
             return None
-        tokens.append(Token(place, place + len(row[1]), words))
+        typo = any("Typo=Yes" in own[FEATURES].split("|") for own in inside)
+        tokens.append(Token(place, place + len(row[1]), tuple(own[1] for own in inside), typo))
         place += len(row[1])
         spaced = "SpaceAfter=No" not in row[-1].split("|")
     if not tokens or place < len(text):

@@ -7,6 +7,7 @@ apart, with line breaks, or several paragraphs as one. Where a treebank writes e
 
 import logging
 import random
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -153,32 +154,85 @@ def _referring(one: RawSentence, references: Sequence[str], draw: random.Random)
     return _with(one, {draw.choice(_after_spaces(one)): [(name, " "), *after]})
 
 
+def _filled(template: str, one: RawSentence, draw: random.Random) -> list[tuple[str, str]]:
+    """Return the words of a template, each with the space behind it: `·` joins words, `aa` and `Aa` stand for words of the sentence, 9
+    for a number."""
+    known = [word for token in one.tokens for word in token.words if word.isalpha() and len(word) > 2] or ["and"]
+    found = []
+    for token in template.split():
+        words = re.sub("aa", lambda _: draw.choice(known).lower(), token)
+        words = re.sub("Aa", lambda _: draw.choice(known).capitalize(), words)
+        words = re.sub("9", lambda _: str(int(draw.paretovariate(0.5))), words)
+        *first, last = words.split("·")
+        found += [*((word, "") for word in first), (last, " ")]
+    return found
+
+
+def _with_inserted(group: Sequence[RawSentence], inserted: Sequence[str], draw: random.Random) -> list[RawSentence]:
+    """Return sentences with templates among their words, behind their ends (they begin with `·`), or between them (they begin with
+    `|`)."""
+    made = []
+    for one in group:
+        template = draw.choice(inserted)
+        kind, words = template[0], _filled(template.lstrip("·|"), one, draw)
+        if kind == "|":
+            made.append(replace(one, spaced=True))
+            made.append(replace(_with(replace(one, text="", tokens=()), {0: words}), starts=False))
+        elif kind == "·":
+            made.append(replace(_with(one, {len(one.tokens): words}, ""), spaced=True))
+        else:
+            made.append(_with(one, {draw.choice(_after_spaces(one)): words}))
+    return made
+
+
 def _after_spaces(one: RawSentence) -> list[int]:
     """Return the numbers of the tokens that begin the sentence or stand behind a space."""
     return [k for k, token in enumerate(one.tokens) if not token.start or one.text[token.start - 1].isspace()]
 
 
-def _with(one: RawSentence, before: Mapping[int, Sequence[tuple[str, str]]]) -> RawSentence:
-    """Return a sentence with further words before some of its tokens, by their numbers: (word, space behind it)."""
+def _with(one: RawSentence, before: Mapping[int, Sequence[tuple[str, str]]], space: str = " ") -> RawSentence:
+    """Return a sentence with further words before some of its tokens, by their numbers, or behind the last: (word, space behind it).
+    space: before the first of them."""
     text, tokens, end = "", [], 0
-    for number, token in enumerate(one.tokens):
-        text += one.text[end : token.start]
+    for number in range(len(one.tokens) + 1):
+        token = one.tokens[number] if number < len(one.tokens) else None
+        text += one.text[end : token.start if token else None]
         more = before.get(number, ())
-        text += " " if more and text and not text[-1].isspace() else ""
-        for word, space in more:
+        text += space if more and text and not text[-1].isspace() else ""
+        for word, after in more:
             tokens.append(Token(len(text), len(text) + len(word), (word,)))
-            text += word + space
-        word, end = one.text[token.start : token.end], token.end
-        tokens.append(Token(len(text), len(text) + len(word), token.words))
-        text += word
-    return replace(one, text=text, tokens=tuple(tokens))
+            text += word + after
+        if token:
+            word, end = one.text[token.start : token.end], token.end
+            tokens.append(Token(len(text), len(text) + len(word), token.words))
+            text += word
+    return replace(one, text=text.rstrip(), tokens=tuple(tokens))
+
+
+def without_typing_errors(sentences: Sequence[RawSentence]) -> list[RawSentence]:
+    """Return sentences whose tokens with typing errors are undivided (its: `it s`), unless one stands SEEN times and never whole
+    (dont: `do nt`)."""
+    found = [(one.text[token.start : token.end].lower(), token) for one in sentences for token in one.tokens]
+    whole = {surface for surface, token in found if len(token.words) == 1}
+    count = Counter(surface for surface, token in found if len(token.words) > 1 and token.typo)
+
+    def undivided(one: RawSentence, token: Token) -> Token:
+        surface = one.text[token.start : token.end]
+        learned = not token.typo or (count[surface.lower()] >= SEEN and surface.lower() not in whole)
+        return token if learned else replace(token, words=(surface,))
+
+    return [replace(one, tokens=tuple(undivided(one, token) for token in one.tokens)) for one in sentences]
 
 
 def changed(
-    groups: Sequence[list[RawSentence]], draw: random.Random, references: Sequence[str] = (), apart: bool = False
+    groups: Sequence[list[RawSentence]],
+    draw: random.Random,
+    references: Sequence[str] = (),
+    inserted: Sequence[str] = (),
+    apart: bool = False,
 ) -> Iterator[Paragraph]:
-    """Yield the examples of an epoch, of which some are changed. references: see `SplitterTraining`. apart: whether all marks are
-    written apart."""
+    """Yield the examples of an epoch, of which some are changed. references, inserted: see `SplitterTraining`. apart: whether all
+    marks are written apart."""
     order = list(range(len(groups)))
     draw.shuffle(order)
     for number in order:
@@ -194,6 +248,8 @@ def changed(
             group = [_abbreviated(one, draw) for one in group]
         if references and draw.random() < 0.05:
             group = [_referring(one, references, draw) for one in group]
+        if inserted and draw.random() < 0.08:
+            group = _with_inserted(group, inserted, draw)
         if apart and draw.random() < 0.5:
             group = [attached(one) for one in group]
         text, labels, ends = example(group, between="\n" if draw.random() < 0.04 else " ")
@@ -210,7 +266,8 @@ class SplitterTraining:
     """epochs, seconds: training ends after either; the rate of Adam falls from `rate` to nothing until then. batch: characters of
     an update. decay: of the averaged weights, which are taken. lost: the share of letters whose word is hidden. sentences: the weight
     of sentence ends, which are learned sooner than words. references: words before numbers that treebanks of the language lack, as
-    `Art.` or `Chapter`, which some sentences get."""
+    `Art.` or `Chapter`, which some sentences get. inserted: templates of what treebanks
+    rarely have, which some sentences get (`_with_inserted`)."""
 
     epochs: int = 30
     seconds: float = 280.0
@@ -221,6 +278,7 @@ class SplitterTraining:
     sentences: float = 0.5
     seed: int = 0
     references: tuple[str, ...] = ()
+    inserted: tuple[str, ...] = ()
     model: SplitterConfig = field(default_factory=lambda: SplitterConfig(2))
 
     def __post_init__(self) -> None:
@@ -266,7 +324,7 @@ def train_splitter(
     """Return a splitter trained on the sentences of treebanks; dev chooses its epoch and its threshold of sentence ends."""
     draw = random.Random(settings.seed)
     torch.manual_seed(settings.seed)
-    groups = [group for own in train for group in grouped(own, draw)]
+    groups = [group for own in train for group in grouped(without_typing_errors(own), draw)]
     fused: Counter[tuple[str, ...]] = Counter()
     count: Counter[str] = Counter()
     words = with_spaces = 0
@@ -293,7 +351,7 @@ def train_splitter(
     for epoch in range(settings.epochs):
         examples = [
             part
-            for own in changed(groups, draw, settings.references, apart)
+            for own in changed(groups, draw, settings.references, settings.inserted, apart)
             for part in windows(own, characters, config.reach)
         ]
         model.train()
