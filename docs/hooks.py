@@ -22,7 +22,6 @@ PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "phrasemodels/infra/README.md": "operating.md",
-    "results/README.md": "results/index.md",
     "benchmarks/README.md": "benchmarks.md",
 }
 SCRIPT = re.compile(r'<script src="https?://[^"]*"></script>')
@@ -69,16 +68,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         anchor = "" if path in ("README.md",) else anchor  # the README has other headings than the first page
         return f"[{words}]({relpath(place, Path(where).parent.as_posix())}{anchor})"
 
-    if found := re.fullmatch(r"(papers|results)/(\d{3})\.md", where):
-        text = cited(text, found[2]) if found[1] == "papers" else attributed(text, found[2])
+    if found := re.fullmatch(r"papers/(\d{3})\.md", where):
+        text = cited(text, found[1])
     parts = re.split(r"(^```.*?^```)", text, flags=re.S | re.M)  # code is left as it is
     return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
-
-
-def attributed(text: str, number: str) -> str:
-    """Return a page of results with the source of its paper below its heading, and a link to the paper's chapter."""
-    heading, _, body = text.partition("\n")
-    return f"{heading}\n\n{source_of(number)} [Its chapter](../papers/{number}.md).\n{body}"
 
 
 def cited(text: str, number: str) -> str:

@@ -108,6 +108,13 @@ def runs(metric: str, name: str, like: str, limit: int = 40) -> str:
     return table(*asked(f"{question} order by mean desc limit {limit}"))
 
 
+def claims(paper: str) -> str:
+    """Return the claims of a paper: printed gain, our gain with its interval, and the verdict."""
+    from phrasemodels.flows.results.columns import VIEWS
+
+    return table(*asked(f"select * from claims where paper = '{paper}'")) if "claims" in VIEWS else ""
+
+
 def summary() -> str:
     """Return how many printed numbers have each verdict, by paper."""
     from phrasemodels.flows.experiments.published import paper_name

@@ -257,7 +257,7 @@ def _systems(starts: Starts) -> list[System]:
 
 
 # Each system with the settings that answered most held-out questions in a search of the same kind for all three
-# (docs/results/003.md); epochs, starts, halving and one question an update are as published.
+# (docs/papers/003.md); epochs, starts, halving and one question an update are as published.
 CHOSEN = [
     System(
         "memn2n",
