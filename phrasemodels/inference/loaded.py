@@ -69,7 +69,7 @@ class LoadedModel(Pretrained):
             raise TypeError(f"one text: give a list, predict([{inputs[:20]!r}])")
         if self.predictor is None:
             raise ValueError(
-                f"{self.folder or 'this model'}: nothing says how it answers texts: export it again if an earlier version wrote it; "
+                f"{self.folder or 'this model'}: nothing says how it answers texts: "
                 "a problem of one's own says it by `Recipe.predictor`. `module` takes tensors"
             )
         inputs = list(inputs)

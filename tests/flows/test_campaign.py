@@ -84,7 +84,7 @@ def test_rows_that_are_nearest_to_a_verdict_come_first_and_the_plan_says_what_fi
     assert first.experiment.row == "phrase-k2" and [s.done for s in first.seeds] == [30, 0] and first.left < second.left
     assert fitting([first, second], first.left, 1) == [True, False]
     assert fitting([first, second], first.left + second.left, 1) == [True, True]
-    two = SimpleNamespace(experiment=SimpleNamespace(train=SimpleNamespace(threads=2, workers=0)))
+    two = SimpleNamespace(experiment=SimpleNamespace(train=SimpleNamespace(threads=2, workers=None)))
     threaded = [
         dataclasses.replace(row, seeds=tuple(dataclasses.replace(s, pipeline=two) for s in row.seeds))
         for row in (first, second)

@@ -282,10 +282,6 @@ def test_words_that_the_treebank_lacks_have_the_vectors_of_a_file(tmp_path: Path
     assert resolved(chosen, Sources()).recipe.vocabulary.vectors is None, "without the file there are none"
     assert missing_vectors(chosen, Sources((tmp_path,))) == [] and missing_vectors(chosen, Sources()) == [GLOVE.name]
     file.write_text("3 2\n", encoding="utf-8")
-    earlier = dataclasses.replace(
-        vocabulary, manifest={**vocabulary.manifest, "meta": {"sizes": vocabulary.meta["sizes"]}}
-    )
-    assert not found.recipe.problem.configure(found.model, earlier).inputs[0].width
     with pytest.raises(ValueError, match="no vector of a word"):
         store.run(resolved(chosen, Sources((tmp_path,))).recipe.data()["vocabulary"], executor)
 

@@ -1,12 +1,9 @@
 """Recipes: the identity of their steps, what a problem inherits, and the metrics of groups of sentences."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from running import small_corpus
 
-from phrasemodels.data.store.artifacts import about
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
 from phrasemodels.tasks.metrics.scores import accuracies, by_group
@@ -23,27 +20,6 @@ def test_the_manifest_of_a_training_says_for_whom_it_was_made(store: Store) -> N
     trained = store.run(steps["model"])
     assert trained.about == {"experiment": chosen.name, "seed": 3, "paper": "003"}
     assert steps["model"].key == chosen.steps(3).trained.key, "the key does not depend on it"
-
-
-@pytest.mark.parametrize(
-    ("manifest", "expected"),
-    [
-        ({"about": {"experiment": "a/b", "seed": 1}, "label": "train c/d seed 2"}, {"experiment": "a/b", "seed": 1}),
-        (
-            {"label": "train 000/table1/sample/phrase-k2 seed 12"},
-            {"experiment": "000/table1/sample/phrase-k2", "seed": 12},
-        ),
-        ({"label": "score_tags a row with seed 1 seed 0"}, {"experiment": "a row with seed 1", "seed": 0}),
-        ({"about": {}, "label": "train x/y seed 0"}, {"experiment": "x/y", "seed": 0}),
-        ({"about": "x", "label": "train x/y seed 0"}, {"experiment": "x/y", "seed": 0}),
-        ({"label": "tokenise sample test"}, {}),
-        ({"label": "train restart 3"}, {}),
-    ],
-)
-def test_the_identity_of_older_manifests_is_read_from_their_label(
-    manifest: dict[str, Any], expected: dict[str, Any]
-) -> None:
-    assert about(manifest) == expected
 
 
 def test_every_recipe_that_answers_inputs_implements_all_three_methods() -> None:

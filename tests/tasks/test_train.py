@@ -160,8 +160,8 @@ def test_a_training_says_on_which_device_it_ran(shared, tmp_path, given):
     assert trainer.worker.device == torch.device("cpu") and trainer.progress.devices == ["cpu"]
 
 
-def test_how_a_batch_is_cut_is_in_no_key_and_has_its_earlier_name():
-    plain, parts = small(), small("train.pieces=3", "train.micro_batch_tokens=500")
+def test_how_a_batch_is_cut_is_in_no_key():
+    plain, parts = small(), small("train.accumulation_steps=3", "train.micro_batch_tokens=500")
     assert parts.train.accumulation_steps == 3 and parts.train.micro_batch_tokens == 500
     assert plain.steps(0).trained.key == parts.steps(0).trained.key and plain.name == parts.name
 

@@ -20,7 +20,6 @@ from typing import Any
 LOCAL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 MANIFEST = "manifest.json"
 SHA256 = re.compile("[0-9a-f]{64}")
-TRAINING_LABEL = re.compile(r"\w+ (?P<experiment>.+) seed (?P<seed>\d+)", re.DOTALL)
 MAX_PART_BYTES, MAX_NAME_BYTES = 255, 2000  # of file names: every file system takes these
 
 
@@ -47,7 +46,7 @@ class Artifact:
     @property
     def about(self) -> Mapping[str, Any]:
         """For whom the step was made: experiment, seed, paper, table, profile and row; empty for steps of data."""
-        return about(self.manifest)
+        return given if isinstance(given := self.manifest.get("about"), Mapping) else {}
 
     def file(self, name: str) -> Path:
         return self.path / name
@@ -55,17 +54,6 @@ class Artifact:
     def folder(self) -> Path:
         """Return the folder, with all of its files in it."""
         return self.path
-
-
-def about(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return for whom a step was made, such as {"experiment": ..., "seed": ...}; empty if it belongs to no training.
-
-    Manifests of older versions say it in their label alone: STEP EXPERIMENT seed N.
-    """
-    if isinstance(given := manifest.get("about"), Mapping) and given:
-        return given
-    match = TRAINING_LABEL.fullmatch(manifest["label"])
-    return {"experiment": match["experiment"], "seed": int(match["seed"])} if match else {}
 
 
 def files_of(folder: Path) -> Iterator[str]:
@@ -82,7 +70,7 @@ def parse_manifest(text: bytes) -> dict[str, Any] | None:
         words = [manifest["key"], manifest["step"], manifest["label"], *manifest["parts"]["inputs"].values()]
         files = manifest["files"]
         valid = all(isinstance(word, str) for word in words) and _fit_into_one_folder(files)
-        valid &= has_own_digest(manifest) is not False
+        valid &= has_own_digest(manifest)
         valid &= all(
             isinstance(file["bytes"], int) and bool(SHA256.fullmatch(file["sha256"])) for file in files.values()
         )
@@ -100,31 +88,9 @@ def with_digest(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def has_own_digest(content: Mapping[str, Any]) -> bool | None:
-    """Return whether JSON content has the digest that `with_digest` gives it; None: it has none, as earlier versions wrote it."""
-    if "digest" in content:
-        return with_digest(content)["digest"] == content["digest"]
-    hidden = any(isinstance(own, str) and SHA256.fullmatch(own) for name, own in content.items() if name != "key")
-    return False if hidden else None  # the name of the entry is damaged
-
-
-def contradiction_of(artifact: Artifact) -> str | None:
-    """Return the first value of the manifest's meta that a JSON file of the artifact has otherwise, in words.
-
-    It is looked for where the manifest has no digest of itself. The files that are there must have their digests.
-    """
-    for name in sorted(artifact.manifest["files"]):
-        if not name.endswith(".json") or "/" in name or not (artifact.path / name).is_file():
-            continue
-        try:
-            content = json.loads((artifact.path / name).read_text(encoding="utf-8"))
-        except (ValueError, RecursionError):
-            continue
-        own = {Path(name).stem: content, **(content if isinstance(content, dict) else {})}
-        for entry in artifact.meta.keys() & own.keys():
-            if type(own[entry]) is type(artifact.meta[entry]) and own[entry] != artifact.meta[entry]:
-                return f"{artifact.path / MANIFEST} says another {entry} than {name}"
-    return None
+def has_own_digest(content: Mapping[str, Any]) -> bool:
+    """Return whether JSON content has the digest that `with_digest` gives it."""
+    return bool(with_digest(content)["digest"] == content.get("digest"))
 
 
 def _fit_into_one_folder(names: Collection[str]) -> bool:
@@ -193,8 +159,7 @@ def damage_of(artifact: Artifact, partial: bool = False) -> str | None:
             return f"{path} is missing"
         if path.stat().st_size != expected["bytes"] or sha256_of(path) != expected["sha256"]:
             return f"{path} does not have the digest of its manifest"
-    # earlier versions wrote manifests without a digest of themselves
-    return None if has_own_digest(artifact.manifest) else contradiction_of(artifact)
+    return None
 
 
 @cache

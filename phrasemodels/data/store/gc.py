@@ -103,7 +103,7 @@ def is_locked(path: Path) -> bool:
         os.close(descriptor)
 
 
-EARLIER_ROOT = "compare"  # the root step of stores whose manifests do not say yet whether their step is one
+ROOT_STEP = "compare"  # stays a root where the manifests of all its artifacts are lost
 DAY, HOUR = 86400.0, 3600.0  # seconds
 KEY = re.compile("[0-9a-f]{32}")  # the folder name of an artifact; folders with other names are not ours
 
@@ -137,12 +137,12 @@ def keys_to_keep(known: dict[str, Artifact], verdicts: Iterable[str], leased: It
 
 def is_root(artifact: Artifact) -> bool:
     """Return whether an artifact was made by a root step."""
-    return bool(artifact.manifest.get("root", artifact.manifest["step"] == EARLIER_ROOT))
+    return bool(artifact.manifest.get("root"))
 
 
 def root_steps(known: dict[str, Artifact]) -> set[str]:
     """Return the names of the root steps; an artifact of one of them whose manifest is lost stays a root."""
-    return {EARLIER_ROOT, *(artifact.manifest["step"] for artifact in known.values() if is_root(artifact))}
+    return {ROOT_STEP, *(artifact.manifest["step"] for artifact in known.values() if is_root(artifact))}
 
 
 def verdict_keys(known: dict[str, Artifact], newest: int = 0) -> list[str]:

@@ -584,15 +584,6 @@ def _files_in(manifest: Path, end: bytes) -> Mapping[str, Any]:
     return found["files"] if found else {}
 
 
-def protect(artifact: Artifact) -> None:
-    """Write the manifest of an artifact again, with a digest of itself; its time of change stays."""
-    file = artifact.path / MANIFEST
-    changed = file.stat()
-    write_durably(file, _to_json(with_digest(artifact.manifest)))
-    # the time is that of the last use, for garbage collection
-    os.utime(file, ns=(changed.st_atime_ns, changed.st_mtime_ns))
-
-
 def _to_json(manifest: Mapping[str, Any]) -> str:
     """Return JSON with a line for each top-level entry: readable, and faster to write than with `indent`."""
     entries = (f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in manifest.items())

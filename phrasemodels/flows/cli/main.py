@@ -92,18 +92,10 @@ PANELS: dict[str, tuple[str, ...]] = {
     ),
     "Advanced: this machine": ("doctor", "compile-kernels", "bench", "store"),
 }
-EARLIER = {  # names that still answer
-    "marks": "compare-settings",
-    "scores": "export-result",
-    "attend": "show-attention",
-    "labels": "show-labels",
-    "pack": "export-parser",
-    "warm": "compile-kernels",
-}
 
 
 def _add_commands() -> None:
-    """Add all commands and groups to the app, panel by panel, and the earlier names of commands, which --help doesn't list."""
+    """Add all commands and groups to the app, panel by panel."""
     known = {info.name or info.callback.__name__: info for file in FILES for info in file.app.registered_commands}
     for panel, names in PANELS.items():
         for name in names:
@@ -112,8 +104,6 @@ def _add_commands() -> None:
             else:
                 known[name].rich_help_panel = panel
                 app.registered_commands.append(known[name])
-    for earlier, name in EARLIER.items():
-        app.command(earlier, hidden=True)(known[name].callback)
 
 
 _add_commands()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 INPUTS = ("auto", "text", "lines", "sentences", "tokens", "conllu")
-EARLIER_INPUTS = {"paragraphs": "lines"}
 BETWEEN_REPORTS = 5.0  # seconds
 LONGEST_PARAGRAPH = 1 << 20  # characters; a longer one is cut at the end of a line
 ENDINGS = (".txt", ".text", ".md", ".conllu", ".conll")  # of files that are read in a folder
@@ -79,7 +78,7 @@ def parse(
     from phrasemodels.models.parser import DECODES
     from phrasemodels.written import check_replaceable
 
-    read = "tokens" if tokenised else EARLIER_INPUTS.get(read, read)
+    read = "tokens" if tokenised else read
     check_names(form, decode, read)
     if batch < 1:
         raise ValueError(f"--batch {batch}: at least one sentence has to be read")

@@ -63,13 +63,7 @@ def gc(
 
 
 @app.command()
-def verify(
-    mend: Annotated[
-        bool,
-        typer.Option("--mend", help="Give manifests and kept results of earlier versions the digest that they lack."),
-    ] = False,
-    as_json: Json = False,
-) -> None:
+def verify(as_json: Json = False) -> None:
     """Compare every file with its digest. Exit status 1 if an artifact is damaged; `reproduce` makes it again.
 
     With a store on object storage, also everything that is there. Also tells which artifacts were made on another kind of
@@ -77,26 +71,18 @@ def verify(
     """
     from collections import Counter
 
-    from phrasemodels.data.store.artifacts import has_own_digest, made_elsewhere
+    from phrasemodels.data.store.artifacts import made_elsewhere
     from phrasemodels.data.store.gc import damage
-    from phrasemodels.data.store.store import protect
-    from phrasemodels.flows.results.keep import damaged_results, protect_results, unprotected_results
+    from phrasemodels.flows.results.keep import damaged_results
 
     store, tracker = opened()
-    store = _store() if mend else store
     rows = [
         {"key": artifact.key, "label": artifact.manifest["label"], "what": problem, "verdicts": verdicts}
         for artifact, problem, verdicts in damage(store)
     ]
-    damaged = {row["key"] for row in rows}
     rows += [{"key": "", "label": name, "what": problem, "verdicts": []} for name, problem in damaged_results()]
     if problem := tracker.damage():
         rows.append({"key": "", "label": "MLflow", "what": problem, "verdicts": []})
-    unprotected = [a for a in store.artifacts() if has_own_digest(a.manifest) is None and a.key not in damaged]
-    if mend:
-        for artifact in unprotected:
-            protect(artifact)
-        protect_results()
     if as_json:
         print_json(rows)
     else:
@@ -105,9 +91,6 @@ def verify(
             print(clean(f"DAMAGED  {row['label']}  [{row['key']}]: {row['what']}{resting}"))
         there = "" if store.shared is None else f" and {len(store.shared.artifacts())} in the shared storage"
         known = list(store.artifacts())
-        if count := len(unprotected) + len(unprotected_results()) * (not mend):
-            what = "have one now" if mend else "`phrasemodels store verify --mend` adds it where all parts fit"
-            print(f"{count} manifests and kept results of earlier versions had no digest of themselves: {what}")
         print(f"{len(known)} artifacts{there}, {len(rows)} damaged")
         for machine, count in Counter(filter(None, (made_elsewhere(a.manifest) for a in known))).items():
             print(

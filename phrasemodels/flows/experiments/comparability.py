@@ -14,7 +14,6 @@ from importlib.resources import files
 from typing import Any
 
 from phrasemodels import project
-from phrasemodels.tasks.train.config import OPTIONAL
 
 ASPECTS = ("data", "size", "model", "training", "tuning")
 THEIRS = ("paper", "code", "cited")  # who says a setting: the paper, its released code, or the work that it follows
@@ -24,7 +23,6 @@ SETTINGS = "settings.csv"  # beside the module of a paper that a user adds, in p
 PUBLISHED = "paper"  # the profile of the paper's size
 COLUMNS = ("table", "row", "aspect", "setting", "value", "by", "source")
 NO_VALUE = "empty"  # in words
-NOT_SET = tuple(f"train.{name}" for name in OPTIONAL)  # settings that may be None
 IF = " if "  # between a setting and another one, without which the first has no effect
 WITHOUT = ("none", "0", "")  # values of the other one
 EITHER = " | "  # between values in a line that are as good: as printed, and as released
@@ -86,8 +84,6 @@ def _checked(row: dict[str, Any], where: str) -> dict[str, str]:
     for column, known in (("aspect", ASPECTS), ("by", (*THEIRS, OURS, UNLIKE, STATED))):
         if row[column] not in known:
             raise ValueError(f"{where}: {column} {row[column]!r} is none of {', '.join(known)}")
-    if row["value"] == "0" and row["setting"] in NOT_SET:  # as earlier versions wrote it
-        row["value"] = _written(None)
     return row
 
 

@@ -105,7 +105,6 @@ def name_of(value: Any) -> str:
 
 PARTS = ("recipe", "model", "train")  # of an experiment can be overridden; the other fields say which row it is
 CORPUS = "recipe.corpus."
-EARLIER = {"train.pieces": "train.accumulation_steps"}  # earlier names of fields
 # change no score on purpose: sums of other machines differ in their last bits, and a GPU draws other random numbers for dropout
 MACHINE = tuple(
     f"train.{name}"
@@ -173,7 +172,7 @@ def _assigned(assignment: str) -> tuple[str, str]:
         raise ValueError(f"{assignment!r}: an override is written field.field=value, like train.steps=200")
     if path.split(".")[0] not in PARTS:
         raise ValueError(f"{path!r}: only fields of {', '.join(PARTS)} can be overridden, like train.steps=200")
-    return EARLIER.get(path, path), text
+    return path, text
 
 
 def _value(experiment: Experiment, path: str) -> Any:

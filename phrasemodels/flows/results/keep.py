@@ -15,7 +15,6 @@ from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.results.records import commit, kept_files, read_kept
-from phrasemodels.flows.results.records import own as own_results
 from phrasemodels.flows.results.results import (
     RESULT,
     SENTENCES,
@@ -74,19 +73,6 @@ def damaged_results() -> list[tuple[str, str]]:
         except ValueError as error:
             found.append((file.parent.name, str(error)))
     return found
-
-
-def unprotected_results() -> list[Path]:
-    """Return result.json of the user's kept results that have no digest of themselves, since an earlier version wrote them."""
-    damaged = {name for name, _ in damaged_results()}
-    mine = [file for file in kept_files() if file.parent.parent == own_results() and file.parent.name not in damaged]
-    return [file for file in mine if "digest" not in read_kept(file)]
-
-
-def protect_results() -> None:
-    """Give the user's kept results the digest that they lack. What was changed before cannot be told."""
-    for file in unprotected_results():
-        write_durably(file, json.dumps(with_digest(read_kept(file)), indent=1) + "\n")
 
 
 def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trials: Sequence[Any] = ()) -> Path:

@@ -259,7 +259,7 @@ def read_kept(file: Path) -> dict[str, Any]:
     """Return the content of result.json of a kept result. ValueError: it is damaged, or was changed since it was kept."""
     try:
         result = json.loads(file.read_text(encoding="utf-8"))
-        right = has_own_digest(result) is not False
+        right = has_own_digest(result)
     except (ValueError, AttributeError, RecursionError):
         right = False
     if not right:

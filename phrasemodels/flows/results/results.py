@@ -49,7 +49,7 @@ def tests_of(folder: Path, rows: Sequence[TestedRow], read: Callable[[], list[Te
     key = key_of(folder, rows)
     with contextlib.suppress(OSError, ValueError):
         kept = json.loads((folder / FILE).read_bytes())
-        if kept["key"] == key and has_own_digest(kept) is not False:
+        if kept["key"] == key and has_own_digest(kept):
             return list(kept["against"])
     return list(cached_on_disk("tests", key, lambda: differences(read())))
 

@@ -125,7 +125,7 @@ class Record:
             "score": scored.key,
             "licences": ", ".join(scored.meta["licences"]),
             "workers": " then ".join(map(str, trained.meta["workers"])),
-            "devices": " then ".join(trained.meta.get("devices", [])),  # earlier versions did not record them
+            "devices": " then ".join(trained.meta["devices"]),
         }
         files = [trained.file("config.json"), *sorted(scored.path.glob("*.json")), *sorted(scored.path.glob("*.arrow"))]
         files = [file for file in files if file.name != MANIFEST]

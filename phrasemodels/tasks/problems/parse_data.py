@@ -274,8 +274,7 @@ class ParsingObjective(Objective):
     tagged: bool = True
 
     def configure(self, model: ParserConfig, vocabulary: Artifact) -> ParserConfig:
-        # vocabularies of earlier versions do not say how wide their vectors are, as they have none
-        sized, width = model.sized(vocabulary.meta["sizes"]), vocabulary.meta.get("vectors", 0)
+        sized, width = model.sized(vocabulary.meta["sizes"]), vocabulary.meta["vectors"]
         if not width:
             return sized
         given = {"width": width, "learned": vocabulary.meta["learned"], "vectors": str(vocabulary.file(VECTORS))}

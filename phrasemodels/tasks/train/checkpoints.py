@@ -37,8 +37,7 @@ class Progress:
 
     best: the lowest dev criterion so far, measured after best_step updates. history: a row of metrics for each evaluation.
     starts: (steps done, workers) at each time that the training was started or resumed. seconds: of training so far.
-    epoch_step: the updates done in this epoch; None in checkpoints of earlier versions, which only know `step`. devices: the kind of
-    device at each start.
+    epoch_step: the updates done in this epoch. devices: the kind of device at each start.
     """
 
     step: int = 0
@@ -48,7 +47,7 @@ class Progress:
     history: list[dict[str, float]] = field(default_factory=list)
     starts: list[tuple[int, int]] = field(default_factory=list)
     seconds: float = 0.0
-    epoch_step: int | None = None
+    epoch_step: int = 0
     devices: list[str] = field(default_factory=list)
 
     @property

@@ -172,7 +172,7 @@ def shrunk_without_gain(losses: Sequence[float]) -> float:
 class TrainConfig:
     """Settings of a training. ValueError: a value is out of its range.
 
-    None means that a setting is not set. Where it may be None, 0 means the same: earlier versions wrote it so.
+    None means that a setting is not set.
     """
 
     steps: int = 1000
@@ -230,8 +230,6 @@ class TrainConfig:
     """Micro-batches of a batch at least. No part of keys."""
 
     def __post_init__(self) -> None:
-        for name in OPTIONAL:
-            object.__setattr__(self, name, getattr(self, name) or None)
         at_least(self, 1, "steps", "batch_tokens", "warmup", "evaluate_every", "checkpoint_every", "threads")
         at_least(
             self,
