@@ -1,4 +1,4 @@
-"""Our parser beside Stanza: `python benchmarks/parsers.py 004/parser/laptop/lal [trained-]gum [SENTENCES]`.
+"""Our parser beside Stanza: `python benchmarks/parsers.py 004/parser/laptop/lal gum [SENTENCES]`.
 
 Both parse the tokens of GUM's test set on one thread, in batches of 100 as the parse step does; medians of CPU time over
 interleaved rounds, without loading. Phrases: Stanza's tagger and constituency parser, ours without arcs. All: Stanza's

@@ -1,4 +1,4 @@
-"""Sentences per second of the parse step, by one worker and by two: `python benchmarks/parsing.py [trained-]gum`.
+"""Sentences per second of the parse step, by one worker and by two: `python benchmarks/parsing.py gum`.
 
 Test sentences of GUM, 100 at a time, go through the whole pipeline of Stanza in Ray actors of one torch thread each, as in
 the parse step. The first batch of an actor, which loads the models, is not timed.

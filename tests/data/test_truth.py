@@ -24,7 +24,6 @@ from phrasemodels.data.store import store as stores
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.data.store.store import with_dependencies
 from phrasemodels.flows.experiments.overrides import overridden
-from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
 
 made, make = [], stores.Store._make
 def _make(self, step, *rest):
@@ -86,7 +85,6 @@ def python(run):
         phrasemodels.data.store.fingerprint.PYTHON = before
 
 structured = keyed(lambda: experiment("003/tablenmt/sample/char-structured").steps(0).scored)
-parser = keyed(lambda: trained("sample", TrainParser()))
 fetched = keyed(lambda: experiment("000/table1/laptop/phrase-k2").steps(0).scored)
 QUOTES = chr(34) * 3 + "\\n"
 everything = run()
@@ -106,8 +104,6 @@ table = {
                                                keyed(lambda: chosen.steps(0).scored)),
     "the first of two bindings of a name": edited("tasks/train/trainer.py", "PROGRESS = ", "PROGRESS = 1\\nPROGRESS = ", lambda: edited(
         "tasks/train/trainer.py", "PROGRESS = 1", "PROGRESS = 2", keyed(lambda: chosen.steps(0).scored))),
-    "a program that a step runs by its name": edited("tasks/parsers/stanza_constituency.py", "max(1, ", "max(2, ", parser),
-    "its comments": edited("tasks/parsers/stanza_constituency.py", "if __name__", "# said\\nif __name__", parser),
     "Python's version": python(keyed(lambda: chosen.steps(0).scored)),
     "a comment": edited("tasks/train/trainer.py", "PROGRESS = ", "# said\\nPROGRESS = "),
     "a docstring": edited("tasks/prepare/phrases.py", "Write word ids and phrases of one shard.", "Said otherwise."),
@@ -151,8 +147,6 @@ def test_the_truth_table_of_the_store(tmp_path: Path) -> None:
         "a package of a step, when it is imported": MODEL,
         "the variables of the environment": everything,
         "the first of two bindings of a name": MODEL,
-        "a program that a step runs by its name": ["train_parser"],
-        "its comments": [],
         "Python's version": everything,
         "a comment": [],
         "a docstring": [],

@@ -9,7 +9,6 @@ import pytest
 from phrasemodels.flows.experiments.catalogue import experiment as find
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.flows.experiments.overrides import overridden
-from phrasemodels.tasks.parsers.stanza_training import TrainParser
 from phrasemodels.tasks.prepare.constituents import AtRandom, Dependencies, Levels
 from phrasemodels.tasks.prepare.corpora import Corpus, HeldOut, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases
@@ -69,8 +68,6 @@ WRONG = [
     *((LogisticConfig, name, -1) for name in ("patience", "most_passes")),
     (TreebankVocabulary, "min_label", 0),
     (ParsingRecipe, "max_words", -1),
-    *((TrainParser, "minutes", value) for value in (0.0, math.inf)),
-    *((TrainParser, name, 0) for name in ("every", "scored")),
 ]
 
 

@@ -1,6 +1,5 @@
-"""`phrasemodels parsers`: list, fetch, train and score the models of parsers, and describe the trees that they make."""
+"""`phrasemodels parsers`: list, fetch and score the models of parsers, and describe the trees that they make."""
 
-import math
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -14,27 +13,22 @@ if TYPE_CHECKING:
     from phrasemodels.data.store.store import Step, Store
     from phrasemodels.tasks.parsers.parse import ParserBackend
 
-app = typer.Typer(help="Models of parsers: list, fetch, train, score, levels.", no_args_is_help=True)
+app = typer.Typer(help="Models of parsers: list, fetch, score, levels.", no_args_is_help=True)
 
 DOWNLOADED, SHIPPED, STANFORD = "stanza", "english", "stanford"
-TRAINED = "trained-"
-LABEL = "train parser "  # of the step that trains on a treebank: the rest of the parser's name follows
 COLUMNS = ("name", "title", "licence", "stand_in", "there")
 ADDED = "added"  # in place of a licence of models: by a project folder or a package
-Name = Annotated[
-    str, typer.Argument(help="A parser of `parsers list`, or one to be trained: `trained-TREEBANK[@MINUTES]`.")
-]
+Name = Annotated[str, typer.Argument(help="A parser of `parsers list`.")]
 
 
 @app.command(name="list")
 def list_parsers(as_json: Json = False) -> None:
-    """List the parsers of pipelines: those that can be fetched, those trained here, and those that users add.
+    """List the parsers of pipelines: those that can be fetched, and those that users add.
 
     `there`: it is in the store. `english` is the parser of `phrasemodels parse`, which needs none of the others.
     """
     from phrasemodels.data.download.manifest import load_parser, parser_names
     from phrasemodels.tasks.parsers.shipped import shipped_card
-    from phrasemodels.tasks.parsers.stanza_training import train_parser
 
     store = _store()
     known = {
@@ -45,14 +39,6 @@ def list_parsers(as_json: Json = False) -> None:
     known[SHIPPED] = (card["name"], ", ".join(card["licences"]), card["stand_in"])
     known[DOWNLOADED] = ("Stanza's own English models, from its server", "of each model, by its makers", False)
     known[STANFORD] = ("the Stanford PCFG parser, put in by hand; needs Java", "LicenseRef-Stanford-parser", False)
-    for artifact in store.artifacts():
-        if artifact.manifest["step"] == train_parser.__name__:
-            treebank = artifact.manifest["label"].removeprefix(LABEL)
-            known[TRAINED + treebank] = (
-                f"Stanza models trained here on {treebank}",
-                ", ".join(artifact.meta["licences"]),
-                True,
-            )
     rows = [
         dict(
             zip(
@@ -82,29 +68,7 @@ def fetch(name: Name) -> None:
 
     Example: PHRASEMODELS_PARSERS=~/models phrasemodels parsers fetch gum
     """
-    if name.startswith(TRAINED):
-        raise ValueError(
-            f"{name} is trained, not fetched: phrasemodels parsers train --treebank {name.removeprefix(TRAINED)}"
-        )
     print(_artifact(step_of(name)).path)
-
-
-@app.command()
-def train(
-    treebank: Annotated[str, typer.Option(help="A corpus of trees, such as gum or craft; or sample.")],
-    minutes: Annotated[
-        float, typer.Option(help="Processor minutes for each model; the constituency model takes 2.5 times as long.")
-    ] = 10.0,
-) -> None:
-    """Train small Stanza models on a treebank with Stanza's own programs; print their scores and the folder.
-
-    Example: phrasemodels parsers train --treebank gum --minutes 10
-    """
-    step = step_of(f"{TRAINED}{treebank}@{minutes!r}")
-    artifact = _artifact(step)
-    print_json(artifact.meta["agreement"])
-    print(f"its name in other commands: {TRAINED}{step.label.removeprefix(LABEL)}", file=sys.stderr)
-    print(artifact.folder())
 
 
 @app.command()
@@ -122,7 +86,7 @@ def score(
 
     parser, models = _back_end(name)
     gold = read_shards(_artifact(Corpus(treebank).split(split))).slice(0, head or None).combine_chunks()
-    folders = {name: _artifact(step).path for name, step in models.items()}  # they may have to be trained
+    folders = {name: _artifact(step).path for name, step in models.items()}  # they may have to be fetched
     parser.analyse(gold.slice(0, 2), "tokens", folders)  # so that loading is not timed
     start = time.perf_counter()
     predicted = parser.analyse(gold, "tokens", folders)
@@ -210,7 +174,6 @@ def step_of(name: str) -> "Step":
     from phrasemodels.tasks.parsers.shipped import shipped
     from phrasemodels.tasks.parsers.stanford import StanfordFiles
     from phrasemodels.tasks.parsers.stanza import DownloadParser, downloaded, fetched
-    from phrasemodels.tasks.parsers.stanza_training import TrainParser, trained
 
     if name == DOWNLOADED:
         return downloaded(DownloadParser())
@@ -218,18 +181,7 @@ def step_of(name: str) -> "Step":
         return shipped()
     if name == STANFORD:
         return StanfordFiles().locate(Settings().mirrors).step()
-    if not name.startswith(TRAINED):
-        return fetched(name)
-    treebank, _, written = name.removeprefix(TRAINED).partition("@")
-    if not written:
-        return trained(treebank, TrainParser())
-    try:
-        minutes = float(written)
-    except ValueError:
-        minutes = math.nan
-    if not 0.1 <= minutes <= 1e5:  # NaN is neither
-        raise ValueError(f"parser {name}: {written} minutes; at least 0.1, at most 100000")
-    return trained(treebank, TrainParser(minutes))
+    return fetched(name)
 
 
 def _artifact(step: "Step") -> "Artifact":

@@ -1,19 +1,17 @@
-"""Stanza as a back end of the parse step: its models, from a folder or fetched by a step, its pipeline, and its training files."""
+"""Stanza as a back end of the parse step: its models, from a folder or fetched by a step, and its pipeline."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import torch
 
 from phrasemodels.data.download.manifest import load_parser
-from phrasemodels.data.formats.conllu import flaw, sentence_to_conllu
+from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.trees import Span, Tree, brackets, plain
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.tasks.parsers.parse import (
@@ -28,77 +26,8 @@ from phrasemodels.tasks.parsers.parse import (
 )
 from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
 
-_OPENING = frozenset(["(", "[", "{", "``", "“", "‘", "$", "£", "#"])
-_CLOSING = re.compile(r"[.,;:!?%)\]}”’]+|''|n't|'\w{0,2}|’\w{1,2}", re.IGNORECASE)
 PROCESSORS = ("pos", "lemma", "depparse", "constituency")
-WINDOW = 5  # words on each side of a word
-WIDTH = 100  # of word vectors
-
-
-def spaced(tokens: Sequence[str]) -> list[bool]:
-    """Return for each token whether a space follows in running text, by rules: not all treebanks say it."""
-    return [
-        token not in _OPENING and not _CLOSING.fullmatch(following)
-        for token, following in zip(tokens, [*tokens[1:], "x"], strict=True)
-    ]
-
-
-def conllu(table: pa.Table) -> str:
-    """Return the sentences that have heads as CoNLL-U."""
-    made = []
-    for row in table.to_pylist():
-        if row["heads"]:
-            spaces = ["_" if space else "SpaceAfter=No" for space in spaced(row["tokens"])]
-            arcs = row["heads"], row["relations"]
-            made.append(sentence_to_conllu(row["tokens"], row["tags"], row["universal"], *arcs, spaces))
-    return "\n".join(made) + "\n"
-
-
-def running_text(table: pa.Table) -> str:
-    """Return the sentences of `conllu` as text, in paragraphs of 20 sentences."""
-    sentences = [
-        "".join(t + " " * s for t, s in zip(row["tokens"], spaced(row["tokens"]), strict=True)).strip()
-        for row in table.to_pylist()
-        if row["heads"]
-    ]
-    paragraphs = [" ".join(sentences[first : first + 20]) for first in range(0, len(sentences), 20)]
-    return "\n\n".join(paragraphs) + "\n"
-
-
-def bracketed(table: pa.Table) -> str:
-    """Return the trees in brackets, one a line."""
-    return "".join(f"{tree}\n" for tree in table["tree"].to_pylist() if tree)
-
-
-def write_vectors(table: pa.Table, path: Path) -> int:
-    """Write vectors of the words (in lower case) as text, a word a line; return the number of words.
-
-    They are positive pointwise mutual information within WINDOW words, reduced to WIDTH by singular value decomposition.
-    """
-    from scipy.sparse import coo_matrix  # here, as training on prepared data needs no scipy
-    from scipy.sparse.linalg import svds
-
-    sentences = [[token.lower() for token in tokens if " " not in token] for tokens in table["tokens"].to_pylist()]
-    words = sorted({word for sentence in sentences for word in sentence})
-    ids = {word: place for place, word in enumerate(words)}
-    numbers = [np.array([ids[word] for word in sentence], np.int64) for sentence in sentences]
-    near = [(s[:-gap], s[gap:]) for s in numbers for gap in range(1, WINDOW + 1) if len(s) > gap]
-    one, other = (np.concatenate([pair[side] for pair in near]) for side in (0, 1))
-    rows, columns = np.concatenate([one, other]), np.concatenate([other, one])
-    counts = coo_matrix((np.ones(len(rows)), (rows, columns)), (len(words), len(words))).tocsr().tocoo()
-    each = np.bincount(rows, minlength=len(words)).astype(float)
-    information = np.log(counts.data * each.sum() / (each[counts.row] * each[counts.col]))
-    matrix = coo_matrix((np.maximum(information, 0), (counts.row, counts.col)), counts.shape).tocsr()
-    width = min(WIDTH, len(words) - 1)
-    start = np.random.default_rng(0).standard_normal(len(words))  # fixed, so that the vectors are reproducible
-    u, s, _ = svds(matrix, width, v0=start)
-    vectors = u * np.sqrt(s)
-    vectors *= np.sqrt(len(vectors)) / np.linalg.norm(vectors)
-    with path.open("w", encoding="utf-8") as file:
-        file.write(f"{len(words)} {width}\n")
-        for word, vector in zip(words, vectors, strict=True):
-            file.write(f"{word} {' '.join(f'{x:.5f}' for x in vector)}\n")
-    return len(words)
+BATCH_WORDS = 1000  # words that the parser of dependencies takes together
 
 
 @dataclass(frozen=True)
@@ -149,7 +78,7 @@ def download_parser(job: Job, settings: DownloadParser) -> dict[str, Any]:
     import stanza
 
     if job.executor.sources is not None and job.executor.sources.offline:
-        raise OSError("offline: Stanza's own models cannot be downloaded; fetch or train others")
+        raise OSError("offline: Stanza's own models cannot be downloaded; fetch others")
     resources, models = settings.server
     places = {name: url for name, url in (("resources_url", resources), ("model_url", models)) if url}
     try:
@@ -208,7 +137,6 @@ class Stanza:
     processors: tuple[str, ...] = PROCESSORS
     tokenise: bool = False
     batch: int = 100
-    batch_words: int = 1000
     longest: int = 300
 
     def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
@@ -218,14 +146,14 @@ class Stanza:
         folder = models["models"]
         with one_thread():
             tokens = self.tokens(table[column].to_pylist(), folder) if self.tokenise else sentences(table, column)
-            pipeline = load_pipeline(self.language, self.processors, self.batch, self.batch_words, str(folder))
+            pipeline = load_pipeline(self.language, self.processors, self.batch, str(folder))
             return trees(table, in_batches(lambda some: _parse(pipeline, some), tokens, self.batch, self.longest))
 
     def tokens(self, texts: list[str], models: Path) -> list[list[str]]:
         """Return the tokens of texts; each text is one sentence."""
         from stanza import Document
 
-        divider = load_pipeline(self.language, ("tokenize",), self.batch, self.batch_words, str(models))
+        divider = load_pipeline(self.language, ("tokenize",), self.batch, str(models))
         found = divider.bulk_process([Document([], text=text) for text in texts if text.strip()])
         divided = iter([token.text for s in document.sentences for token in s.tokens] for document in found)
         return [next(divided) if text.strip() else [] for text in texts]
@@ -243,7 +171,7 @@ def one_thread() -> Iterator[None]:
 
 
 @cache
-def load_pipeline(language: str, processors: tuple[str, ...], batch: int, batch_words: int, folder: str) -> Any:
+def load_pipeline(language: str, processors: tuple[str, ...], batch: int, folder: str) -> Any:
     """Load a pipeline, once in each process. OSError: the folder lacks a model."""
     import stanza
 
@@ -259,12 +187,12 @@ def load_pipeline(language: str, processors: tuple[str, ...], batch: int, batch_
             tokenize_pretokenized=not division,
             tokenize_no_ssplit=division,
             pos_batch_size=batch,
-            depparse_batch_size=batch_words,
+            depparse_batch_size=BATCH_WORDS,
         )
     except (FileNotFoundError, KeyError, stanza.resources.common.UnknownLanguageError) as error:
         raise OSError(
             f"{folder} has no models of {language!r} for {', '.join(processors)} ({error}): "
-            "fetch or train them with `phrasemodels parsers`"
+            "fetch them with `phrasemodels parsers fetch`"
         ) from error
 
 
