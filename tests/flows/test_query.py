@@ -10,6 +10,8 @@ import pytest
 from running import run_cli
 
 from phrasemodels.data.store.store import Store
+from phrasemodels.flows.results import views
+from phrasemodels.flows.results.columns import VIEWS
 from phrasemodels.flows.results.query import frame, query, write_shards
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -115,3 +117,18 @@ def test_a_plain_duckdb_reads_the_shards_by_their_path_in_the_view(store: Store,
     assert [rows for _, rows in shards] == [7] and "Apache-2.0" in str(terms)
     for path, rows in shards:
         assert duckdb.sql(f"select count(*) from '{tmp_path}/some/records/{path}'").fetchall() == [(rows,)]
+
+
+@pytest.mark.parametrize("view", ["verdicts", "published", "seeds", "costs", "sentence_scores"])
+def test_the_key_of_a_view_is_unique_over_all_kept_results(view: str, store: Store, tmp_path: Path) -> None:
+    key = ", ".join(VIEWS[view].key)
+    question = f"select count(*), count(distinct ({key})) from {view}"
+    ((rows, distinct),) = query(store, Tracker(f"sqlite:///{tmp_path}/none.db"), question)[1]
+    assert rows == distinct > 100
+
+
+def test_a_mean_is_over_the_newest_code_alone_and_says_which_seeds_it_leaves_out() -> None:
+    groups = [{0: (70.0, "a"), 1: (74.0, "b")}, {1: (90.0, "c"), 2: (92.0, "d")}]
+    row = views._stored("mine/table1/sample/row", "bleu", groups)
+    assert (row["mean"], row["n"], row["origin"], row["run_ids"]) == (91.0, 2, "store", ["c", "d"])
+    assert "seeds 0 are of earlier settings or code and left out" in row["warning"]

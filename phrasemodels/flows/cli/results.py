@@ -185,7 +185,7 @@ def sql(
     as_json: Json = False,
 ) -> None:
     """Query runs, metrics, predictions, shards and verdicts with SQL. `show tables` lists the views, `describe verdicts` the
-    columns of one. Join views of single runs by `using (run_id)`, views over seeds by `using (experiment, metric)`.
+    columns of one. Join views of single runs by `using (run_id)`, views over seeds by `using (experiment, metric, origin)`.
 
     Examples: phrasemodels sql --database results.duckdb
     phrasemodels sql "select system, ours, half_width, verdict from verdicts where ours is not null order by ours desc"

@@ -21,10 +21,11 @@ TEXT, NUMBER, WHOLE, FLAG, WORDS, TIME = "text", "double", "bigint", "boolean", 
 
 @dataclass(frozen=True)
 class View:
-    """A view: what a row of it is, and the type of each column."""
+    """A view: what a row of it is, the type of each column, and the columns that are unique together."""
 
     row: str
     columns: dict[str, str]
+    key: tuple[str, ...]
 
 
 def _of(kind: str, names: str) -> dict[str, str]:
@@ -40,13 +41,20 @@ EXPERIMENT = {"experiment": TEXT, "seed": WHOLE}
 
 VIEWS = {
     "verdicts": View(
-        "a printed number, as `phrasemodels verdicts` judges it; metric: our name of it; origin: a store key, or a kept result",
-        {"number": WHOLE, **PRINTED, **_of(TEXT, "printed verdict kind reason needs experiment metric origin title")}
+        "a printed number, as `phrasemodels verdicts` judges it; metric: our name of it; origin: a kept result, or the store, where "
+        "key is its comparison",
+        {
+            "number": WHOLE,
+            **PRINTED,
+            **_of(TEXT, "printed verdict kind reason needs experiment metric origin key title"),
+        }
         | {**_of(NUMBER, "published ours half_width"), "seeds": WHOLE},
+        ("number",),
     ),
     "published": View(
         "a row of data/published_results.csv: a number that a paper printed",
         {"number": WHOLE, **PRINTED, "value": NUMBER, "stdev": NUMBER, "notes": TEXT},
+        ("number",),
     ),
     "compared": View(
         "a row of a compared table, of the newest run of each table, with its difference from its baseline",
@@ -56,30 +64,36 @@ VIEWS = {
             "seeds": WHOLE,
         }
         | {"baseline": TEXT, **_of(NUMBER, "difference difference_low difference_high p_holm")},
+        ("title", "experiment", "metric"),
     ),
     "runs": View(
         "a run of MLflow, which `reproduce` records and `train` does not: a training, or a table; workers: of Ray Train, in turn",
         {**_of(TEXT, "run_id run_name kind status"), **EXPERIMENT}
         | {**_of(TEXT, "paper profile row corpus train_key workers commit"), "started": TIME, "seconds": NUMBER},
+        ("run_id",),
     ),
     "metrics": View(
         "a value that a run of `runs` logged, at a step and a time; the step of final metrics is 0",
         {"run_id": TEXT, **EXPERIMENT, "metric": TEXT, "step": WHOLE, "value": NUMBER, "logged": TIME},
+        ("run_id", "metric", "step"),
     ),
     "seeds": View(
-        "a metric over n seeds, of the newest settings in the store, or of a kept result: 95 % interval [low, high]; "
-        "run_ids: of the seeds' runs, empty for a kept result",
-        {**_of(TEXT, "experiment metric"), **_of(NUMBER, "mean deviation"), "n": WHOLE}
+        "a metric over n seeds of a kept result, or of the newest settings and code in the store (origin): 95 % interval "
+        "[low, high]; run_ids: of the seeds' runs, empty for a kept result",
+        {**_of(TEXT, "experiment metric origin"), **_of(NUMBER, "mean deviation"), "n": WHOLE}
         | {**_of(NUMBER, "low high"), "warning": TEXT, "run_ids": WORDS},
+        ("experiment", "metric", "origin"),
     ),
     "costs": View(
         "a training, mean over its seeds, of kept results and of the store: what it cost; origin: a kept result, or the store",
         {"experiment": TEXT, "seeds": WHOLE, "parameters": WHOLE, "steps": WHOLE}
         | {**_of(NUMBER, "train_seconds peak_memory_mib"), "origin": TEXT},
+        ("experiment", "origin"),
     ),
     "sentence_scores": View(
         "a test sentence of a kept result, by seed: what its metrics are sums of, such as (right, all) of an accuracy; id: its row",
         {**EXPERIMENT, "id": WHOLE, "grp": TEXT, "statistic": TEXT, "value": "double[]", "origin": TEXT},
+        ("experiment", "seed", "id", "statistic", "origin"),
     ),
     "predictions": View(
         "a test sentence with an answer of a run's model; grp: its group of sentences; key: of the artifact with the answers",
@@ -92,18 +106,22 @@ VIEWS = {
             **_of(WORDS, "source reference hypothesis"),
         }
         | {"score": NUMBER, "licences": TEXT, "redistributable": FLAG},
+        ("key", "id"),
     ),
     "phrases": View(
         "a sentence of a corpus as numbers: of how many tokens and phrases, the longest of how many words",
         {**_of(TEXT, "label file"), "id": WHOLE, "grp": TEXT, **_of(WHOLE, "tokens phrases longest")},
+        ("label", "file", "id"),
     ),
     "levels": View(
         "a sentence at a level of its tree: of how many words and phrases",
         {"label": TEXT, "id": WHOLE, **_of(TEXT, "grp reason"), **_of(WHOLE, "level words phrases"), "key": TEXT},
+        ("key", "level", "id"),
     ),
     "leaks": View(
         "a corpus: how many of its test records stand verbatim in its training set",
         {"label": TEXT, "shared": WHOLE, "rows": WHOLE},
+        ("label",),
     ),
     "shards": View(
         "a file of records in the store, with the terms of its corpora; parquet: its path in the folder of `sql --shards`",
@@ -114,10 +132,12 @@ VIEWS = {
             **_of(FLAG, "redistributable stand_in"),
         }
         | _of(TEXT, "key parquet"),
+        ("key", "file"),
     ),
     "lineage": View(
         "an input of an artifact: the artifact `key` was made from the artifact `input`",
         _of(TEXT, "key step label role input"),
+        ("key", "role"),
     ),
 }
 

@@ -31,7 +31,7 @@ def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, An
     return list(cached_on_disk("verdicts", [paper, run_ids, present, _kept_contents()], make))
 
 
-def cached_values() -> list[tuple[str, dict[str, list[float]]]]:
+def cached_values() -> list[tuple[str, str, dict[str, list[float]]]]:
     """Return what `kept_values` yields."""
 
     def make() -> list[Any]:
@@ -39,7 +39,7 @@ def cached_values() -> list[tuple[str, dict[str, list[float]]]]:
 
         return list(kept_values())
 
-    return [(name, values) for name, values in cached_on_disk("kept values", _kept_contents(), make)]
+    return [tuple(one) for one in cached_on_disk("kept values", _kept_contents(), make)]
 
 
 def _kept_contents() -> list[dict[str, str]]:

@@ -164,35 +164,29 @@ def kept_results() -> Iterator[Result]:
         yield from _kept_results(path, path.stat().st_mtime_ns)
 
 
-def kept_rows() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield the folder, the present name of the experiment, and the row as it is kept, of each row of kept results."""
+def kept_rows() -> Iterator[tuple[Path, str, dict[str, Any]]]:
+    """Yield the folder, the experiment and the row of each experiment of each kept result.
+
+    A row is kept for each metric of an experiment, and each of them has all seeds, values and statistics.
+    """
     for path in kept_files():
         rows, known = _answered(read_kept(path))
-        for row, (experiment, *_) in zip(rows, known, strict=True):
-            yield f"results/{path.parent.name}", experiment.name, row
+        for name, row in {experiment.name: row for row, (experiment, *_) in zip(rows, known, strict=True)}.items():
+            yield path.parent, name, row
 
 
 def kept_sentences() -> Iterator[tuple[str, str, int, pa.Table]]:
-    """Yield the folder, the present name of the experiment, the seed and the statistics of the test sentences of kept results."""
-    for path in kept_files():
-        rows, known = _answered(read_kept(path))
-        with_sentences = [(row, of[0].name) for row, of in zip(rows, known, strict=True) if row.get("sentences")]
-        found = statistics_of(path.parent, [row for row, _ in with_sentences])
-        for (row, name), tables in zip(with_sentences, found, strict=True):
+    """Yield the origin, the experiment, the seed and the statistics of the test sentences of kept results."""
+    for folder, name, row in kept_rows():
+        for tables in statistics_of(folder, [row] if row.get("sentences") else []):
             for seed, statistics in zip(row["seeds"], tables, strict=True):
-                yield f"results/{path.parent.name}", name, seed, statistics
+                yield f"results/{folder.name}", name, seed, statistics
 
 
-def kept_values() -> Iterator[tuple[str, Mapping[str, list[float]]]]:
-    """Yield the experiment and the values by seed, by metric, of each row of kept results, without its tests; the preferred one
-    of an experiment last."""
-    found = []
-    for path in kept_files():
-        result = read_kept(path)
-        rows, known = _answered(result)
-        found += [Result(str(path), result["title"], *of, row) for row, of in zip(rows, known, strict=True)]
-    for one in sorted(found, key=lambda result: result.worth):
-        yield one.experiment.name, one.row["values"]
+def kept_values() -> Iterator[tuple[str, str, Mapping[str, list[float]]]]:
+    """Yield the origin, the experiment, and the values by seed of each metric, of kept results."""
+    for folder, name, row in kept_rows():
+        yield f"results/{folder.name}", name, row["values"]
 
 
 @cache

@@ -92,6 +92,7 @@ def lineage(store: Store, tracker: Tracker) -> pa.Table:
     return table("lineage", rows)
 
 
+STORE = "store"  # origin of results that are not kept
 TESTED = "test."  # begins the names of test metrics in MLflow; elsewhere they are named without it
 
 
@@ -191,10 +192,13 @@ def verdicts(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _verdict(number: int, line: Mapping[str, Any]) -> dict[str, Any]:
+    source = line["source"]
+    kept = not source or source.startswith("results/")
     ours = {
         "metric": line["measured"],
         "experiment": line["experiment"],
-        "origin": line["source"],
+        "origin": source if kept else STORE,
+        "key": "" if kept else source,
         "title": line["title"],
     }
     return {**line, **_identity(line), "number": number, **{name: text or None for name, text in ours.items()}}
@@ -243,26 +247,37 @@ def _compared(artifact: Artifact, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seeds(store: Store, tracker: Tracker) -> pa.Table:
-    """Return each metric over the seeds of an experiment, of its newest settings."""
+    """Return each metric over the seeds of an experiment: of kept results, and of the store's newest settings and code."""
     values: dict[tuple[str, str], dict[str, dict[int, tuple[float, str]]]] = {}
     lineage, run_ids = Lineage(store), tracker.keys()
     for artifact in (a for a in lineage.artifacts.values() if "experiment" in a.about and "scores" in a.meta):
         trained = _training(lineage, artifact)
-        settings, run_id = (str(setting(trained)), run_ids.get(trained.key, "")) if trained else ("", "")
+        made, run_id = (_made_by(trained), run_ids.get(trained.key, "")) if trained else ("", "")
         for metric, score in artifact.meta["scores"].items():
-            by_settings = values.setdefault((artifact.about["experiment"], metric), {})
-            known = by_settings.pop(settings, {})
-            by_settings[settings] = known | {int(artifact.about["seed"]): (score["value"], run_id)}
-    newest = {key: list(list(by_settings.values())[-1].values()) for key, by_settings in values.items()}
-    stored = {name for name, _ in newest}
-    for name, kept in cached_values():
-        if name not in stored:
-            newest |= {(name, metric): [(value, "") for value in own] for metric, own in kept.items()}
-    rows = (
-        _group(*key, [value for value, _ in own]) | {"run_ids": [run_id for _, run_id in own if run_id]}
-        for key, own in newest.items()
-    )
+            groups = values.setdefault((artifact.about["experiment"], metric), {})
+            known = groups.pop(made, {})
+            groups[made] = known | {int(artifact.about["seed"]): (score["value"], run_id)}
+    rows = [_stored(*key, list(groups.values())) for key, groups in values.items()]
+    rows += [
+        _group(name, metric, origin, own) for origin, name, kept in cached_values() for metric, own in kept.items()
+    ]
     return table("seeds", rows)
+
+
+def _made_by(trained: Artifact) -> str:
+    """Return the settings and the code of a training, as a key of what may be pooled."""
+    return str((setting(trained), trained.manifest["parts"]["source"]))
+
+
+def _stored(experiment: str, metric: str, groups: list[dict[int, tuple[float, str]]]) -> dict[str, Any]:
+    """Return the row of the newest group of seeds; its warning names the seeds that are in earlier ones alone."""
+    *earlier, newest = groups
+    row = _group(experiment, metric, STORE, [value for value, _ in newest.values()])
+    row["run_ids"] = [run_id for _, run_id in newest.values() if run_id]
+    if left := sorted({seed for group in earlier for seed in group} - newest.keys()):
+        said = f"seeds {', '.join(map(str, left))} are of earlier settings or code and left out"
+        row["warning"] = "; ".join(filter(None, (row["warning"], said)))
+    return row
 
 
 def costs(store: Store, tracker: Tracker) -> pa.Table:
@@ -270,8 +285,8 @@ def costs(store: Store, tracker: Tracker) -> pa.Table:
     from phrasemodels.flows.results.results import kept_rows  # imports torch
 
     rows = [
-        {"experiment": name, "seeds": len(row["seeds"]), **row["training"], "origin": origin}
-        for origin, name, row in kept_rows()
+        {"experiment": name, "seeds": len(row["seeds"]), **row["training"], "origin": f"results/{folder.name}"}
+        for folder, name, row in kept_rows()
         if row.get("training")
     ]
     trained: dict[str, list[Mapping[str, Any]]] = {}
@@ -288,7 +303,7 @@ def costs(store: Store, tracker: Tracker) -> pa.Table:
                 "parameters": parameters,
                 "steps": steps,
                 **means,
-                "origin": "store",
+                "origin": STORE,
             }
         )
     names = schema_of("costs").names
@@ -312,10 +327,10 @@ def sentence_scores(store: Store, tracker: Tracker) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _group(experiment: str, metric: str, values: Sequence[float]) -> dict[str, Any]:
+def _group(experiment: str, metric: str, origin: str, values: Sequence[float]) -> dict[str, Any]:
     group = seed_group(values)
     limits = {"low": group.mean - group.half_width, "high": group.mean + group.half_width}
-    known = {"experiment": experiment, "metric": metric, "warning": group.warning}
+    known = {"experiment": experiment, "metric": metric, "origin": origin, "warning": group.warning, "run_ids": []}
     return {**known, **finite({**asdict(group), **limits})}
 
 
