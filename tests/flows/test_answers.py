@@ -33,9 +33,9 @@ from phrasemodels.flows.results.keep import join, keep
 from phrasemodels.flows.results.lineage import Lineage, difference
 from phrasemodels.flows.results.models import champion, find, load, named
 from phrasemodels.flows.results.query import query
-from phrasemodels.flows.results.records import COMPLETED, KEPT, records
+from phrasemodels.flows.results.records import COMPLETED, KEPT, TESTS, records, seal
 from phrasemodels.flows.results.records import write as write_record
-from phrasemodels.flows.results.results import FILE, all_results, kept_results, key_of, stored_results
+from phrasemodels.flows.results.results import all_results, kept_results, key_of, stored_results
 from phrasemodels.flows.results.results import tested as with_tests
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.execute import Execution
@@ -119,6 +119,11 @@ def test_kept_results_equal_stored_ones_and_the_larger_profile_answers(session, 
     assert {row["source"] for row in rows if row["table"] == "Table 1"} == {"results/000-table1-laptop"}
 
 
+def write_kept(folder: Path, result: dict[str, object]) -> None:
+    (folder / "result.json").write_text(json.dumps(result))
+    seal(folder)
+
+
 def test_further_seeds_join_those_of_a_kept_result(session, tmp_path):
     whole, plans = tmp_path / "whole", session.plan.pipelines
     keep(session.store, session.plan.table, plans, session.plan.comparison, whole, "")
@@ -132,25 +137,25 @@ def test_further_seeds_join_those_of_a_kept_result(session, tmp_path):
     join(parts[0], parts[1])
     one, both = (json.loads((folder / "result.json").read_text())["rows"] for folder in (whole, parts[0]))
     assert [row["values"] for row in one] == [row["values"] for row in both] and both[0]["seeds"] == [0, 1]
-    assert json.loads((whole / FILE).read_text())["against"] == json.loads((parts[0] / FILE).read_text())["against"]
+    assert json.loads((whole / TESTS).read_text())["against"] == json.loads((parts[0] / TESTS).read_text())["against"]
     assert both[0]["training"] == pytest.approx(one[0]["training"])
     changed = json.loads((parts[1] / "result.json").read_text())
     changed["rows"][0]["training"]["devices"] = "NVIDIA H200"
-    (parts[1] / "result.json").write_text(json.dumps(with_digest(changed)))
+    write_kept(parts[1], changed)
     join(parts[0], parts[1])
     assert json.loads((parts[0] / "result.json").read_text())["rows"][0]["training"]["devices"] == "NVIDIA H200, cpu"
     both = json.loads((parts[0] / "result.json").read_text())["rows"]
-    changed["rows"][0]["values"]["bleu"][0] += 1
-    (parts[1] / "result.json").write_text(json.dumps(with_digest(changed)))
-    with pytest.raises(ValueError, match=r"transformer.* seed 1: bleu is .* in one result and .* in the other"):
+    changed["rows"][0]["values"]["sacrebleu"][0] += 1
+    write_kept(parts[1], changed)
+    with pytest.raises(ValueError, match=r"transformer.* seed 1: sacrebleu is .* in one result and .* in the other"):
         join(parts[0], parts[1])
     other = tmp_path / "other"
     shutil.copytree(parts[1], other)
-    (other / "result.json").write_text(json.dumps(with_digest(changed | {"title": "another"})))
+    write_kept(other, changed | {"title": "another"})
     with pytest.raises(ValueError, match="only seeds of one table are joined"):
         join(parts[0], other)
     changed["rows"][0]["settings"]["config"]["learning_rate"] = 1.0
-    (parts[1] / "result.json").write_text(json.dumps(with_digest(changed)))
+    write_kept(parts[1], changed)
     with pytest.raises(ValueError, match="different settings, so their seeds cannot be joined"):
         join(parts[0], parts[1])
     assert json.loads((parts[0] / "result.json").read_text())["rows"] == both, "nothing was written"
@@ -160,11 +165,11 @@ def test_tests_beside_kept_results_are_those_of_the_data_and_code(tmp_path):
     """`phrasemodels verdicts --keep-tests` writes them again."""
     folders = [path.parent for path in KEPT.glob("*/result.json")]
     for folder in folders:
-        kept = json.loads((folder / FILE).read_text())
+        kept = json.loads((folder / TESTS).read_text())
         assert kept["key"] == key_of(folder, with_tests(folder / "result.json")[0]), folder.name
-    several = [folder for folder in folders if any(json.loads((folder / FILE).read_text())["against"])]
+    several = [folder for folder in folders if any(json.loads((folder / TESTS).read_text())["against"])]
     smallest = min(several, key=lambda folder: sum(file.stat().st_size for file in folder.glob("*.arrow")) or math.inf)
-    kept = json.loads((smallest / FILE).read_text())
+    kept = json.loads((smallest / TESTS).read_text())
     assert differences(with_tests(smallest / "result.json")[1]()) == kept["against"] != [None] * len(kept["against"])
 
 

@@ -29,8 +29,8 @@ from phrasemodels.flows.report.table import (
 from phrasemodels.flows.report.templates import render, templates_digest
 from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.judged import headline, needed, reasons, summary
-from phrasemodels.flows.results.records import place_of, read_kept
-from phrasemodels.flows.results.results import TRIALS, FinishedTable, Result, all_results
+from phrasemodels.flows.results.records import TRIALS, place_of, read_kept
+from phrasemodels.flows.results.results import FinishedTable, Result, all_results
 from phrasemodels.flows.results.verdicts import DATA, verdicts
 from phrasemodels.infra.tracking import Tracker
 

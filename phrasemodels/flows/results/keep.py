@@ -1,6 +1,9 @@
 """Keeping: the results of a table's trainings as a folder results/NAME, and further seeds that join a kept result."""
 
+import ctypes
 import json
+import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,15 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.artifacts import Artifact, with_digest, write_durably
+from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Pipeline
-from phrasemodels.flows.results.records import commit, kept_files, read_kept
+from phrasemodels.flows.results.records import COMPANIONS, RESULT, SENTENCES, TRIALS, commit, kept_files, read_kept
 from phrasemodels.flows.results.results import (
-    RESULT,
-    SENTENCES,
-    TRIALS,
+    contradiction,
     keep_tests,
     same_settings,
     statistics_of,
@@ -65,36 +66,45 @@ def _title(file: Path) -> str | None:
 
 
 def damaged_results() -> list[tuple[str, str]]:
-    """Return the name of each kept result that is damaged, and why."""
+    """Return the name of each kept result that is damaged or contradicts itself, and why."""
     found = []
     for file in kept_files():
         try:
-            read_kept(file)
+            problem = contradiction(file)
         except ValueError as error:
-            found.append((file.parent.name, str(error)))
+            problem = str(error)
+        if problem:
+            found.append((file.parent.name, problem))
     return found
 
 
 def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trials: Sequence[Any] = ()) -> Path:
-    """Write a kept result into a folder, in place of what was kept there: first all that result.json names, then result.json, and
-    at last remove what only the earlier one named. So a write that is cut short leaves no result without its files."""
+    """Write a kept result into a folder, in place of what was kept there; other files of the folder stay."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
-        new = Path(temporary)
-        write_durably(new / RESULT, json.dumps(with_digest(result), indent=1) + "\n")
+        new = Path(temporary) / folder.name
+        if folder.exists():
+            shutil.copytree(folder, new, symlinks=True, ignore=lambda *_: (RESULT, *COMPANIONS))
+        new.mkdir(exist_ok=True)
+        write_durably(new / RESULT, json.dumps(result, indent=1) + "\n")
         if statistics:
             _write_statistics(new / SENTENCES, statistics)
         if trials:
             write_durably(new / TRIALS, json.dumps(trials, indent=1) + "\n")
         keep_tests(new / RESULT)
-        folder.mkdir(exist_ok=True)
-        names = {file.name for file in new.iterdir()}
-        for name in sorted(names, key=lambda name: name == RESULT):
-            (new / name).replace(folder / name)
-        for old in (folder / SENTENCES, folder / TRIALS):
-            if old.name not in names:
-                old.unlink(missing_ok=True)
+        put_in_place(new, folder)
     return folder / RESULT
+
+
+def put_in_place(new: Path, folder: Path) -> None:
+    """Rename a folder, at once also if it takes the place of another one, which then has its name."""
+    if folder.exists():
+        exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+        here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        if exchange and exchange(here, os.fsencode(new), here, os.fsencode(folder), swap) == 0:
+            return
+        folder.rename(new.with_name("old"))  # other systems: a kill here leaves both, in the folder beside it
+    new.rename(folder)
 
 
 def _write_statistics(path: Path, statistics: Statistics) -> None:
@@ -157,10 +167,16 @@ def row_of(name: str) -> str:
 def join(folder: Path, other: Path) -> Path:
     """Add the seeds and rows of a kept result to another one, which is written anew.
 
-    ValueError: they are of two tables, or a row of both has other settings, another test set, or other values for a seed of both.
+    Raises:
+        ValueError: they are of two tables, one contradicts itself, or a row of both has other settings, another test set, or other
+            values for a seed of both.
     """
+    for one in (folder, other):
+        if problem := contradiction(one / RESULT):
+            raise ValueError(f"{one}: {problem}")
     (first, of_first), (second, of_second) = _read(folder), _read(other)
-    if first["title"] != second["title"]:
+    tables = {tuple(row["experiment"].split("/")[:3]) for row in (*first["rows"], *second["rows"])}
+    if first["title"] != second["title"] or len(tables) > 1:
         raise ValueError(
             f"{folder} is of {first['title']}, {other} of {second['title']}: only seeds of one table are joined"
         )
@@ -194,7 +210,10 @@ def _joined(row: Mapping[str, Any], more: Mapping[str, Any] | None) -> Mapping[s
         return row
     name = row["experiment"]
     for what, same in (
-        ("settings", same_settings(row["settings"], more["settings"])),
+        (
+            "settings",
+            row["settings"].keys() == more["settings"].keys() and same_settings(row["settings"], more["settings"]),
+        ),
         ("test set", [part.get("rows") for part in row["test_set"]] == [part.get("rows") for part in more["test_set"]]),
         ("metrics", row["values"].keys() == more["values"].keys()),
     ):

@@ -6,18 +6,22 @@ ROOT/runs/ID.html    a page for people: the report of the run's table, or the re
 
 import contextlib
 import datetime
+import hashlib
 import importlib.metadata
 import json
 import math
 import re
+import resource
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from phrasemodels import project
 from phrasemodels.data.download.manifest import Sources
@@ -28,6 +32,8 @@ from phrasemodels.data.store.artifacts import (
     NotAFileError,
     has_own_digest,
     read_regular,
+    sha256_of,
+    with_digest,
     write_durably,
 )
 from phrasemodels.data.store.gc import DAY, Waste, collect, is_alive, lease, trim, trimmed, waste
@@ -255,18 +261,118 @@ def kept_files() -> list[Path]:
     return [path for folder in folders() for path in sorted(folder.glob("[!.]*/result.json"))]
 
 
-def read_kept(file: Path) -> dict[str, Any]:
-    """Return the content of result.json of a kept result. ValueError: it is damaged, or was changed since it was kept."""
+RESULT, SENTENCES, TRIALS, TESTS = "result.json", "sentences.arrow", "trials.json", "tests.json"
+COMPANIONS = (SENTENCES, TRIALS, TESTS)  # files of a kept result beside result.json, which has their digests
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class KeptRow(BaseModel):
+    """A row of a kept result, with its values by metric and seed."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    experiment: Annotated[str, Field(pattern=r"^[^/\s]+/[^/\s]+/[^/\s]+/[^\x00-\x1f]+$")]
+    metric: str
+    reason_not: str
+    stand_in: bool
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    values: dict[str, list[Finite]]
+    signatures: dict[str, str]
+    training: dict[str, Finite | str]
+    settings: dict[str, Any]
+    libraries: dict[str, str]
+    test_set: list[dict[str, Any]]
+    licences: list[str]
+    sentences: dict[Literal["row"], str] | Annotated[list[str], Field(max_length=0)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> "KeptRow":
+        if len(set(self.seeds)) < len(self.seeds) or {len(own) for own in self.values.values()} != {len(self.seeds)}:
+            raise ValueError("each seed has one value of each metric")
+        if self.metric not in self.values or (self.training and not self.settings):
+            raise ValueError("a row has values of its metric, and a training has settings")
+        return self
+
+
+class KeptResult(BaseModel):
+    """The content of result.json of a kept result."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    title: str
+    commit: str
+    note: str
+    rows: Annotated[list[KeptRow], Field(min_length=1)]
+    files: dict[
+        Literal["sentences.arrow", "trials.json", "tests.json"], Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    ]
+    digest: str
+
+
+MEMORY = 6 * 2**30  # bytes that what others made may take beside what is in use
+
+
+@contextlib.contextmanager
+def limited_memory(more: int = MEMORY) -> Iterator[None]:
+    """Let this process take so many further bytes in the block (on Linux). ValueError: the block needs more."""
+    status = Path("/proc/self/status")
+    used = re.search(r"VmData:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    if used:
+        limit = int(used[1]) * 1024 + more
+        resource.setrlimit(resource.RLIMIT_DATA, (min([limit, *(n for n in before if n >= 0)]), before[1]))
     try:
-        result = json.loads(file.read_text(encoding="utf-8"))
-        right = has_own_digest(result)
-    except (ValueError, AttributeError, RecursionError):
-        right = False
-    if not right:
+        yield
+    except MemoryError:
+        raise ValueError(f"this needs more than {more / 2**30:g} GiB of memory") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def seal(folder: Path) -> None:
+    """Write the digests of all files of a kept result into its result.json, and a digest of the rest of it."""
+    result = json.loads(read_regular(folder / RESULT))
+    files = {name: sha256_of(folder / name) for name in COMPANIONS if (folder / name).exists()}
+    write_durably(folder / RESULT, json.dumps(with_digest({**result, "files": files}), indent=1) + "\n")
+
+
+def read_kept(file: Path) -> dict[str, Any]:
+    """Return the content of result.json of a kept result.
+
+    Raises:
+        ValueError: it isn't what `keep` writes, or one of its files is damaged, missing, or was changed since it was kept.
+    """
+    try:
+        result = json.loads(read_regular(file))
+        whole = has_own_digest(result)
+    except (ValueError, AttributeError, RecursionError, OSError):
+        whole = False
+    damaged = _check_kept(file, result) if whole else file
+    if damaged:
         raise ValueError(
-            f"{file} is damaged, or was changed since it was kept: take its last version, or keep it again"
+            f"{damaged} is damaged, or was changed since it was kept: take its last version, or keep it again"
         )
     return dict(result)
+
+
+def _check_kept(file: Path, result: Any) -> Path | None:
+    """Return the first file of a kept result that hasn't its digest. ValueError: the content isn't what `keep` writes."""
+    try:
+        known = KeptResult.model_validate(result).files
+    except ValidationError as error:
+        found = error.errors()[0]
+        where, why = ".".join(map(str, found["loc"])), found["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{file}: {where}: {why}: keep it again") from None
+    for name in COMPANIONS:
+        path = file.parent / name
+        if path.exists() != (name in known):
+            return path
+        try:
+            if name in known and hashlib.sha256(read_regular(path)).hexdigest() != known[name]:
+                return path
+        except OSError:
+            return path
+    return None
 
 
 def place_of(name: str) -> Path:

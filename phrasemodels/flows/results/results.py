@@ -6,6 +6,7 @@ significance tests, which take seconds to compute and are the same bits for the 
 
 import contextlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
@@ -28,14 +29,12 @@ from phrasemodels.flows.experiments.catalogue import experiment as find_experime
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, Pipeline
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.overrides import MACHINE, overridden, with_precision_of
-from phrasemodels.flows.results.records import kept_files, read_kept
+from phrasemodels.flows.results.records import RESULT, SENTENCES, TESTS, kept_files, limited_memory, read_kept, seal
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite, reason_not
 from phrasemodels.tasks.problems.recipe import Outcome
 from phrasemodels.verdicts.judgement import judge, qualified
 from phrasemodels.verdicts.significance import seed_group
-
-FILE, RESULT, TRIALS = "tests.json", "result.json", "trials.json"
 
 Tests = list[dict[str, Any] | None]
 
@@ -48,8 +47,8 @@ def tests_of(folder: Path, rows: Sequence[TestedRow], read: Callable[[], list[Te
     """
     key = key_of(folder, rows)
     with contextlib.suppress(OSError, ValueError):
-        kept = json.loads((folder / FILE).read_bytes())
-        if kept["key"] == key and has_own_digest(kept):
+        kept = json.loads((folder / TESTS).read_bytes())
+        if kept["key"] == key and has_own_digest(kept) and len(kept["against"]) == len(rows):
             return list(kept["against"])
     return list(cached_on_disk("tests", key, lambda: differences(read())))
 
@@ -63,7 +62,7 @@ def key_of(folder: Path, rows: Sequence[TestedRow]) -> str:
 def write_tests(folder: Path, rows: Sequence[TestedRow], tests: Tests) -> None:
     """Keep the tests of a kept result beside it."""
     write_durably(
-        folder / FILE, json.dumps(with_digest({"key": key_of(folder, rows), "against": tests}), indent=1) + "\n"
+        folder / TESTS, json.dumps(with_digest({"key": key_of(folder, rows), "against": tests}), indent=1) + "\n"
     )
 
 
@@ -204,9 +203,30 @@ def _kept_results(path: Path, changed: int) -> list[Result]:
 
 
 def keep_tests(path: Path) -> None:
-    """Write the tests of a kept result beside its result.json."""
+    """Write the tests of a kept result beside its result.json, which gets their digest."""
     rows, read = tested(path)
     write_tests(path.parent, rows, tests_of(path.parent, rows, read))
+    seal(path.parent)
+
+
+def contradiction(path: Path) -> str:
+    """Return the first value of a kept result that isn't what the statistics of its sentences give; empty if there is none."""
+    rows, known = _answered(read_kept(path))
+    _, read = _tested(path.parent, rows, known)
+    try:
+        return _contradiction(rows, read())
+    except (LookupError, TypeError, ValueError, ArithmeticError, pa.ArrowException) as error:
+        return f"{path.parent / SENTENCES} has no statistics of these rows ({type(error).__name__}: {error})"
+
+
+def _contradiction(rows: Sequence[Mapping[str, Any]], tested_rows: Sequence[TestedRow]) -> str:
+    for row, one in zip(rows, tested_rows, strict=True):
+        if one.statistic is None:
+            continue
+        for seed, value, sums in zip(row["seeds"], row["values"][one.metric], one.statistics(""), strict=True):
+            if not math.isclose(given := float(one.statistic.value(sums.sum(0))), value, rel_tol=1e-6, abs_tol=1e-6):
+                return f"{row['experiment']} seed {seed}: {one.metric} is {value}, but its sentences give {given}"
+    return ""
 
 
 def tested(path: Path) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
@@ -256,9 +276,6 @@ def _tested(
     return rows_tested, read
 
 
-SENTENCES = "sentences.arrow"  # statistics of a kept result, with columns for row and seed
-
-
 def statistics_of(folder: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[list[pa.Table]]:
     """Yield the statistics of the test sentences of each row of a kept result, a table for each seed.
 
@@ -268,7 +285,10 @@ def statistics_of(folder: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[l
         return
     if not (folder / SENTENCES).exists():
         raise ValueError(f"{folder / SENTENCES}: there is no such file, but the rows of {RESULT} need it")
-    together = read_shard(folder / SENTENCES)
+    with limited_memory():
+        together = read_shard(folder / SENTENCES)
+    if (names := together.column_names)[:4] != ["row", "seed", "id", "group"] or len(set(names)) < len(names):
+        raise ValueError(f"{folder / SENTENCES}: there are no columns row, seed, id and group: keep the result again")
     for row in rows:
         own = together.filter(pc.equal(together["row"], row["sentences"]["row"]))
         columns = [name for name in own.column_names[2:] if own[name].null_count == 0]
