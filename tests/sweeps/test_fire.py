@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import ISOLATED, PROJECT
+from killed import resumed
 from running import small_corpus
 
 from phrasemodels.data.store.gc import collect, lease, leased_keys
@@ -144,20 +145,17 @@ def test_a_full_or_read_only_disk_is_named_and_leaves_no_partial_file(tmp_path, 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("trainings", "results"),
+    ("workers", "then", "weights"),
     [
-        (["--workers", "0"], ["the same bits"]),
-        pytest.param(["--workers", "1", "--workers", "2"], ["the same bits"] * 2, marks=pytest.mark.slow),
-        pytest.param(["--workers", "2", "--then", "1"], ["weights differ by"], marks=pytest.mark.slow),
+        (0, 0, "the same bits"),
+        pytest.param(1, 1, "the same bits", marks=pytest.mark.slow),
+        pytest.param(2, 2, "the same bits", marks=pytest.mark.slow),
+        pytest.param(2, 1, "weights differ by", marks=pytest.mark.slow),
     ],
 )
-def test_selftest_resume_passes(cli, trainings: list[str], results: list[str]) -> None:
-    done = cli("selftest", "resume", *trainings, "--seed", "1", timeout=1700)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) == len(results)
-    for line, words in zip(lines, results, strict=True):
-        assert re.search(rf"killed at step \d+ of 60, went on with .*{words}", line)
+def test_a_killed_training_resumes_with_the_same_weights(workers: int, then: int, weights: str) -> None:
+    right, said = resumed(workers, then, step=18)
+    assert right and re.search(rf"killed at step \d+ of 60, went on with .*{weights}", said), said
 
 
 FORGETFUL = """
@@ -167,12 +165,13 @@ checkpoints.resume = lambda folder, model, *rest: (checkpoints.Progress(), check
 """
 
 
-def test_selftest_resume_fails_if_a_training_starts_anew_although_its_bits_are_the_same(cli, tmp_path: Path) -> None:
+def test_a_training_that_starts_anew_is_noticed_although_its_bits_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(FORGETFUL)
-    path = os.pathsep.join([str(tmp_path), str(PROJECT)])
-    done = cli("selftest", "resume", "--workers", "0", "--seed", "1", PYTHONPATH=path)
-    assert done.returncode == 1, done.stderr
-    assert "did not go on, but began at steps 0, with 0: the same bits" in done.stdout
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(PROJECT)]))
+    right, said = resumed(0, 0, step=18)
+    assert not right and "did not go on, but began at steps 0, with 0: the same bits" in said
 
 
 def write(job: Job, settings: str) -> dict[str, Any]:

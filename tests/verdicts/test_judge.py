@@ -14,11 +14,9 @@ from conftest import PROJECT
 from running import run_cli
 from scipy import stats
 
-from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.flows.cli.terminal import print_json
 from phrasemodels.flows.report.judgement import judgement_text
-from phrasemodels.flows.results.exchange import export_scores, read_scores, write_crate
-from phrasemodels.flows.results.results import kept_results
+from phrasemodels.flows.results.exchange import read_scores
 from phrasemodels.verdicts import Observation, Printed, collected, judge, judge_table, read, read_printed
 from phrasemodels.verdicts.printed import impossible
 
@@ -161,30 +159,6 @@ def test_runs_in_mlflow_are_seeds(tmp_path: Path) -> None:
         assert (found.row, found.dataset, found.metric) == ("forest", "digits", "accuracy")
         assert sorted(found.values()) == [0.91, 0.92, 0.93]
     assert {path.name for path in tmp_path.iterdir()} == {"mlflow.db", "ml?x"}, "no other database is made"
-
-
-@pytest.mark.parametrize("name", ["002-table2-geo-paper", "002-rates-laptop", "004-table3-laptop"])
-def test_results_of_this_project_are_exported_and_read_back_equal(name: str, tmp_path: Path) -> None:
-    printed, scores = export_scores(name, tmp_path)
-    known = {
-        (r.experiment.name, r.answer.metric): r
-        for r in kept_results()
-        if r.source == f"results/{name}" and r.answer.statistic
-    }
-    judged = judge_table(read_printed(printed), read_scores([str(scores)]))
-    assert len(judged) == len(known)
-    for one in judged:
-        result = known[one.printed.row, one.printed.metric]
-        unit = 1.0 if any(value > 1 for value in one.values) else 100.0  # a metric without printed numbers has no unit
-        assert np.multiply(unit, one.values) == pytest.approx(result.row["values"][one.printed.metric])
-        if result.answer.cell and result.answer.cell.printed:
-            assert (one.verdict == "not comparable") == (result.row["verdict"] == "not comparable")
-        if against := result.row["against"]:
-            theirs = against["differences"][one.printed.metric]
-            assert one.test is not None and one.test.tested is not None and one.test.baseline == against["baseline"]
-            assert unit * one.test.tested.difference == pytest.approx(theirs["difference"])
-            assert one.test.tested.p == pytest.approx(theirs["p"], abs=1e-9)
-            assert one.test.p_holm == pytest.approx(theirs["p_holm"], abs=1e-9)
 
 
 def test_the_command_writes_a_page_that_needs_no_other_file(tmp_path: Path) -> None:
@@ -335,38 +309,3 @@ def test_a_broken_file_is_one_line_that_names_it(name: str, content: bytes, said
     with pytest.raises(ValueError, match=re.escape(said)) as error:
         read_printed(path) if name == "printed.csv" else read_scores([str(path)])
     assert "\n" not in str(error.value)
-
-
-@pytest.fixture(scope="module")
-def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A kept result with its descriptions."""
-    folder = tmp_path_factory.mktemp("crate")
-    export_scores("002-table2-geo-paper", folder)
-    write_crate("002-table2-geo-paper", folder)
-    return folder
-
-
-def test_a_crate_names_its_files_with_digests_and_what_made_them(described: Path) -> None:
-    graph = {one["@id"]: one for one in json.loads((described / "ro-crate-metadata.json").read_text())["@graph"]}
-    files = {name: one for name, one in graph.items() if one["@type"] == "File"}
-    assert set(files) == {path.name for path in described.iterdir()} - {"ro-crate-metadata.json"}
-    assert all(one["sha256"] == sha256_of(described / name) for name, one in files.items())
-    (action,) = (one for one in graph.values() if one["@type"] == "CreateAction")
-    named = [action[part] for part in ("object", "result", "instrument")] + list(graph["./"].values())
-    targets = [one for part in named for one in (part if isinstance(part, list) else [part]) if isinstance(one, dict)]
-    assert len(targets) > 7 and all(target["@id"] in graph for target in targets)
-    assert not [value for one in graph.values() for value in one.values() if isinstance(value, list) and len(value) < 2]
-    assert graph["#phrasemodels"]["softwareRequirements"] and graph["./"]["license"]["@id"] in graph
-
-
-@pytest.mark.slow
-def test_tools_of_croissant_and_rocrate_read_the_descriptions(described: Path) -> None:
-    croissant, rocrate = pytest.importorskip("mlcroissant"), pytest.importorskip("rocrate.rocrate")
-    dataset = croissant.Dataset(jsonld=str(described / "croissant.json"))
-    assert not dataset.metadata.issues.errors
-    rows = list(dataset.records(record_set="scores"))
-    assert len(rows) == sum(
-        one.sums.shape[0] * one.sums.shape[1] for one in read_scores([str(described / "scores.parquet")])
-    )
-    crate = rocrate.ROCrate(str(described))
-    assert {one.id for one in crate.root_dataset["hasPart"]} == {"printed.csv", "scores.parquet", "croissant.json"}

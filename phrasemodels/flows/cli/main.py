@@ -61,7 +61,7 @@ app = typer.Typer(
     "shows tracebacks.",
 )
 FILES = (run, results, experiments, models, parse, machine)
-GROUPS = {"corpora": corpora.app, "parsers": parsers.app, "store": store.app, "selftest": machine.selftest_app}
+GROUPS = {"corpora": corpora.app, "parsers": parsers.app, "store": store.app}
 # Commands and groups by what one wants to do: first what one needs every day.
 PANELS: dict[str, tuple[str, ...]] = {
     "Every day": ("reproduce", "plan", "verdicts", "sql", "judge", "train", "predict", "parse", "init", "corpora"),
@@ -73,12 +73,10 @@ PANELS: dict[str, tuple[str, ...]] = {
             "prepare",
             "count",
             "report",
-            "export-result",
             "trace",
             "diff",
             "compare-settings",
         ),
-        "selftest",
     ),
     "Advanced: models": (
         "show-attention",
@@ -90,7 +88,7 @@ PANELS: dict[str, tuple[str, ...]] = {
         "serve",
         "parsers",
     ),
-    "Advanced: this machine": ("doctor", "compile-kernels", "bench", "store"),
+    "Advanced: this machine": ("doctor", "store"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The commands about results: verdicts, count, report, sql, trace, diff, judge and export-result."""
+"""The commands about results: verdicts, count, report, sql, trace, diff and judge."""
 
 import sys
 from collections import Counter
@@ -363,28 +363,3 @@ def _judged_line(row: dict[str, Any]) -> dict[str, Any]:
         "seeds": ours["n"] if ours else 0,
         "gain over baseline": f"{test['difference']:+.3g}{p}" if test and "difference" in test else "",
     }
-
-
-@app.command("export-result")
-def scores(
-    result: Annotated[str, typer.Argument(help="A kept result: the name of its folder in results/.")],
-    folder: Annotated[Path, typer.Argument(help="The folder to write into.")],
-    crate: Annotated[
-        bool, typer.Option("--crate", help="Describe the files and where they are from, as RO-Crate and as Croissant.")
-    ] = False,
-    force: Force = False,
-) -> None:
-    """Write a kept result as printed.csv and scores.parquet, which `phrasemodels judge` and other programs read.
-
-    Example: phrasemodels export-result 003-tablebabi-paper babi && phrasemodels judge babi/printed.csv babi/scores.parquet
-    """
-    import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.results.exchange import CRATE, CROISSANT, PRINTED, SCORES, export_scores, write_crate
-    from phrasemodels.written import writing
-
-    names = (PRINTED, SCORES, CRATE, CROISSANT) if crate else (PRINTED, SCORES)
-    with writing(*(folder / name for name in names), force=force):
-        made = export_scores(result, folder)
-        made += write_crate(result, folder) if crate else []
-    for path in made:
-        print(path)

@@ -42,7 +42,7 @@ def digest(file: Path) -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(imported(file)))).hexdigest()
 
 
-ONCE = "once for this installation; `phrasemodels compile-kernels` does so ahead of time"
+ONCE = "once for this installation; `phrasemodels doctor --compile` does so ahead of time"
 EACH_TIME = "in every process: set NUMBA_CACHE_DIR to a folder that can be written to"
 LOG = logging.getLogger("phrasemodels.structs")
 _announced: set[Any] = set()
