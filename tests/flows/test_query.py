@@ -10,6 +10,7 @@ import pytest
 from running import run_cli
 
 from phrasemodels.data.store.store import Store
+from phrasemodels.flows.results import query as query_module
 from phrasemodels.flows.results import views
 from phrasemodels.flows.results.columns import VIEWS
 from phrasemodels.flows.results.query import frame, query, write_shards
@@ -132,3 +133,22 @@ def test_a_mean_is_over_the_newest_code_alone_and_says_which_seeds_it_leaves_out
     row = views._stored("mine/table1/sample/row", "bleu", groups)
     assert (row["mean"], row["n"], row["origin"], row["run_ids"]) == (91.0, 2, "store", ["c", "d"])
     assert "seeds 0 are of earlier settings or code and left out" in row["warning"]
+
+
+@pytest.mark.parametrize(
+    ("question", "made"),
+    [
+        ("select 'seeds', 'costs' as sentence_scores", []),
+        ("with seeds as (select 1 as a) select a from seeds", []),
+        ("select (select count(*) from Published)", ["published"]),
+        ("pivot (select paper, value from published) on paper using avg(value)", ["published"]),
+    ],
+)
+def test_only_the_views_that_a_question_reads_are_made(
+    question: str, made: list[str], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    rows = query_module._rows
+    monkeypatch.setattr(query_module, "_rows", lambda name, *of: (asked.append(name), rows(name, *of))[1])
+    query(store, None, question)  # type: ignore[arg-type]
+    assert asked == made

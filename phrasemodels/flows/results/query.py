@@ -96,8 +96,7 @@ def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyC
 
     if sql.encode(errors="ignore").decode() != sql:
         raise ValueError("the question is no UTF-8: write it again")
-    computed = re.search(r"\bquery(_table)?\s*\(", sql.lower())  # names of views may be computed
-    named = [name for name in VIEWS if computed or name in sql.lower()]
+    named = [name for name in VIEWS if name in sql.lower()]
     empty = {name: schema_of(name).empty_table() for name in VIEWS}
     try:
         statements = duckdb.extract_statements(sql)
@@ -105,10 +104,28 @@ def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyC
             raise ValueError("the question changes tables, which are copies: ask one, like select * from verdicts")
         if len(statements) > 1:
             raise ValueError(f"these are {len(statements)} questions: ask one at a time")
-        _answer(empty, sql, ask)  # a mistake is found at once: to build a view may take seconds
+        if "pivot" not in sql.lower():  # whose columns are those of the rows
+            _answer(empty, sql, ask)  # a mistake is found at once: to build a view may take seconds
+        named = _named(sql)
         return _answer(empty | {name: _rows(name, store, tracker) for name in named}, sql, ask)
     except duckdb.Error as error:
         raise ValueError(explained(str(error), named)) from error
+
+
+def _named(sql: str) -> list[str]:
+    """Return the views that a question reads; if DuckDB can't tell, those whose names occur in it, or all if it computes names."""
+    import duckdb
+
+    try:
+        with duckdb.connect(":memory:") as connection:
+            for name, view in VIEWS.items():
+                columns = ", ".join(f'"{column}" {kind}' for column, kind in view.columns.items())
+                connection.execute(f"create table {name} ({columns})")
+            read = {name.lower() for name in connection.get_table_names(sql)}
+    except duckdb.Error:  # of a pivot, which is several statements, or of query_table
+        computed = re.search(r"\bquery(_table)?\s*\(", sql.lower())
+        read = {name for name in VIEWS if computed or name in sql.lower()}
+    return [name for name in VIEWS if name in read]
 
 
 def _answer(tables: dict[str, pa.Table], sql: str, ask: Callable[["DuckDBPyConnection", str], T]) -> T:
