@@ -77,6 +77,26 @@ def verdicts(paper: str) -> str:
     return f"{table(*counted)}\n{filtered(table(names, rows))}\n[All printed numbers](../results/verdicts.md)\n"
 
 
+def babi() -> str:
+    """Return the cells of paper 003's table of bAbI: ours, the printed number in brackets, and the mark of the verdict."""
+    found = asked(
+        "select split_part(dataset, ' ', -1), system || ', ' || split_part(printed_metric, ' ', 1), ours, half_width, printed, verdict "
+        "from verdicts where paper = '003' and dataset like 'bAbI%' and system in ('MemN2N', 'Binary CRF') and ours is not null"
+    )[1]
+    columns = [f"{system}, {kind}" for kind in ("answer", "fact") for system in ("MemN2N", "Binary CRF")]
+    cells = {
+        (task, column): f"{_one_digit(*ours)} ({printed}) {MARKS[verdict]}"
+        for task, column, *ours, printed, verdict in found
+    }
+    tasks = sorted({task for task, _ in cells}, key=lambda task: (task == "AVERAGE", task))
+    names = ["task", *(name.replace("Binary CRF", "chain") + "s" for name in columns)]
+    return table(names, [[task.lower(), *(cells.get((task, column), "–") for column in columns)] for task in tasks])
+
+
+def _one_digit(mean: float, half_width: float) -> str:
+    return f"{mean:.1f} ± {half_width:.1f}"
+
+
 def wrong(paper: str) -> str:
     """Return the printed numbers that the paper's own numbers contradict, with the arithmetic."""
     columns = 'table_ as "where", system, variant, printed, reason'
