@@ -139,6 +139,7 @@ def test_further_seeds_join_those_of_a_kept_result(session, tmp_path):
     assert [row["values"] for row in one] == [row["values"] for row in both] and both[0]["seeds"] == [0, 1]
     assert json.loads((whole / TESTS).read_text())["against"] == json.loads((parts[0] / TESTS).read_text())["against"]
     assert both[0]["training"] == pytest.approx(one[0]["training"])
+    assert [run["seed"] for run in both[0]["runs"]] == [0, 1] and both[0]["runs"] == one[0]["runs"]
     changed = json.loads((parts[1] / "result.json").read_text())
     changed["rows"][0]["training"]["devices"] = "NVIDIA H200"
     write_kept(parts[1], changed)

@@ -3,13 +3,15 @@
 import contextlib
 import datetime
 import json
+import subprocess
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results.records import page_of, records, remove_old
+from phrasemodels.flows.results.keep import check_committed
+from phrasemodels.flows.results.records import commit_of, page_of, records, remove_old
 from phrasemodels.flows.run.record import recorded, write
 
 
@@ -86,3 +88,25 @@ def test_a_record_with_the_id_of_another_run_is_damaged_and_leads_to_no_files(st
     path.write_text(json.dumps(json.loads(path.read_text()) | {"id": other(path.stem)}))
     assert [record["state"] for record in records(store)] == ["damaged"]
     assert not remove_old(store, 1.0, []) and path.exists()
+
+
+def test_results_of_code_that_no_commit_has_are_not_kept(tmp_path, monkeypatch) -> None:
+    def git(*command: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True, capture_output=True)
+
+    git("init")
+    for name in ("code.py", "results/one/result.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    git("add", ".")
+    git("-c", "user.name=n", "-c", "user.email=e", "commit", "-m", "first")
+    clean = commit_of(tmp_path)
+    (tmp_path / "results/one/result.json").write_text("2")
+    assert commit_of(tmp_path) == clean and len(clean) == 40, "a kept result is no code"
+    (tmp_path / "code.py").write_text("2")
+    assert commit_of(tmp_path) == clean + "-dirty"
+    monkeypatch.setattr("phrasemodels.flows.results.keep.commit", lambda: clean)
+    check_committed()
+    monkeypatch.setattr("phrasemodels.flows.results.keep.commit", lambda: clean + "-dirty")
+    with pytest.raises(ValueError, match="commit the changes"):
+        check_committed()

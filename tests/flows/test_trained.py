@@ -41,6 +41,8 @@ def rows_of(file):
     """Return the rows of a kept result, without what no two trainings have in common."""
     rows = json.loads(file.read_text())["rows"]
     for row in rows:
+        assert [run["seed"] for run in row["runs"]] == row["seeds"] and all(run["commit"] for run in row["runs"])
+        del row["runs"]
         row["training"] = {k: v for k, v in row["training"].items() if k not in ("train_seconds", "peak_memory_mib")}
     return rows
 
@@ -107,7 +109,7 @@ def test_a_result_that_was_changed_is_refused(made, tmp_path, what):
     assert not (tmp_path / "kept").exists()
 
 
-def test_damaged_predictions_and_empty_folders_are_refused(made, tmp_path):
+def test_damaged_predictions_and_empty_folders_are_refused(made, tmp_path, monkeypatch):
     shutil.copytree(made[0] / "out", tmp_path / "out")
     file = next((tmp_path / "out" / "predictions").rglob("*.arrow"))
     file.write_bytes(file.read_bytes()[:-9])
@@ -117,6 +119,7 @@ def test_damaged_predictions_and_empty_folders_are_refused(made, tmp_path):
         file.write_text("{" * 100_000)
     with pytest.raises(ValueError, match="no result of `phrasemodels train --local --data` of this version"):
         keep_trained(tmp_path / "out", tmp_path / "kept", "")
+    monkeypatch.setattr("phrasemodels.flows.results.keep.commit", lambda: "c")
     run = run_cli("keep", "mine", "--trained", str(tmp_path / "nowhere"))
     assert isinstance(run.exception, ValueError)
     assert "no result of `phrasemodels train --local --data` is there" in str(run.exception)

@@ -242,9 +242,10 @@ def keep(
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.experiments.catalogue import Request
+    from phrasemodels.flows.results.keep import check_committed
     from phrasemodels.flows.results.keep import join as joined
     from phrasemodels.flows.results.keep import keep as write
-    from phrasemodels.flows.results.records import KEPT, own
+    from phrasemodels.flows.results.records import KEPT, open_to_read, own
     from phrasemodels.flows.run.plan import planned
     from phrasemodels.infra.settings import Settings
 
@@ -260,6 +261,7 @@ def keep(
                 raise ValueError(f"{folder}: no kept result is there")
         print(joined(own() / name, join))
         return
+    check_committed()
     if trained is not None:
         from phrasemodels.flows.run.trained import keep_trained
 
@@ -271,7 +273,8 @@ def keep(
         from phrasemodels.flows.run.tune import finished_searches, tuned
 
         made = Plan(tuned(made.table, finished_searches(made.table, tune, store)))
-    print(write(store, made.table, made.pipelines, made.comparison, own() / name, note))
+    run_ids = open_to_read()[1].keys()
+    print(write(store, made.table, made.pipelines, made.comparison, own() / name, note, run_ids))
 
 
 @app.command()

@@ -17,10 +17,20 @@ from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Pipeline
-from phrasemodels.flows.results.records import COMPANIONS, RESULT, SENTENCES, TRIALS, commit, kept_files, read_kept
+from phrasemodels.flows.results.records import (
+    COMPANIONS,
+    DIRTY,
+    RESULT,
+    SENTENCES,
+    TRIALS,
+    commit,
+    kept_files,
+    read_kept,
+)
 from phrasemodels.flows.results.results import (
     contradiction,
     keep_tests,
+    runs_of,
     same_settings,
     statistics_of,
 )
@@ -31,10 +41,33 @@ DERIVED = {"against", "intervals", "verdict", "reason"}  # of a row, computed ag
 Statistics = dict[tuple[str, int], pa.Table]  # of the test sentences, by row and seed
 
 
-def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: Step, folder: Path, note: str) -> Path:
-    """Write the results of a table in the store into a folder: scores, seeds, configurations, commit, library versions, and
-    the per-sentence statistics that tests need; of a tuned table also all trials. ValueError: a result is not in the store, or
-    the folder holds something else."""
+def check_committed() -> None:
+    """Check that what is kept can be repeated.
+
+    Raises:
+        ValueError: the code has changes that no commit has.
+    """
+    if DIRTY in commit():
+        raise ValueError(f"the code was changed since commit {commit()[:12]}: commit the changes, then train and keep")
+
+
+def keep(
+    store: Store,
+    table: Table,
+    pipelines: Sequence[Pipeline],
+    comparison: Step,
+    folder: Path,
+    note: str,
+    run_ids: Mapping[str, str] | None = None,
+) -> Path:
+    """Write the results of a table in the store into a folder, with the statistics of test sentences that tests need.
+
+    Args:
+        run_ids: MLflow's runs, by the store keys of trainings.
+
+    Raises:
+        ValueError: a result is not in the store, or the folder holds something else.
+    """
     if folder.exists() and any(folder.iterdir()) and _title(folder / RESULT) != table.title:
         raise ValueError(f"{folder} holds something other than the result of {table.title}: choose another name")
     seeds: dict[str, list[Pipeline]] = {}
@@ -47,7 +80,7 @@ def keep(store: Store, table: Table, pipelines: Sequence[Pipeline], comparison: 
             )
         seeds.setdefault(name, []).append(pipeline)
     statistics: Statistics = {}
-    parts = {name: _parts(store, of, statistics) for name, of in seeds.items()}
+    parts = {name: _parts(store, of, statistics, run_ids or {}) for name, of in seeds.items()}
     rows = [
         {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
         for row in store.run(comparison).meta["rows"]
@@ -119,7 +152,14 @@ def _write_statistics(path: Path, statistics: Statistics) -> None:
         to.write_table(together)
 
 
-def _parts(store: Store, seeds: Sequence[Pipeline], statistics: Statistics) -> dict[str, Any]:
+def run_of(seed: int, train: str = "", run: str = "", made_by: str = "") -> dict[str, Any]:
+    """Return where a seed is from: the commit of the code, the store key of the training, and MLflow's run."""
+    return {"seed": seed, "commit": made_by or commit(), "train": train, "run": run}
+
+
+def _parts(
+    store: Store, seeds: Sequence[Pipeline], statistics: Statistics, run_ids: Mapping[str, str]
+) -> dict[str, Any]:
     """Return what all seeds of a row share, and add their statistics to the others'."""
     experiment, scores = seeds[0].experiment, [store.run(pipeline.scored) for pipeline in seeds]
     columns = {answer.statistic.column for answer in experiment.answers if answer.statistic}
@@ -128,7 +168,9 @@ def _parts(store: Store, seeds: Sequence[Pipeline], statistics: Statistics) -> d
         statistics[row_of(experiment.name), pipeline.seed] = table
     models = [store.run(pipeline.trained) for pipeline in seeds if pipeline.trains]
     parts = (models or scores)[0].manifest["parts"]
+    keys = [(pipeline.trained if pipeline.trains else pipeline.scored).key for pipeline in seeds]
     return {
+        "runs": [run_of(p.seed, key, run_ids.get(key, "")) for p, key in zip(seeds, keys, strict=True)],
         "training": training_of(models) if models else {},
         "settings": {name: value for name, value in parts["settings"].items() if name != "seed"},
         "libraries": parts["libraries"],
@@ -200,7 +242,10 @@ def _read(folder: Path) -> tuple[dict[str, Any], Statistics]:
         name = row_of(row["experiment"])
         row["sentences"] = {"row": name}
         statistics |= {(name, seed): table for seed, table in zip(row["seeds"], tables, strict=True)}
-    result["rows"] = [{name: value for name, value in row.items() if name not in DERIVED} for row in result["rows"]]
+    result["rows"] = [
+        {"runs": runs_of(row, result["commit"])} | {name: value for name, value in row.items() if name not in DERIVED}
+        for row in result["rows"]
+    ]
     return result, statistics
 
 
@@ -239,4 +284,12 @@ def _joined(row: Mapping[str, Any], more: Mapping[str, Any] | None) -> Mapping[s
             training["devices"] = devices
     ordered = {metric: [own[seed] for seed in seeds] for metric, own in values.items()}
     libraries = all_versions([one.get("libraries", {}) for one in (row, more)])
-    return {**row, "seeds": seeds, "values": ordered, "training": training, "libraries": libraries}
+    runs = {run["seed"]: run for run in (*more["runs"], *row["runs"])}
+    return {
+        **row,
+        "runs": [runs[seed] for seed in seeds],
+        "seeds": seeds,
+        "values": ordered,
+        "training": training,
+        "libraries": libraries,
+    }

@@ -45,25 +45,32 @@ from phrasemodels.infra.tracking import Tracker, flatten, readable
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
+DIRTY = "-dirty"
+
+
 @cache
 def commit() -> str:
-    """Return the commit of the code, marked `-dirty` if files were changed since; of an installed package its version. In a
+    """Return the commit of the code, marked DIRTY if files were changed since; of an installed package its version. In a
     project folder the project's comes first."""
-    own, ours = project.folder(), _commit(CHECKOUT) or f"version {importlib.metadata.version('phrasemodels')}"
-    mine = _commit(own) if own else ""
+    own, ours = project.folder(), commit_of(CHECKOUT) or f"version {importlib.metadata.version('phrasemodels')}"
+    mine = commit_of(own) if own else ""
     return f"{mine} with {ours}" if mine else ours
 
 
-def _commit(folder: Path) -> str:
-    """Return the commit of a folder; empty if it is no checkout."""
-    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+def commit_of(folder: Path) -> str:
+    """Return the commit of a folder; empty if it is no checkout. Kept results are no code, so they may change."""
+
+    def git(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", "-C", str(folder), *command], capture_output=True, text=True, check=False)
+
     if not (folder / ".git").exists():
         return ""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        found = git("rev-parse", "HEAD").stdout.strip()
+        changed = git("diff", "--quiet", "HEAD", "--", ".", ":(exclude)results").returncode == 1
     except OSError:  # there is no git
         return "unknown"
-    return done.stdout.strip() or "unknown"
+    return f"{found}{DIRTY * changed}" or "unknown"
 
 
 RUNNING, COMPLETED, FAILED, CANCELLED, DEAD = "running", "completed", "failed", "cancelled", "dead"
@@ -266,6 +273,17 @@ COMPANIONS = (SENTENCES, TRIALS, TESTS)  # files of a kept result beside result.
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
+class KeptRun(BaseModel):
+    """Where a seed is from: the commit of the code, the store key of the training, and MLflow's run."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    seed: int
+    commit: Annotated[str, Field(min_length=1)]
+    train: str
+    run: str
+
+
 class KeptRow(BaseModel):
     """A row of a kept result, with its values by metric and seed."""
 
@@ -284,11 +302,14 @@ class KeptRow(BaseModel):
     test_set: list[dict[str, Any]]
     licences: list[str]
     sentences: dict[Literal["row"], str] | Annotated[list[str], Field(max_length=0)]
+    runs: list[KeptRun] = []
 
     @model_validator(mode="after")
     def _fits(self) -> "KeptRow":
         if len(set(self.seeds)) < len(self.seeds) or {len(own) for own in self.values.values()} != {len(self.seeds)}:
             raise ValueError("each seed has one value of each metric")
+        if self.runs and [run.seed for run in self.runs] != self.seeds:
+            raise ValueError("each seed has one run")
         if self.metric not in self.values or (self.training and not self.settings):
             raise ValueError("a row has values of its metric, and a training has settings")
         return self

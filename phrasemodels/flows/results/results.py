@@ -74,7 +74,7 @@ class Result:
     """A row of a compared table, with its experiment and answer.
 
     source: a store key, or the folder of a kept result. row: as `compare` makes it. runs: {seed, score, train, run} of each
-    seed, the store keys of its score and training and its MLflow run.
+    seed, the store keys of its score and training and its MLflow run; of a kept result also the commit.
     """
 
     source: str
@@ -196,10 +196,20 @@ def _kept_results(path: Path, changed: int) -> list[Result]:
     against = tests_of(path.parent, *_tested(path.parent, rows, known))
     results = []
     for row, answer, tests in zip(rows, known, against, strict=True):
-        runs = [{"seed": seed, "score": "", "train": "", "run": ""} for seed in row["seeds"]]
+        runs = [{"score": "", **run} for run in runs_of(row, result["commit"])]
         made = {**row, "against": tests, "commit": result["commit"]}
         results.append(Result(f"results/{path.parent.name}", result["title"], *answer, made, runs))
     return results
+
+
+def runs_of(row: Mapping[str, Any], commit: str) -> list[dict[str, Any]]:
+    """Return {seed, commit, train, run} of each seed of a kept row.
+
+    Args:
+        commit: of the whole result, where a row doesn't say its own; of several, one made the seed.
+    """
+    known = [{"seed": seed, "commit": commit, "train": "", "run": ""} for seed in row["seeds"]]
+    return list(row.get("runs") or known)
 
 
 def keep_tests(path: Path) -> None:

@@ -22,7 +22,17 @@ from phrasemodels.data.store.store import Executor, Job, Store, inherited
 from phrasemodels.flows.experiments.catalogue import Request, Table, resolved
 from phrasemodels.flows.experiments.catalogue import experiment as find
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
-from phrasemodels.flows.results.keep import DERIVED, MEANS, Statistics, all_versions, join, row_of, training_of, write
+from phrasemodels.flows.results.keep import (
+    DERIVED,
+    MEANS,
+    Statistics,
+    all_versions,
+    join,
+    row_of,
+    run_of,
+    training_of,
+    write,
+)
 from phrasemodels.flows.results.records import commit, open_store, sources_of
 from phrasemodels.flows.results.results import RESULT, SENTENCES
 from phrasemodels.flows.run.local import code_digest, key_of_prepared
@@ -208,6 +218,7 @@ def _rows(seeds: Sequence[Trained], statistics: Statistics) -> list[dict[str, An
         table = read_shard(one.scores.file(SENTENCES)).select(["id", "group", *sorted(columns)])
         statistics[row_of(experiment.name), one.seed] = table
     shared = {
+        "runs": [run_of(one.seed, one.model.manifest["key"]) for one in seeds],
         "training": training_of([one.model for one in seeds]),
         "settings": {k: v for k, v in to_json(experiment.steps(0).trained.settings).items() if k != "seed"},
         "libraries": all_versions([one.libraries for one in seeds]),
