@@ -1,8 +1,6 @@
-"""The component of spaCy, with the spaCy that is installed: skipped where none is."""
+"""The component of spaCy."""
 
-import pytest
-
-spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install spacy tries its component")
+import spacy
 
 
 def test_a_pipeline_of_spacy_has_phrases_heads_tags_and_sentences() -> None:

@@ -1,12 +1,12 @@
-"""Triton's programs, run by its interpreter on the CPU, equal the reference. Where Triton is missing, this is skipped."""
+"""Triton's programs, run by its interpreter on the CPU, equal the reference. Triton is made for Linux alone."""
 
 import os
-from importlib.util import find_spec
+import sys
 
 import pytest
 
-if find_spec("triton") is None:
-    pytest.skip("Triton is not installed: pip install triton", allow_module_level=True)
+if sys.platform != "linux":
+    pytest.skip("Triton is not made for this platform", allow_module_level=True)
 os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
