@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 reproduce: $(STAMP)
-	.venv/bin/phrasemodels count --brief
+	.venv/bin/phrasemodels verdicts --count
 	.venv/bin/phrasemodels reproduce --seeds 3
 
 check: $(STAMP)

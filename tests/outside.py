@@ -41,7 +41,7 @@ from phrasemodels.data.store.artifacts import MANIFEST, describe, with_digest
 from phrasemodels.data.store.gc import damage, lease, leased_keys, usage, waste
 from phrasemodels.data.store.shared import ObjectStorage
 from phrasemodels.data.store.store import Step, Store, digest_of
-from phrasemodels.flows.cli.parse import read_card
+from phrasemodels.flows.cli.models import read_card
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.exchange import observations as scores_of
 from phrasemodels.flows.results.models import CARD, load

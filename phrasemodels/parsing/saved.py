@@ -88,7 +88,7 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, fo
 
 def load(folder: Path) -> Saved:
     """Read a folder of `save`. ValueError: it is no such folder, or damaged."""
-    again = "save it again with `phrasemodels export-parser`"
+    again = "save it again with `phrasemodels export --parser`"
     if not (folder / ABOUT).is_file() or not (folder / WEIGHTS).is_file():
         raise ValueError(f"{folder}: no saved parser: {ABOUT} or {WEIGHTS} is missing; {again}")
     try:

@@ -118,17 +118,6 @@ def test_a_week_is_what_gc_waits_for_artifacts_and_interrupted_steps(store: Stor
     assert {thing.path for thing in waste(store)} == {old.path, interrupted}
 
 
-def test_a_comparison_of_an_older_store_is_a_root_though_its_manifest_does_not_say_so(store: Store) -> None:
-    def is_kept(**root: bool) -> bool:
-        artifact = Artifact(
-            Path("objects/compare/0"), {"step": "compare", "key": "0", "label": "t", "finished": "1"} | root
-        )
-        artifact.manifest["parts"] = {"inputs": {}}
-        return verdict_keys({"0": artifact}) == ["0"]
-
-    assert is_kept() and is_kept(root=True) and not is_kept(root=False)
-
-
 def test_gc_can_keep_only_the_newest_verdicts_of_a_table(store: Store) -> None:
     old = chain(store, "table", "a")
     age(store, 2020)

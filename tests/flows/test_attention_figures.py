@@ -1,5 +1,7 @@
 """The figures of problems show what the models compute (paper 003), and refuse sentences that are too long."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from running import trained
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.parents import SoftParentsConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
-from phrasemodels.flows.cli import parse
+from phrasemodels.flows.cli import models as commands
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.report.attention import attention_figures, in_words
 from phrasemodels.flows.report.plots import draw, svg_of
@@ -82,7 +84,7 @@ def test_trained_models_are_drawn_on_a_text(tmp_path):
 def test_a_problem_without_a_figure_says_so(tmp_path):
     model = trained(Store(tmp_path).open(), "000/table1/sample/transformer")
     with pytest.raises(
-        ValueError, match=r"^000/table1/sample/transformer\+.* has no figure of its own; see .*show-attention`$"
+        ValueError, match=r"^000/table1/sample/transformer\+.* has no figure of its own; see .*attention.html`$"
     ):
         draw([model], "the red house")
 
@@ -121,6 +123,6 @@ def test_a_sentence_that_is_too_long_is_refused_before_it_is_computed(monkeypatc
         fact_weights(HopsConfig(2, 6, 5, 9).build(), words, "where?", (many[:, None], many))
     with pytest.raises(ValueError, match=message):
         soft_parents(SoftParentsConfig(6, 3, TreeWeights).build(), torch.randn(MOST_WORDS + 2, 6), words)
-    monkeypatch.setattr(parse, "_trained", lambda name: (experiment("004/table1/sample/2").recipe, None))
+    monkeypatch.setattr(commands, "parser_of", lambda model: (experiment("004/table1/sample/2").recipe, None))
     with pytest.raises(ValueError, match=message):
-        parse.labels("lal", " ".join(words))
+        commands._draw([None], " ".join(words), "", 24, Path("labels.html"))

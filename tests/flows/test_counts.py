@@ -252,7 +252,7 @@ def test_every_number_has_one_verdict_and_a_reason_that_is_counted() -> None:
     assert {row["reason"] for row in theirs if row["verdict"] == "not run"} == {
         "not ours to run: a result of others, which the paper repeats"
     }
-    assert sum("phrasemodels count" in row["reason"] for row in lines) > 100
+    assert sum("phrasemodels verdicts --count" in row["reason"] for row in lines) > 100
     assert COUNTED["001", "2-parameters"] is COUNTED["002", "5-parameters"] is False
     assert not any(row["verdict"] in ("reproduced", "higher", "lower") for row in lines), "nothing has run"
 
@@ -262,10 +262,10 @@ def test_what_is_counted_is_kept_but_not_trained(tmp_path, monkeypatch) -> None:
     from phrasemodels.flows.run.local import train_experiment
 
     plan = Plan(Request("001", "2-parameters").resolve())
-    with pytest.raises(ValueError, match="trains nothing: `phrasemodels count` runs it"):
+    with pytest.raises(ValueError, match="trains nothing: `phrasemodels verdicts --count` runs it"):
         train_experiment(plan.table.experiments[0], 0, True)
     store, asked = Store(tmp_path / "store"), (plan.table, plan.pipelines, plan.comparison, tmp_path / "kept", "")
-    with pytest.raises(ValueError, match="is not in the store: `phrasemodels count --corpora`"):
+    with pytest.raises(ValueError, match="is not in the store: `phrasemodels verdicts --count --corpora`"):
         keep(store, *asked)
     assert not (tmp_path / "kept").exists()
     store.run(plan.comparison)

@@ -52,7 +52,7 @@ def test_a_treebank_becomes_a_parser_that_reads_raw_text(cli, tmp_path: Path) ->
         (tmp_path / "UD_X-Y" / f"x_y-ud-{split}.conllu").write_text("\n".join(rows) * count, encoding="utf-8")
     (tmp_path / "corpora").mkdir(exist_ok=True)
     (tmp_path / "corpora" / "x.vec").write_text("2 3\nva 1 2 3\nvoilà 4 5 6\n", encoding="utf-8")
-    given = ("train-parser", "UD_X-Y", "x", "--updates", "2", "--minutes", "0.2", "--vectors")
+    given = ("parsers", "train", "UD_X-Y", "x", "--updates", "2", "--minutes", "0.2", "--vectors")
     assert "no file y.vec in the folders of this project" in cli(*given, "y.vec").stderr
     done = cli(*given, "x.vec")
     assert "raw text of the test set: sentences" in done.stderr, done.stderr

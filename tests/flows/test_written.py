@@ -22,12 +22,9 @@ OUTPUTS = {  # command and parameter -> arguments in front of the output, and it
     "sql database": (["sql", "--database"], "mine.duckdb"),
     "sql to": (["sql", "select 1", "--to"], "mine.parquet"),
     "judge page": (["judge", f"{JUDGE}/lm-eval.csv", f"{JUDGE}/lm-eval", "--page"], "mine.html"),
-    "show-attention to": (["show-attention", "000/table1/sample/phrase-k2", "a house", "--to"], "mine.html"),
     "draw to": (["draw", "000/table1/sample/phrase-k2", "--text", "a house", "--to"], "mine.svg"),
-    "show-labels to": (["show-labels", "004/parser/sample/lal", "a house", "--to"], "mine.html"),
     "export to": (["export", "000/table1/sample/phrase-k2"], "mine"),
-    "export-parser to": (["export-parser", "004/parser/sample/lal"], "mine"),
-    "train-parser to": (["train-parser", JUDGE], "mine"),
+    "parsers train to": (["parsers", "train", JUDGE], "mine"),
     "corpora export to": (["corpora", "export", "gum"], "train.parquet"),
     "prepare to": (["prepare", "000/table1/sample/phrase-k2", "--to"], "mine"),
 }

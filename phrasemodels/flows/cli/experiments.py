@@ -1,4 +1,4 @@
-"""The commands about papers and experiments: cite them, list them, and compare their settings with the papers'."""
+"""The commands about experiments: list them with their papers, and compare their settings with the papers'."""
 
 from dataclasses import asdict
 from itertools import groupby
@@ -12,40 +12,6 @@ app = typer.Typer()
 
 
 @app.command()
-def papers(
-    paper: Annotated[str, typer.Argument(help="Only this paper, like 000.")] = "",
-    bibtex: Annotated[bool, typer.Option("--bibtex", help="Print entries of a bibliography.")] = False,
-    as_json: Json = False,
-) -> None:
-    """List the papers: authors, title, venue and link, and how many numbers each prints.
-
-    Examples: phrasemodels papers; phrasemodels papers 003 --bibtex
-    """
-    from collections import Counter
-
-    from phrasemodels.data.download.manifest import closest
-    from phrasemodels.flows.experiments.published import papers, published_results
-
-    known = papers()
-    if paper and paper not in known:
-        raise ValueError(f"no paper {paper!r} here: {closest(paper, known)}")
-    chosen = [known[paper]] if paper else list(known.values())
-    numbers = Counter(row["paper"] for row in published_results())
-    if as_json:
-        print_json([asdict(one) | {"printed_numbers": numbers[one.number]} for one in chosen])
-        return
-    for one in chosen:
-        if bibtex:
-            print(one.bibtex + "\n")
-            continue
-        print(
-            f"{one.number}  {one.by}: {one.title}. {one.venue}. {numbers[one.number]} printed numbers\n     {one.url}"
-        )
-        if one.later:
-            print(f"     since then: {one.later}")
-
-
-@app.command()
 def experiments(
     words: Annotated[
         list[str] | None,
@@ -54,15 +20,19 @@ def experiments(
     paper: Annotated[str, typer.Option(help="Only this paper, like 000.")] = "",
     table: Annotated[str, typer.Option(help="Only this table, as `reproduce --table` takes it.")] = "",
     profile: Annotated[str, typer.Option(help="Only this size: sample, laptop or paper.")] = "",
+    bibtex: Annotated[bool, typer.Option("--bibtex", help="Print entries of the papers for a bibliography.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the tables: what each is about, its problem, corpora and metrics. With a word or an option: their experiments, with the
-    published number that each answers.
+    """List the papers and their tables: what each is about, its problem, corpora and metrics. With a word or an option: their
+    experiments, with the published number that each answers.
 
     Examples: phrasemodels experiments; phrasemodels experiments --paper 002 --profile laptop; phrasemodels experiments ATIS
     """
     from phrasemodels.flows.cli.terminal import print_rows
 
+    if bibtex:
+        _print_bibtex(paper)
+        return
     rows = chosen(listed(), words or [], {"paper": paper, "number": table, "profile": profile})
     if as_json:
         print_json([{name: row[name] for name in row if name not in HIDDEN} for row in rows])
@@ -72,12 +42,30 @@ def experiments(
         from phrasemodels.flows.experiments.published import papers
 
         for paper, own in groupby(tables(rows), lambda row: row["paper"]):
-            print(clean(f"--paper {paper}" + (f": {papers()[paper].title}" if paper in papers() else "")))
+            print(clean(f"--paper {paper}" + (f": {_cited(papers()[paper])}" if paper in papers() else "")))
             for row in own:
                 numbers = f"rows: {row['rows']} · printed numbers: {row['printed numbers']}"
                 facts = filter(None, (row["problem"], row["corpora"], row["metrics"], numbers))
                 print(clean(f"  --table {row['table']}  {row['about']}\n      {' · '.join(facts)}"))
         print("`reproduce` runs a table, `experiments` lists its rows: both take --paper, --table and --profile")
+
+
+def _cited(paper: Any) -> str:
+    """Return authors, title, venue and link of a paper."""
+    later = f" Since then: {paper.later}" if paper.later else ""
+    return f"{paper.by}: {paper.title}. {paper.venue}. {paper.url}{later}"
+
+
+def _print_bibtex(paper: str) -> None:
+    """Print the entry of a paper, or of all. ValueError: there is no such paper."""
+    from phrasemodels.data.download.manifest import closest
+    from phrasemodels.flows.experiments.published import papers
+
+    known = papers()
+    if paper and paper not in known:
+        raise ValueError(f"no paper {paper!r} here: {closest(paper, known)}")
+    for one in [known[paper]] if paper else known.values():
+        print(one.bibtex + "\n")
 
 
 def listed() -> list[dict[str, Any]]:

@@ -65,29 +65,8 @@ GROUPS = {"corpora": corpora.app, "parsers": parsers.app, "store": store.app}
 # Commands and groups by what one wants to do: first what one needs every day.
 PANELS: dict[str, tuple[str, ...]] = {
     "Every day": ("reproduce", "plan", "verdicts", "sql", "judge", "train", "predict", "parse", "init", "corpora"),
-    "Advanced: runs and results": (
-        *(
-            "papers",
-            "experiments",
-            "keep",
-            "prepare",
-            "count",
-            "report",
-            "trace",
-            "diff",
-            "compare-settings",
-        ),
-    ),
-    "Advanced: models": (
-        "show-attention",
-        "draw",
-        "export",
-        "show-labels",
-        "train-parser",
-        "export-parser",
-        "serve",
-        "parsers",
-    ),
+    "Advanced: runs and results": ("experiments", "keep", "prepare", "report", "trace", "compare-settings"),
+    "Advanced: models": ("draw", "export", "serve", "parsers"),
     "Advanced: this machine": ("doctor", "store"),
 }
 

@@ -1,5 +1,6 @@
-"""The commands that use trained models: predict, show-attention, draw, export."""
+"""The commands that use trained models: predict, draw, export."""
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ from phrasemodels.flows.cli.terminal import Force, Json, clean, one_line, opened
 
 if TYPE_CHECKING:
     from phrasemodels.flows.results.models import Model
+    from phrasemodels.tasks.problems.parsing import ParsingRecipe, TreeParser
 
 
 app = typer.Typer()
@@ -54,38 +56,6 @@ def predict(
         raise typer.Exit(1)
 
 
-@app.command("show-attention")
-def attend(
-    model: Name,
-    sentence: Annotated[str, typer.Argument(help="A sentence.")],
-    to: Annotated[Path, typer.Option(help="The page to write.")] = Path("attention.html"),
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Write a page of a model's attention to a sentence: words, phrases and the tree over them, layer by layer.
-
-    Example: phrasemodels show-attention 000/table1/sample/phrase-k2 "the red house sleeps"
-    """
-    if not sentence.strip():
-        raise ValueError("an empty text: give a sentence")
-    if to.suffix != ".html":
-        raise ValueError(f"{to}: a page is HTML; name a file that ends with .html")
-    from phrasemodels.written import check_replaceable, writing
-
-    if not as_json:
-        check_replaceable(to, force)
-    trained = find_model(model)
-    warn_of_unknown_words(trained, [sentence])
-    rows = trained.attend(sentence)
-    if as_json:
-        print_json(rows, None)
-        return
-    from phrasemodels.flows.report.attention import write_attention
-
-    with writing(to, force=force):
-        print(write_attention(trained.card(), rows, to))
-
-
 @app.command()
 def draw(
     models: Annotated[
@@ -98,26 +68,76 @@ def draw(
         ),
     ],
     target: Annotated[str, typer.Option(help="A translation; by default the last model's.")] = "",
-    to: Annotated[Path, typer.Option(help="The figure to write.")] = Path("structure.svg"),
+    to: Annotated[
+        Path, typer.Option(help="The file to write: .svg for a figure, .html for a page of attention.")
+    ] = Path("structure.svg"),
+    labels: Annotated[
+        int | None, typer.Option(min=1, help="Of a parser, on the page: the labels that contribute most, so many.")
+    ] = None,
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
-    """Draw what a model does with a text: segments of several translators, a chain of facts, a tree, or similar phrases.
+    """Draw what a model does with a text: its structure, or on a page its attention layer by layer. --json prints the attention.
 
-    Example: phrasemodels draw 003/tablebabi/sample/binary-facts2 --text "Mary went home. Where is Mary?"
+    The structure: segments of several translators, a chain of facts, a tree, or similar phrases. With --labels: where each label of a
+    parser attends, and what it contributes to each phrase.
+
+    Example: phrasemodels draw 000/table1/sample/phrase-k2 --text "the red house sleeps" --to attention.html
     """
-    from phrasemodels.data.store.artifacts import write_durably
-    from phrasemodels.flows.report.plots import draw as drawn
+    if not text.strip():
+        raise ValueError("an empty text: give a sentence")
+    if to.suffix not in (".svg", ".html"):
+        raise ValueError(f"{to}: name a figure that ends with .svg, or a page of attention that ends with .html")
     from phrasemodels.written import check_replaceable, writing
 
-    if to.suffix != ".svg":
-        raise ValueError(f"{to}: figures are SVG; name a file that ends with .svg")
-    check_replaceable(to, force)
+    if not as_json:
+        check_replaceable(to, force)
     drawers = [find_model(name) for name in models]
     if problem := next(filter(None, (model.too_long(text) for model in drawers)), ""):
         raise ValueError(problem)
+    if as_json:
+        print_json(_only(drawers).attend(text), None)
+        return
     with writing(to, force=force):
-        write_durably(to, drawn(drawers, text, target))
+        _draw(drawers, text, target, labels, to)
     print(to)
+
+
+def _draw(drawers: "list[Model]", text: str, target: str, labels: int | None, to: Path) -> None:
+    """Write a figure, or a page of attention."""
+    from phrasemodels.data.store.artifacts import write_durably
+    from phrasemodels.flows.report.attention import write_attention, write_labels
+    from phrasemodels.flows.report.plots import draw as drawn
+    from phrasemodels.tasks.problems.parsing import view_labels
+    from phrasemodels.tasks.problems.recipe import check_size
+
+    if to.suffix == ".svg":
+        write_durably(to, drawn(drawers, text, target))
+    elif labels is None:
+        warn_of_unknown_words(_only(drawers), [text])
+        write_attention(_only(drawers).card(), _only(drawers).attend(text), to)
+    else:
+        recipe, parser = parser_of(_only(drawers))
+        words = recipe.tokeniser(text, "en")
+        check_size(len(words), len(words))
+        write_labels(view_labels(parser, words, recipe.divide), labels, to)
+
+
+def _only(models: "list[Model]") -> "Model":
+    """Return the model that is drawn. ValueError: there are several."""
+    if len(models) > 1:
+        raise ValueError("attention is drawn of one model: name one")
+    return models[0]
+
+
+def parser_of(model: "Model") -> "tuple[ParsingRecipe, TreeParser]":
+    """Return the recipe of a trained parser, and the parser. ValueError: the model is no parser."""
+    from phrasemodels.tasks.problems.parsing import ParsingRecipe
+
+    recipe = model.experiment.recipe
+    if not isinstance(recipe, ParsingRecipe):
+        raise ValueError(f"{model.experiment.name} is no parser: name an experiment of paper 004")
+    return recipe, recipe.parser(model.experiment.model, model.weights, model.vocabulary)
 
 
 @app.command()
@@ -128,21 +148,60 @@ def export(
         bool,
         typer.Option("--ctranslate2", help="Also write a plain Transformer for CTranslate2, to FOLDER/ctranslate2."),
     ] = False,
+    for_parse: Annotated[
+        bool,
+        typer.Option(
+            "--parser", help="Write a parser for `parse` and `Parser.load`: weights in float16, vocabularies, card."
+        ),
+    ] = False,
+    card: Annotated[
+        Path | None, typer.Option(help="With --parser: a JSON object to add to the card, such as scores and licences.")
+    ] = None,
     force: Force = False,
 ) -> None:
-    """Write a model to a folder that `predict`, `show-attention` and `phrasemodels.load` read: weights, configuration, vocabulary, card.
+    """Write a model to a folder that `predict`, `draw` and `phrasemodels.load` read: weights, configuration, vocabulary, card.
 
-    Example: phrasemodels export 000/table1/sample/transformer exported --ctranslate2
+    Examples: phrasemodels export 000/table1/sample/transformer exported --ctranslate2
+    phrasemodels export 004/english/laptop/lal english --parser
     """
     from phrasemodels.written import check_replaceable
 
     check_replaceable(to, force)
+    if card and not for_parse:
+        raise ValueError("--card needs --parser")
     found, also = find_model(model), list[Any]()
+    if for_parse:
+        _export_parser(found, to, read_card(card) if card else {}, force)
+        print(to)
+        return
     if ctranslate2:
         from phrasemodels.flows.results.models import as_ctranslate2
 
         also.append(as_ctranslate2)
     print(found.export(to, also, force))
+
+
+def _export_parser(model: "Model", to: Path, card: dict[str, Any], force: bool) -> None:
+    """Write a parser to a folder that reads raw text with torch alone."""
+    from phrasemodels.parsing.saved import Saved, save
+    from phrasemodels.written import writing_folder
+
+    recipe, parser = parser_of(model)
+    about = model.card() | card
+    saved = Saved(parser.model, parser.config, parser.entries, recipe.problem.decode, about, recipe.split)
+    with writing_folder(to, force) as folder:
+        save(saved, folder)
+
+
+def read_card(file: Path) -> dict[str, Any]:
+    """Return what a user adds to a card. ValueError: the file is no JSON object."""
+    try:
+        more = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: no JSON in UTF-8 ({error})") from error
+    if not isinstance(more, dict):
+        raise ValueError(f'{file}: a card is a JSON object, like {{"licence": "CC-BY-4.0"}}')
+    return more
 
 
 SHOWN, LONGEST_SHOWN = 20, 100  # unknown words that are named, and characters of each

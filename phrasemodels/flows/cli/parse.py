@@ -1,6 +1,5 @@
 """The commands that use a trained parser: parse, labels, pack and serve."""
 
-import json
 import os
 import sys
 import time
@@ -9,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from phrasemodels.flows.cli.models import Name, find_model
+from phrasemodels.flows.cli.models import find_model, parser_of
 from phrasemodels.flows.cli.terminal import Force, clean
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from phrasemodels.data.formats.lines import Line
     from phrasemodels.parsing.parser import Parse, Parser
     from phrasemodels.parsing.words import Sentences
-    from phrasemodels.tasks.problems.parsing import ParsingRecipe, TreeParser
 
 
 app = typer.Typer()
@@ -392,114 +390,8 @@ def reader(model: list[str]) -> "Parser":
         return Parser.load()
     if Path(model[0], ABOUT).is_file():
         return Parser.load(model[0])
-    recipe, parser = _trained(model[0])
+    recipe, parser = parser_of(find_model(model[0]))
     return parser.parser(recipe.divide, recipe.split)
-
-
-@app.command("show-labels")
-def labels(
-    model: Name,
-    sentence: Annotated[str, typer.Argument(help="A sentence.")],
-    to: Annotated[Path, typer.Option(help="The page to write.")] = Path("labels.html"),
-    most: Annotated[int, typer.Option(min=1, help="Show this many labels, those that contribute most.")] = 24,
-    force: Force = False,
-) -> None:
-    """Write a page that shows where each label of a parser attends in a sentence, and what it contributes to each phrase.
-
-    Example: phrasemodels show-labels 004/parser/laptop/lal "The red house sleeps."
-    """
-    from phrasemodels.flows.report.attention import write_labels
-    from phrasemodels.tasks.problems.parsing import view_labels
-    from phrasemodels.tasks.problems.recipe import check_size
-    from phrasemodels.written import check_replaceable, writing
-
-    if to.suffix != ".html":
-        raise ValueError(f"{to}: a page is HTML; name a file that ends with .html")
-    check_replaceable(to, force)
-    recipe, parser = _trained(model)
-    words = recipe.tokeniser(sentence, "en")
-    if not words:
-        raise ValueError("an empty sentence: give one with words")
-    check_size(len(words), len(words))
-    with writing(to, force=force):
-        print(write_labels(view_labels(parser, words, recipe.divide), most, to))
-
-
-@app.command("export-parser")
-def pack(
-    model: Name,
-    to: Annotated[Path, typer.Argument(help="Folder to make.")],
-    card: Annotated[Path | None, typer.Option(help="A JSON object to add to the card: scores, licences.")] = None,
-    force: Force = False,
-) -> None:
-    """Write a parser to a folder that `parse` and `Parser.load` read with torch alone: weights in float16, vocabularies, card.
-
-    Example: phrasemodels export-parser 004/english/laptop/lal english
-    """
-    from phrasemodels.parsing.saved import Saved, save
-    from phrasemodels.written import check_replaceable, writing_folder
-
-    check_replaceable(to, force)
-    trained = find_model(model)
-    recipe, parser = _trained(model)
-    more = read_card(card) if card else {}
-    saved = Saved(
-        parser.model, parser.config, parser.entries, recipe.problem.decode, trained.card() | more, recipe.split
-    )
-    with writing_folder(to, force) as folder:
-        save(saved, folder)
-    print(to)
-
-
-@app.command("train-parser")
-def train_parser(
-    data: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a treebank of Universal Dependencies.")],
-    to: Annotated[Path, typer.Argument(help="Folder to make.")],
-    updates: Annotated[int, typer.Option(min=1, help="Updates of the parser's weights.")] = 4000,
-    minutes: Annotated[float, typer.Option(min=0, help="CPU minutes of learning words and sentences, at most.")] = 4.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of both trainings.")] = 0,
-    name: Annotated[str, typer.Option(help="The name of the corpus; by default that of the folder.")] = "",
-    vectors: Annotated[
-        str,
-        typer.Option(
-            metavar="FILE",
-            help="Word vectors as text (GloVe, fastText): a file in the project's corpora folder, or in the one that "
-            "PHRASEMODELS_SUPPLIED names. Words of its first 20,000 lines are known, too.",
-        ),
-    ] = "",
-    force: Force = False,
-) -> None:
-    """Train a parser on a treebank of any language: words, multiword tokens and sentences of its raw text, tags and
-    dependencies. The treebank becomes a corpus of the project folder, as by `corpora add`; the parser is used as
-    `phrasemodels parse FOLDER text.txt --format conllu`.
-
-    Example: phrasemodels train-parser UD_French-Sequoia french
-    """
-    from phrasemodels.flows.run.parser_training import train_parser as train
-
-    print(train(data, to, updates, minutes, seed, name, vectors, force))
-
-
-def read_card(file: Path) -> dict[str, Any]:
-    """Return what a user adds to a card. ValueError: the file is no JSON object."""
-    try:
-        more = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: no JSON in UTF-8 ({error})") from error
-    if not isinstance(more, dict):
-        raise ValueError(f'{file}: a card is a JSON object, like {{"licence": "CC-BY-4.0"}}')
-    return more
-
-
-def _trained(name: str) -> "tuple[ParsingRecipe, TreeParser]":
-    """Return the recipe of a trained parser, and the parser. ValueError: the model is no parser."""
-    from phrasemodels.tasks.problems.parsing import ParsingRecipe
-
-    model = find_model(name)
-    recipe = model.experiment.recipe
-    if not isinstance(recipe, ParsingRecipe):
-        raise ValueError(f"{model.experiment.name} is no parser: name an experiment of paper 004")
-    return recipe, recipe.parser(model.experiment.model, model.weights, model.vocabulary)
 
 
 @app.command()

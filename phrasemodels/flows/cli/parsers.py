@@ -1,19 +1,20 @@
-"""`phrasemodels parsers`: list, fetch and score the models of parsers, and describe the trees that they make."""
+"""`phrasemodels parsers`: list, fetch, train and score the models of parsers, and describe the trees that they make."""
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Json, clean, print_json
+from phrasemodels.flows.cli.terminal import Force, Json, clean, print_json
 
 if TYPE_CHECKING:
     from phrasemodels.data.store.artifacts import Artifact
     from phrasemodels.data.store.store import Step, Store
     from phrasemodels.tasks.parsers.parse import ParserBackend
 
-app = typer.Typer(help="Models of parsers: list, fetch, score, levels.", no_args_is_help=True)
+app = typer.Typer(help="Models of parsers: list, fetch, train, score, levels.", no_args_is_help=True)
 
 DOWNLOADED, SHIPPED, STANFORD = "stanza", "english", "stanford"
 COLUMNS = ("name", "title", "licence", "stand_in", "there")
@@ -69,6 +70,35 @@ def fetch(name: Name) -> None:
     Example: PHRASEMODELS_PARSERS=~/models phrasemodels parsers fetch gum
     """
     print(_artifact(step_of(name)).path)
+
+
+@app.command()
+def train(
+    data: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a treebank of Universal Dependencies.")],
+    to: Annotated[Path, typer.Argument(help="Folder to make.")],
+    updates: Annotated[int, typer.Option(min=1, help="Updates of the parser's weights.")] = 4000,
+    minutes: Annotated[float, typer.Option(min=0, help="CPU minutes of learning words and sentences, at most.")] = 4.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of both trainings.")] = 0,
+    name: Annotated[str, typer.Option(help="The name of the corpus; by default that of the folder.")] = "",
+    vectors: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Word vectors as text (GloVe, fastText): a file in the project's corpora folder, or in the one that "
+            "PHRASEMODELS_SUPPLIED names. Words of its first 20,000 lines are known, too.",
+        ),
+    ] = "",
+    force: Force = False,
+) -> None:
+    """Train a parser on a treebank of any language: words, multiword tokens and sentences of its raw text, tags and
+    dependencies. The treebank becomes a corpus of the project folder, as by `corpora add`; the parser is used as
+    `phrasemodels parse FOLDER text.txt --format conllu`.
+
+    Example: phrasemodels parsers train UD_French-Sequoia french
+    """
+    from phrasemodels.flows.run.parser_training import train_parser
+
+    print(train_parser(data, to, updates, minutes, seed, name, vectors, force))
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The commands about results: verdicts, count, report, sql, trace, diff and judge."""
+"""The commands about results: verdicts, report, sql, trace and judge."""
 
 import sys
 from collections import Counter
@@ -24,6 +24,15 @@ def verdicts(
             help="First compute the significance tests of kept results anew, and write them to results/.",
         ),
     ] = False,
+    count: Annotated[
+        bool,
+        typer.Option(
+            "--count", help="Only count what needs no training, and judge it: parameters of models, one line a table."
+        ),
+    ] = False,
+    corpora: Annotated[
+        bool, typer.Option("--corpora", help="With --count: count corpora, too, which are fetched.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Print a verdict on every number that the papers printed, one line each: the printed number, ours, the verdict, its reason and
@@ -38,6 +47,9 @@ def verdicts(
     if verdict and verdict not in VERDICTS:
         raise ValueError(f"no verdict {verdict!r}: {closest(verdict, VERDICTS)}")
 
+    if count or corpora:
+        _count(corpora, as_json)
+        return
     if keep_tests:
         _keep_tests()
     rows = [row for row in judged(*opened(), paper) if verdict in ("", row["verdict"])]
@@ -59,42 +71,25 @@ def _keep_tests() -> None:
         keep_tests(path)
 
 
-@app.command()
-def count(
-    corpora: Annotated[bool, typer.Option("--corpora", help="Count corpora, too, which are fetched.")] = False,
-    brief: Annotated[bool, typer.Option("--brief", help="One line for each table, and one for all.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Judge the printed numbers that need no training: parameters of models that are only built; sizes, words and phrases
-    of corpora. Then show how many of all printed numbers have which verdict.
-
-    Example: phrasemodels count --corpora
-    """
+def _count(corpora: bool, as_json: bool) -> None:
+    """Judge the printed numbers that need no training: parameters of models, and, if asked, sizes of corpora."""
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.experiments.published import with_names
     from phrasemodels.flows.results.judged import judged
-    from phrasemodels.flows.run.reproduce import count as tables
+    from phrasemodels.flows.run.reproduce import count
     from phrasemodels.infra.settings import Settings
 
-    made = list(tables(Settings(), corpora))
+    made = list(count(Settings(), corpora))
     if as_json:
         print_json([{"title": title, "rows": rows, "missing": missing} for title, rows, missing in made])
         return
     for title, rows, missing in made:
         if missing:
             print(f"{with_names(title)}: not counted: {missing}")
-        elif brief:
-            print(f"{with_names(title.partition(', profile')[0])}: {_in_brief(rows)}")
         else:
-            print_rows(with_names(title), list(_counted(rows[0])), [_counted(row) for row in rows])
+            print(f"{with_names(title.partition(', profile')[0])}: {_in_brief(rows)}")
     found = judged(*opened())
-    if brief:
-        print(
-            f"all {len(found)} printed numbers: {_in_brief(found)}; phrasemodels verdicts prints each with its reason"
-        )
-    else:
-        print_verdict_counts(found)
+    print(f"all {len(found)} printed numbers: {_in_brief(found)}; phrasemodels verdicts prints each with its reason")
 
 
 def _in_brief(rows: list[dict[str, Any]]) -> str:
@@ -103,13 +98,6 @@ def _in_brief(rows: list[dict[str, Any]]) -> str:
 
     counts = Counter(row["verdict"] for row in rows if row["printed"])
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
-
-
-def _counted(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of a counted table, as it is printed."""
-    value = f"{round(row['values'][row['metric']][0], 4):.10g}"
-    named = {"system": f"{row['system']} {row['variant']}".strip(), "metric": row["metric"]}
-    return {**named, "printed": row["printed"] or "–", "ours": value, "verdict": row["verdict"]}
 
 
 def print_verdict_counts(rows: list[dict[str, Any]]) -> None:
@@ -240,8 +228,16 @@ What = Annotated[
 
 
 @app.command()
-def trace(what: What, as_json: Json = False) -> None:
+def trace(
+    what: What,
+    against: Annotated[
+        str, typer.Option(help="Another result: list the differences of both in place of the inputs.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
     """List the inputs of a result, down to the digests of archives, and everything made from it. Also takes a file's sha256.
+
+    With --against: the differences of two results, in settings, inputs, libraries, source and values.
 
     Example: phrasemodels trace "000/table1/sample/phrase-k2 seed 0"
     """
@@ -250,6 +246,10 @@ def trace(what: What, as_json: Json = False) -> None:
 
     store, tracker = opened()
     lineage = Lineage(store)
+    if against:
+        first, second = (lineage.find(one, tracker.keys()) for one in (what, against))
+        _print_differences(first, second, as_json)
+        return
     holding = lineage.holding(what)
     artifact = holding[0] if holding else lineage.find(what, tracker.keys())
     back, forward = list(lineage.back(artifact)), lineage.forward(artifact)
@@ -266,23 +266,16 @@ def trace(what: What, as_json: Json = False) -> None:
         print(clean("  " + described(result)))
 
 
-@app.command()
-def diff(one: What, other: What, as_json: Json = False) -> None:
-    """List the differences of two trainings, scores or other results: settings, inputs, libraries, source, values.
-
-    Example: phrasemodels diff "train 000/table1/sample/transformer seed 0" "train 000/table1/sample/phrase-k2 seed 0"
-    """
+def _print_differences(one: Any, other: Any, as_json: bool) -> None:
+    """Print the differences of two artifacts."""
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.lineage import Lineage, difference
+    from phrasemodels.flows.results.lineage import difference
 
-    store, tracker = opened()
-    lineage, run_ids = Lineage(store), tracker.keys()
-    first, second = (lineage.find(what, run_ids) for what in (one, other))
-    rows = [{"": name, "one": mine, "other": theirs} for name, mine, theirs in difference(first, second)]
+    rows = [{"": name, "one": mine, "other": theirs} for name, mine, theirs in difference(one, other)]
     if as_json:
         print_json([dict(zip(("name", "one", "other"), row.values(), strict=True)) for row in rows])
     elif rows:
-        print_rows(f"{first.manifest['label']} | {second.manifest['label']}", ["", "one", "other"], rows)
+        print_rows(f"{one.manifest['label']} | {other.manifest['label']}", ["", "one", "other"], rows)
     else:
         print("nothing")
 

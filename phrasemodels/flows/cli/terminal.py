@@ -256,7 +256,7 @@ def _next(rows: list[dict[str, Any]]) -> list[str]:
             "phrasemodels report": "one page over all five papers",
         }
     if row.startswith("000/table1/sample/"):
-        attend = f'phrasemodels show-attention {last} "the woman took the box ."'
+        attend = f'phrasemodels draw {last} --text "the woman took the box ." --to attention.html'
         larger = (
             f"phrasemodels reproduce --paper {paper} --table {table.removeprefix('table')} --profile laptop --seeds 3"
         )

@@ -74,7 +74,9 @@ def keep(
     for pipeline in pipelines:
         name = pipeline.experiment.name
         if store.find(pipeline.scored) is None or (pipeline.trains and store.find(pipeline.trained) is None):
-            command = f"train {name} --seed {pipeline.seed} --local" if pipeline.trains else "count --corpora"
+            command = (
+                f"train {name} --seed {pipeline.seed} --local" if pipeline.trains else "verdicts --count --corpora"
+            )
             raise ValueError(
                 f"{name} seed {pipeline.seed} is not in the store: `phrasemodels {command}`, or leave it out by --row or --seeds"
             )

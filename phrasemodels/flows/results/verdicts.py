@@ -240,7 +240,7 @@ def _command(experiment: Experiment, answer: Answer) -> tuple[str, str]:
     table = experiment.table
     if (table.paper, table.number) in COUNTED:
         corpora = COUNTED[table.paper, table.number]
-        return f"not counted yet: phrasemodels count{' --corpora' * corpora}", COUNT
+        return f"not counted yet: phrasemodels verdicts --count{' --corpora' * corpora}", COUNT
     command = (
         f"no run: phrasemodels reproduce --paper {table.paper} --table {table.number} --row {experiment.row} --seeds 3"
     )

@@ -37,7 +37,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     from phrasemodels.infra.settings import Settings
 
     if not experiment.recipe.trains:
-        raise ValueError(f"{experiment.name} trains nothing: `phrasemodels count` runs it")
+        raise ValueError(f"{experiment.name} trains nothing: `phrasemodels verdicts --count` runs it")
     settings = Settings()
     store, sources = open_store(settings), sources_of(settings)
     pipeline = _with_files(experiment, sources).steps(seed)

@@ -264,7 +264,7 @@ class Recipe(ABC):
         ValueError: there is no such figure, the text does not suit it, or it cannot show several models.
         """
         one_model(models)
-        raise ValueError(f"{models[0].name} has no figure of its own; see `phrasemodels show-attention`")
+        raise ValueError(f"{models[0].name} has no figure of its own; see `phrasemodels draw --to attention.html`")
 
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
         """Return what the report of a table of this problem shows beside its numbers. run: runs a further step."""
