@@ -1,18 +1,22 @@
 """Answers of `sql`: names of columns are unique, and views are found in any case."""
 
 import json
+import resource
 import signal
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from running import run_cli
 
+from phrasemodels.data.formats.shards import write_parquet
 from phrasemodels.data.store.store import Store
+from phrasemodels.flows.results import exchange, records, views
 from phrasemodels.flows.results import query as query_module
-from phrasemodels.flows.results import views
 from phrasemodels.flows.results.columns import VIEWS
+from phrasemodels.flows.results.exchange import from_parquet
 from phrasemodels.flows.results.query import frame, query, write_shards
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -152,3 +156,25 @@ def test_only_the_views_that_a_question_reads_are_made(
     monkeypatch.setattr(query_module, "_rows", lambda name, *of: (asked.append(name), rows(name, *of))[1])
     query(store, None, question)  # type: ignore[arg-type]
     assert asked == made
+
+
+def test_the_rows_of_an_answer_are_bounded_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MEMORY", 2**29)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with pytest.raises(ValueError, match=r"needs more than 0.5 GiB of memory|may take 4GB") as refused:
+        query(store, None, "select unnest(range(9000000))")  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value) and resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+def test_scores_in_parquet_are_read_from_the_needed_columns_within_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.parquet"
+    write_parquet(path, pa.table({"score": [1.0, 2.0], "seed": ["0", "1"], "notes": [["x"] * 9, []]}))
+    assert [one.score for one in from_parquet(path)] == [1.0, 2.0]
+    monkeypatch.setattr(exchange, "MOST_ROWS", 1)
+    with pytest.raises(ValueError, match=r"a\.parquet: more than 1 rows"):
+        list(from_parquet(path))
+    write_parquet(path, pa.table({"bleu": [1.0], "notes": [["x"] * 9]}))
+    with pytest.raises(ValueError, match=r"a\.parquet: column notes has lists or records"):
+        list(from_parquet(path))

@@ -453,6 +453,40 @@ def test_many_clients_are_answered_and_broken_requests_leave_no_traceback(
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_a_client_that_sends_or_reads_too_slowly_is_left(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "SECONDS", 0.5)
+    with serving(server(parser, "127.0.0.1", 0)) as url:
+        for sent in (b"GET / HTTP/1.0\r\nX: ", b"POST / HTTP/1.0\r\nContent-Length: 999\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 30) as client:
+                client.sendall(sent)
+                began = time.monotonic()
+                with pytest.raises(OSError, match=r"reset|[Bb]roken"):  # noqa: PT012
+                    while time.monotonic() < began + 20:
+                        client.sendall(b"a")
+                        time.sleep(0.05)
+
+
+def test_connections_beyond_a_number_are_refused_at_once(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "CONNECTIONS", 3)
+    with serving(server(parser, "127.0.0.1", 0)) as url:
+        place = ("127.0.0.1", int(url.rpartition(":")[2]))
+        clients = [socket.create_connection(place, 30) for _ in range(3)]
+        with socket.create_connection(place, 30) as late:
+            assert late.makefile("rb").read().startswith(b"HTTP/1.0 503")
+        for client in clients:
+            client.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+            assert b"200 OK" in client.makefile("rb").read()
+            client.close()
+        assert _ask(url, "/health", None)[0] == 200
+
+
+def test_a_port_that_is_taken_is_named(parser: Parser) -> None:
+    with server(parser, "127.0.0.1", 0) as made:
+        port = made.server_address[1]
+        with pytest.raises(OSError, match=rf"127.0.0.1:{port}: Address already in use: choose another --port"):
+            server(parser, "127.0.0.1", port)
+
+
 def test_a_text_whose_client_has_left_takes_no_further_turn(parser: Parser) -> None:
     ours, client = socket.socketpair()
     with server(parser, "127.0.0.1", 0) as made, ours, client:

@@ -11,8 +11,18 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from phrasemodels.flows.results.records import limited_memory
 from phrasemodels.infra.tracking import Tracker, readable
-from phrasemodels.verdicts.readers import READERS, Observation, Scores, collected, from_rows, read
+from phrasemodels.verdicts.readers import (
+    NAMES_OF_ROWS,
+    NO_MEASURES,
+    READERS,
+    Observation,
+    Scores,
+    collected,
+    from_rows,
+    read,
+)
 
 # parameters of an MLflow run that name its row, the first that it has
 ROWS_OF_RUNS = ("row", "system", "model", "model_name")
@@ -65,12 +75,21 @@ def _tracking(source: str) -> str:
     return path.resolve().as_uri() if path.is_dir() and any(path.glob("*/meta.yaml")) else ""
 
 
+KNOWN = {"score", "total", "item", *NO_MEASURES, *NAMES_OF_ROWS}  # columns of a table with a column score
+MOST_ROWS = 20_000_000
+
+
 def from_parquet(path: Path) -> Iterator[Observation]:
     """Yield the scores of a Parquet file; see `from_rows`. ValueError: it is damaged, or a column is missing."""
 
     def rows() -> Iterator[dict[str, Any]]:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(65536):
+        with limited_memory(), pq.ParquetFile(path) as file:
+            names = [name for name in file.schema_arrow.names if "score" not in file.schema_arrow.names or name in KNOWN]
+            if nested := [name for name in names if pa.types.is_nested(file.schema_arrow.field(name).type)]:
+                raise ValueError(f"{path}: column {nested[0]} has lists or records; scores are numbers")
+            if file.metadata.num_rows > MOST_ROWS:
+                raise ValueError(f"{path}: more than {MOST_ROWS:,} rows: divide it")
+            for batch in file.iter_batches(4096, columns=names):
                 yield from batch.to_pylist()
 
     try:

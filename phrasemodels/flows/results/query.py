@@ -18,7 +18,7 @@ from phrasemodels.data.formats.shards import read_shard, write_parquet
 from phrasemodels.data.store.artifacts import atomic_replace
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.columns import VIEWS, parquet_path, schema_of
-from phrasemodels.flows.results.records import open_to_read
+from phrasemodels.flows.results.records import limited_memory, open_to_read
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.written import writing_folder
 
@@ -143,7 +143,8 @@ def _answer(tables: dict[str, pa.Table], sql: str, ask: Callable[["DuckDBPyConne
         connection.execute("set python_enable_replacements = false")
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
-        return _interruptibly(connection, partial(ask, connection, sql))
+        with limited_memory():  # the rows of an answer are not DuckDB's
+            return _interruptibly(connection, partial(ask, connection, sql))
 
 
 def _interruptibly(connection: "DuckDBPyConnection", work: Callable[[], T]) -> T:

@@ -334,18 +334,18 @@ MEMORY = 6 * 2**30  # bytes that what others made may take beside what is in use
 
 
 @contextlib.contextmanager
-def limited_memory(more: int = MEMORY) -> Iterator[None]:
-    """Let this process take so many further bytes in the block (on Linux). ValueError: the block needs more."""
+def limited_memory() -> Iterator[None]:
+    """Let this process take MEMORY further bytes in the block (on Linux). ValueError: the block needs more."""
     status = Path("/proc/self/status")
     used = re.search(r"VmData:\s+(\d+) kB", status.read_text()) if status.exists() else None
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if used:
-        limit = int(used[1]) * 1024 + more
+        limit = int(used[1]) * 1024 + MEMORY
         resource.setrlimit(resource.RLIMIT_DATA, (min([limit, *(n for n in before if n >= 0)]), before[1]))
     try:
         yield
     except MemoryError:
-        raise ValueError(f"this needs more than {more / 2**30:g} GiB of memory") from None
+        raise ValueError(f"this needs more than {MEMORY / 2**30:g} GiB of memory") from None
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 

@@ -5,11 +5,15 @@ the standard library: FastAPI would add five packages to an installation for `pa
 loads scripts from elsewhere. The interface is described at /openapi.json.
 """
 
+import contextlib
+import io
 import json
+import resource
 import select
 import socket
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +30,9 @@ from phrasemodels.flows.report.templates import readable, render
 from phrasemodels.parsing.parser import Parse, Parser, Turn
 
 MOST_BYTES = 200_000
+SECONDS = 30.0  # in which a request has to arrive, and its answer to be taken
+CONNECTIONS = 256
+BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 REQUESTS = 128  # texts that are parsed at a time: a turn waits for one turn of each other
 MOST_WORDS = 80  # of a sentence whose figures are drawn
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'"
@@ -116,16 +123,60 @@ class Turns:
 
 
 class PageServer(ThreadingHTTPServer):
-    """A server that many clients can connect to at once, and that ends no line of its terminal in a traceback."""
+    """A server with a bounded number of connections, which prints no traceback."""
 
     request_queue_size = 1024  # connections that wait to be accepted
     daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type["_Handler"]) -> None:
+        # each takes a descriptor: without any left, the loop that accepts connections would never rest
+        most = min(CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._places = threading.BoundedSemaphore(most)
+        try:
+            super().__init__(address, handler)
+        except OSError as error:
+            raise OSError(f"{address[0]}:{address[1]}: {error.strerror}: choose another --port or --host") from error
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread, or refuse it at once if there are too many."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+            return
+        with contextlib.suppress(OSError):
+            request.setblocking(False)
+            request.sendall(BUSY)
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Report an error of a request in one line; a client that is gone is none."""
         error = sys.exception()
         if not isinstance(error, OSError):
             print(f"a request failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+class Arriving(io.RawIOBase):
+    """What a client sends until a deadline. TimeoutError: it sends for longer."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection, self.until = connection, time.monotonic() + SECONDS
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if (left := self.until - time.monotonic()) <= 0:
+            raise TimeoutError("the request has not arrived in time")
+        self.connection.settimeout(left)
+        try:
+            return self.connection.recv_into(buffer)
+        finally:
+            self.connection.settimeout(SECONDS)  # in which a client takes the answer
 
 
 def server(parser: Parser, host: str, port: int) -> PageServer:
@@ -181,7 +232,10 @@ class _Handler(BaseHTTPRequestHandler):
     """GET, HEAD and POST of a text, as the field `text` of a form; /parse.json also takes JSON {"text": ...}."""
 
     server_version, sys_version = "phrasemodels", ""
-    timeout = 30  # seconds that a silent client may hold a connection
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = io.BufferedReader(Arriving(self.connection))
 
     def page(self, text: str) -> str:
         raise NotImplementedError
