@@ -364,16 +364,14 @@ def test_the_difference_of_two_seeds_is_the_seed(session):
     ("question", "answer"),
     [
         (
-            "select count(*), min(n), max(warning) from seeds where metric = 'bleu' and contains(experiment, '/table1/sample/')",
+            "select count(*), min(n), max(warning) from seeds "
+            "where metric = 'bleu' and paper = '000' and table_name = 'table1' and profile = 'sample' and origin = 'store'",
             (2, 2, "2 seeds, which say little of how much seeds differ; take 3"),
         ),
         (
-            "select count(*), sum(phrases) = sum(tokens - 1) from phrases where label like '%test (adjacent 2)'",
-            (40, True),
-        ),
-        (
-            "select count(distinct l.key) from lineage l join shards s on l.input = s.key where l.step = 'tokenise'",
-            (3,),
+            "select count(distinct seeds.row), count(distinct value) from seeds join settings using (experiment, origin) "
+            "where origin = 'store' and name = 'train.learning_rate' and profile = 'sample'",
+            (2, 1),
         ),
     ],
 )

@@ -218,7 +218,10 @@ def test_the_plan_names_the_setting_that_changed(world):
         ("select count(*) n from predictions", [{"n": 80}]),
         ("select distinct grp from predictions order by grp", [{"grp": "idiom"}, {"grp": "plain"}]),
         ("select count(*) n from metrics where metric = 'dev_loss' and step = 20", [{"n": 2}]),
-        ("select verdict, count(*) n from compared group by verdict", [{"verdict": "not comparable", "n": 2}]),
+        (
+            "select verdict, count(*) n from compared where origin = 'store' group by verdict",
+            [{"verdict": "not comparable", "n": 2}],
+        ),
         ("select sum(rows) n from shards where step = 'generate_split'", [{"n": 360}]),
         ("select count(*) n from published where paper = '000' and table_ = 'Table 1'", [{"n": 5}]),
     ],
@@ -228,13 +231,13 @@ def test_sql_answers(world, question, answer):
 
 
 def test_sql_by_command_line(world):
-    question = "select verdict, count(*) n from compared group by verdict"
+    question = "select verdict, count(*) n from compared where origin = 'store' group by verdict"
     assert json.loads(ask(world, "sql", question, "--json")) == [{"verdict": "not comparable", "n": 2}]
 
 
 @pytest.mark.parametrize(("limit", "rows"), [(2, 2), (0, 0)])
 def test_sql_writes_an_answer_as_parquet(world, tmp_path, limit, rows):
-    question = f"select experiment, ours from compared limit {limit}"
+    question = f"select experiment, ours from compared where origin = 'store' limit {limit}"
     ask(world, "sql", question, "--to", str(tmp_path / "answer.parquet"))
     found = pq.read_table(tmp_path / "answer.parquet")
     assert (found.column_names, found.num_rows) == (["experiment", "ours"], rows)
@@ -250,26 +253,28 @@ QUESTIONS = re.findall(r'^phrasemodels sql "(.*)"$', PAGE, re.MULTILINE)
         (0, {"system", "variant", "published", "ours", "half_width", "verdict"}, range(100, 1000)),
         (1, {"metric", "step", "mean"}, [3]),
         (2, {"grp", "exact", "n"}, [2]),
-        (3, {"label", "tokens", "phrases", "longest"}, [6]),
-        (4, {"licences", "redistributable", "stand_in", "rows"}, [1]),
-        (5, {"experiment", "seed", "status", "seconds", "run_id"}, [2]),
-        (6, {"experiment", "n", "mean", "deviation", "low", "high", "warning"}, range(2, 1000)),
-        (7, {"experiment", "seed", "run_id", "workers", "dev_loss"}, [2]),
-        (8, {"experiment", "seeds", "steps", "seconds", "mib"}, range(2, 1000)),
-        (9, {"id", "seed", "transformer", "n_grams"}, range(1, 1000)),
-        (10, {"label", "rests_on", "content"}, [6]),
+        (3, {"experiment", "origin"}, range(5, 1000)),
+        (
+            4,
+            {"experiment", "metric", "baseline", "difference", "difference_low", "difference_high", "p_holm"},
+            range(2, 20),
+        ),
+        (5, {"licences", "redistributable", "stand_in", "rows"}, [1]),
+        (6, {"experiment", "seed", "status", "seconds", "run_id"}, [2]),
+        (7, {"experiment", "n", "mean", "deviation", "low", "high", "warning"}, range(2, 1000)),
+        (8, {"experiment", "seed", "run_id", "workers", "dev_loss"}, [2]),
+        (9, {"experiment", "seeds", "steps", "seconds", "mib"}, range(2, 1000)),
+        (10, {"id", "seed", "transformer", "n_grams"}, range(1, 1000)),
     ],
 )
 def test_the_questions_of_the_documentation_have_answers(world, place, columns, rows):
     assert len(QUESTIONS) == 11
-    assert all(
-        re.search(rf"from {view}\b", " ".join(QUESTIONS))
-        for view in VIEWS.keys() - {"levels", "leaks", "published", "compared"}
-    )
+    assert all(re.search(rf"from {view}\b", " ".join(QUESTIONS)) for view in VIEWS.keys() - {"levels", "published"})
     found = asked(world, QUESTIONS[place])
     assert len(found) in rows  # of seeds and verdicts, kept results are there, too
     assert set(found[0]) == columns
     unknown = {"half_width", "deviation", "low", "high"}  # of one seed
+    unknown |= {"baseline", "difference", "difference_low", "difference_high", "p_holm"}  # of a baseline
     assert all(v is not None for row in found for name, v in row.items() if name not in unknown)
 
 

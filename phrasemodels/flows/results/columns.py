@@ -37,6 +37,7 @@ PRINTED = _of(TEXT, "paper table_ system variant dataset split printed_metric")
 
 
 EXPERIMENT = {"experiment": TEXT, "seed": WHOLE}
+PLACE = _of(TEXT, "paper table_name profile row")  # of an experiment, as its name says
 
 
 VIEWS = {
@@ -57,14 +58,15 @@ VIEWS = {
         ("number",),
     ),
     "compared": View(
-        "a row of a compared table, of the newest run of each table, with its difference from its baseline",
+        "a row of a compared table, of a kept result or of the newest run of the table (origin), with its difference from its baseline",
         {
-            **_of(TEXT, "title experiment metric verdict reason"),
+            **_of(TEXT, "title experiment metric origin verdict reason"),
+            **PLACE,
             **_of(NUMBER, "published ours half_width"),
             "seeds": WHOLE,
         }
         | {"baseline": TEXT, **_of(NUMBER, "difference difference_low difference_high p_holm")},
-        ("title", "experiment", "metric"),
+        ("title", "experiment", "metric", "origin"),
     ),
     "runs": View(
         "a run of MLflow, which `reproduce` records and `train` does not: a training, or a table; workers: of Ray Train, in turn",
@@ -80,15 +82,20 @@ VIEWS = {
     "seeds": View(
         "a metric over n seeds of a kept result, or of the newest settings and code in the store (origin): 95 % interval "
         "[low, high]; run_ids: of the seeds' runs, empty for a kept result",
-        {**_of(TEXT, "experiment metric origin"), **_of(NUMBER, "mean deviation"), "n": WHOLE}
+        {**_of(TEXT, "experiment metric origin"), **PLACE, **_of(NUMBER, "mean deviation"), "n": WHOLE}
         | {**_of(NUMBER, "low high"), "warning": TEXT, "run_ids": WORDS},
         ("experiment", "metric", "origin"),
     ),
     "costs": View(
         "a training, mean over its seeds, of kept results and of the store: what it cost; origin: a kept result, or the store",
-        {"experiment": TEXT, "seeds": WHOLE, "parameters": WHOLE, "steps": WHOLE}
+        {"experiment": TEXT, **PLACE, "seeds": WHOLE, "parameters": WHOLE, "steps": WHOLE}
         | {**_of(NUMBER, "train_seconds peak_memory_mib"), "origin": TEXT},
         ("experiment", "origin"),
+    ),
+    "settings": View(
+        "a setting of the trainings of a kept result, or of the newest ones in the store (origin), by the name that `--set` takes",
+        _of(TEXT, "experiment origin name value"),
+        ("experiment", "origin", "name"),
     ),
     "sentence_scores": View(
         "a test sentence of a kept result, by seed: what its metrics are sums of, such as (right, all) of an accuracy; id: its row",
@@ -108,20 +115,10 @@ VIEWS = {
         | {"score": NUMBER, "licences": TEXT, "redistributable": FLAG},
         ("key", "id"),
     ),
-    "phrases": View(
-        "a sentence of a corpus as numbers: of how many tokens and phrases, the longest of how many words",
-        {**_of(TEXT, "label file"), "id": WHOLE, "grp": TEXT, **_of(WHOLE, "tokens phrases longest")},
-        ("label", "file", "id"),
-    ),
     "levels": View(
         "a sentence at a level of its tree: of how many words and phrases",
         {"label": TEXT, "id": WHOLE, **_of(TEXT, "grp reason"), **_of(WHOLE, "level words phrases"), "key": TEXT},
         ("key", "level", "id"),
-    ),
-    "leaks": View(
-        "a corpus: how many of its test records stand verbatim in its training set",
-        {"label": TEXT, "shared": WHOLE, "rows": WHOLE},
-        ("label",),
     ),
     "shards": View(
         "a file of records in the store, with the terms of its corpora; parquet: its path in the folder of `sql --shards`",
@@ -133,11 +130,6 @@ VIEWS = {
         }
         | _of(TEXT, "key parquet"),
         ("key", "file"),
-    ),
-    "lineage": View(
-        "an input of an artifact: the artifact `key` was made from the artifact `input`",
-        _of(TEXT, "key step label role input"),
-        ("key", "role"),
     ),
 }
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
@@ -17,7 +16,7 @@ from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.results.columns import of_step, parquet_path, schema_of, table
 from phrasemodels.flows.results.judged import cached_values, judged
 from phrasemodels.flows.results.lineage import Lineage, setting
-from phrasemodels.infra.tracking import KEY, Tracker
+from phrasemodels.infra.tracking import KEY, Tracker, flatten
 from phrasemodels.tasks.metrics.compare import finite
 from phrasemodels.verdicts.significance import seed_group
 
@@ -41,22 +40,6 @@ def shards(store: Store, tracker: Tracker) -> pa.Table:
     return table("shards", rows)
 
 
-def phrases(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the sentences of corpora whose phrases were made."""
-    schema = schema_of("phrases")
-    found = [schema.empty_table()]
-    for artifact in of_step(store, "phrases"):
-        for shard in artifact.meta["shards"]:
-            read = read_shard(artifact.file(shard["file"]))
-            longest = read.schema.field("phrases").type.value_type.list_size
-            known = [artifact.manifest["label"], shard["file"], longest]
-            label, file, width = (pa.array([value] * read.num_rows) for value in known)
-            lengths = [pc.list_value_length(read[name]).cast(pa.int64()) for name in ("source", "phrases")]
-            rows = [label, file, read["id"], read["group"], *lengths, width]
-            found.append(pa.table(rows, schema=schema))
-    return pa.concat_tables(found)
-
-
 def levels(store: Store, tracker: Tracker) -> pa.Table:
     """Return the levels of trees that were divided."""
     schema = schema_of("levels")
@@ -75,21 +58,6 @@ def levels(store: Store, tracker: Tracker) -> pa.Table:
                 rows = [label, read["id"], read["group"], read["reason"], at, words, count.astype(np.int64), key]
                 found.append(pa.table(rows, schema=schema))
     return pa.concat_tables(found)
-
-
-def leaks(store: Store, tracker: Tracker) -> pa.Table:
-    """Return what is in both parts of a corpus."""
-    return table("leaks", ({"label": a.manifest["label"], **a.meta["leak"]} for a in of_step(store, "leaks")))
-
-
-def lineage(store: Store, tracker: Tracker) -> pa.Table:
-    """Return what was made from what."""
-    rows = (
-        {"key": a.key, "step": a.manifest["step"], "label": a.manifest["label"], "role": role, "input": key}
-        for a in store.all_artifacts()
-        for role, key in a.manifest["parts"]["inputs"].items()
-    )
-    return table("lineage", rows)
 
 
 STORE = "store"  # origin of results that are not kept
@@ -220,21 +188,26 @@ def _numbers(row: Mapping[str, str]) -> dict[str, float | None]:
 
 
 def compared(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the rows of compared tables; each row by the newest comparison that has it."""
+    """Return the rows of compared tables: of the store, each by the newest comparison that has it, and of kept results."""
+    from phrasemodels.flows.results.results import kept_results  # imports torch
+
     rows = {
-        (artifact.meta["title"], row["experiment"], row["metric"]): _compared(artifact, row)
+        (artifact.meta["title"], row["experiment"], row["metric"]): _compared(artifact.meta["title"], STORE, row)
         for artifact in of_step(store, "compare")  # oldest first
         for row in artifact.meta["rows"]
     }
-    return table("compared", rows.values())
+    kept = (_compared(one.title, one.source, one.row) for one in kept_results())
+    return table("compared", [*rows.values(), *kept])
 
 
-def _compared(artifact: Artifact, row: Mapping[str, Any]) -> dict[str, Any]:
+def _compared(title: str, origin: str, row: Mapping[str, Any]) -> dict[str, Any]:
     ours, against = row["intervals"][row["metric"]], row["against"]
     found = against["differences"][row["metric"]] if against else {}
     return {
         **row,
-        "title": artifact.meta["title"],
+        **_place(row["experiment"]),
+        "title": title,
+        "origin": origin,
         "ours": ours["mean"],
         "half_width": ours["half_width"],
         "seeds": len(row["seeds"]),
@@ -307,7 +280,7 @@ def costs(store: Store, tracker: Tracker) -> pa.Table:
             }
         )
     names = schema_of("costs").names
-    return table("costs", ({name: row.get(name) for name in names} for row in rows))
+    return table("costs", ({name: row.get(name) for name in names} | _place(row["experiment"]) for row in rows))
 
 
 def sentence_scores(store: Store, tracker: Tracker) -> pa.Table:
@@ -327,10 +300,43 @@ def sentence_scores(store: Store, tracker: Tracker) -> pa.Table:
     return pa.concat_tables(parts)
 
 
+def _place(experiment: str) -> dict[str, str]:
+    """Return the paper, table, profile and row that the name of an experiment says."""
+    names = ("paper", "table_name", "profile", "row")
+    return dict(zip(names, divided(experiment)[0].split("/", 3), strict=False))
+
+
+def settings(store: Store, tracker: Tracker) -> pa.Table:
+    """Return the settings of trainings, of the store and of kept results, by the names that `--set` takes."""
+    from phrasemodels.flows.results.results import kept_rows  # imports torch
+
+    found = {
+        (artifact.about["experiment"], STORE): artifact.manifest["parts"]["settings"]
+        for artifact in store.all_artifacts()
+        if "experiment" in artifact.about and "train_seconds" in artifact.meta
+    }
+    found |= {(name, f"results/{folder.name}"): row.get("settings", {}) for folder, name, row in kept_rows()}
+    return table(
+        "settings",
+        (
+            {"experiment": experiment, "origin": origin, "name": name, "value": str(value)}
+            for (experiment, origin), own in found.items()
+            for name, value in _as_set(own).items()
+        ),
+    )
+
+
+def _as_set(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a training by the names that `--set` takes: train.steps, model.encoder.layers."""
+    parts = {"train": settings.get("config", {}), "model": settings.get("model", {})}
+    return {name: value for name, value in flatten(parts).items() if not name.endswith(".type")}
+
+
 def _group(experiment: str, metric: str, origin: str, values: Sequence[float]) -> dict[str, Any]:
     group = seed_group(values)
     limits = {"low": group.mean - group.half_width, "high": group.mean + group.half_width}
     known = {"experiment": experiment, "metric": metric, "origin": origin, "warning": group.warning, "run_ids": []}
+    known |= _place(experiment)
     return {**known, **finite({**asdict(group), **limits})}
 
 
