@@ -11,7 +11,6 @@ from running import executed, prepared, run_cli, small_corpus
 from phrasemodels.data.download import manifest
 from phrasemodels.data.store.artifacts import MANIFEST
 from phrasemodels.flows.cli import models
-from phrasemodels.flows.cli.results import _completed
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.names import divided, file_name, plain_reason
@@ -158,11 +157,6 @@ def test_a_wrong_name_in_a_question_leads_to_the_nearest(smoke, question, messag
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         asked(smoke, question)
     assert len(str(error.value)) < 200 and "\n" not in str(error.value)
-
-
-def test_questions_are_completed_by_views_and_columns():
-    assert _completed("select exp") == ["select experiment"]
-    assert _completed("select 1 from verd") == ["select 1 from verdict", "select 1 from verdicts"]
 
 
 def row_of(seeds):
