@@ -93,7 +93,7 @@ def _annotated(doc: Doc, parses: list[tuple[list[Any], Parse]]) -> Doc:
         columns += [(HEAD, heads), (DEP, [strings.add(relation) for relation in relations])]
     values = np.array([np.asarray(own).astype(np.int64).astype(np.uint64) if name == HEAD else np.array(own, np.uint64)
                        for name, own in columns]).T  # fmt: skip
-    doc.from_array([name for name, _ in columns], np.ascontiguousarray(values))
+    doc.from_array([name for name, _ in columns], np.ascontiguousarray(values))  # type: ignore[arg-type]  # of one or two columns
     doc.user_data[KEY] = phrases
     return doc
 

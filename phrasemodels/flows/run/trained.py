@@ -33,8 +33,7 @@ from phrasemodels.flows.results.keep import (
     training_of,
     write,
 )
-from phrasemodels.flows.results.records import commit, open_store, sources_of
-from phrasemodels.flows.results.results import RESULT, SENTENCES
+from phrasemodels.flows.results.records import RESULT, SENTENCES, commit, open_store, sources_of
 from phrasemodels.flows.run.local import code_digest, key_of_prepared
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.settings import Settings

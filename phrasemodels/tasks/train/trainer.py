@@ -265,9 +265,9 @@ class Trainer:
         """Train to the last update or the end of the time; either leaves a checkpoint."""
         progress, config = self.progress, self.config
         limits = (config.batch_tokens, self.training.seed, config.batch_rows, config.arrange, config.equal_sides)
-        place = (progress.epoch, progress.epoch_step)
+        epoch, step = progress.epoch, progress.epoch_step
         # the loop assigns to the fields of progress, so that a checkpoint knows its place in the epoch
-        for progress.epoch, progress.epoch_step, rows in batches_from(self.data, *place, *limits):
+        for progress.epoch, progress.epoch_step, rows in batches_from(self.data, epoch, step, *limits):
             if is_finished(progress, config):
                 break
             if self.is_stopped():
