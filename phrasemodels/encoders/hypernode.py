@@ -115,7 +115,7 @@ class RelatedAttention(MultiHeadAttention):
             q, k, v = (x.float() if x.dtype in SHORT else x for x in (q, k, v))  # products along lists need it
             with no_autocast_on_cpu(q):
                 heads = over_lists(q, k, v, lists, nodes.packing, *self.drop)
-            return self.readout(self.sigma, heads.flatten(1), self.output)
+            return self.read(heads.flatten(1))
         q, k, v = (side.pad(x).transpose(1, 2) for side, x in ((queries, q), (nodes.packing, k), (nodes.packing, v)))
         return queries.pack(self.attend_heads(q, k, v, graph))
 

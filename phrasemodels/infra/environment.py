@@ -36,7 +36,6 @@ DEFAULTS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "5",  # one minute, so that a server may restart; the default is four
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "STRUCTS_KERNELS": "wait",  # all results of a run come from the same code, compiled kernels
 }
 
 HERE = ("127.0.0.1", "localhost", "::1")

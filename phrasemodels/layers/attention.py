@@ -123,7 +123,12 @@ class MultiHeadAttention(nn.Module):
     def attend_heads(self, queries: Tensor, keys: Tensor, values: Tensor, *masks: Any) -> Tensor:
         """Attend from projected queries (B, h, q, dk) to projected keys and values (B, h, k, dk); return (B, q, d)."""
         heads = self.attend(queries, keys, values, *masks)
-        return self.readout(self.sigma, heads.transpose(1, 2).flatten(2), self.output)
+        return self.read(heads.transpose(1, 2).flatten(2))
+
+    def read(self, heads: Tensor) -> Tensor:
+        """Apply σ and the output projection to heads (..., d), which attention computes in float32 at least."""
+        short = self.output.weight.dtype in SHORT
+        return self.readout(self.sigma, heads.to(self.output.weight.dtype) if short else heads, self.output)
 
     def forward(self, queries: Tensor, memory: Tensor, *masks: Any) -> Tensor:
         """Attend from queries (B, q, d) to memory (B, k, d), with masks as `attend` takes them; return (B, q, d)."""
@@ -152,7 +157,7 @@ class MultiHeadAttention(nn.Module):
             q, k, v = group.pad(own).permute(2, 0, 3, 1, 4)
             mask = group.causal if causal else group.mask
             heads.append(group.pack(self.attend(q, k, v, mask).transpose(1, 2).flatten(2)))
-        return self.readout(self.sigma, torch.cat(heads), self.output)
+        return self.read(torch.cat(heads))
 
     def packed_to(self, x: Tensor, packing: Packing, memory: Tensor, memory_packing: Packing) -> Tensor:
         """Attend from packed tokens x (T, d) to packed tokens memory (M, d) of the same sentences; return (T, d)."""
@@ -163,7 +168,7 @@ class MultiHeadAttention(nn.Module):
         for group, source, own, other in zip(groups, sources, queries, keys_values, strict=True):
             (q,), (k, v) = group.pad(own).permute(2, 0, 3, 1, 4), source.pad(other).permute(2, 0, 3, 1, 4)
             heads.append(group.pack(self.attend(q, k, v, source.mask).transpose(1, 2).flatten(2)))
-        return self.readout(self.sigma, torch.cat(heads), self.output)
+        return self.read(torch.cat(heads))
 
 
 @contextmanager

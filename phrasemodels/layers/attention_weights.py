@@ -7,7 +7,6 @@ heads of the queries: q = k, and position 0 is the root, which counts as a key a
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from phrasemodels.layers.blocks import masked_softmax, token_mask
 from phrasemodels.structs import chain, eisner
@@ -141,14 +140,14 @@ class HardWeights(nn.Module):
 
     def forward(self, scores: Tensor, lengths: Tensor) -> Tensor:
         best, key = scores.masked_fill(~_real(scores, lengths), -torch.inf).max(-1)
-        chosen = F.one_hot(key, scores.shape[-1]).to(scores.dtype)
+        chosen = (key[..., None] == torch.arange(scores.shape[-1], device=scores.device)).to(scores.dtype)
         return chosen * (best > -torch.inf).unsqueeze(-1)
 
 
 def scores_of_heads(heads: Tensor) -> Tensor:
     """Return scores (B, n, n) that select the given heads (B, n): 0 for a head, -inf for all others; head -1 selects none."""
-    chosen = F.one_hot(heads + 1, heads.shape[1] + 1)[..., 1:]
-    return torch.zeros_like(chosen, dtype=torch.get_default_dtype()).masked_fill(chosen == 0, -torch.inf)
+    chosen = heads[..., None] == torch.arange(heads.shape[1], device=heads.device)
+    return torch.zeros_like(chosen, dtype=torch.get_default_dtype()).masked_fill(~chosen, -torch.inf)
 
 
 def add_virtual_ends(unary: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:

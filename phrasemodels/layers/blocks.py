@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phrasemodels.structs.private import transformed
+
 PAD, UNKNOWN, BEGIN, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the entries of a vocabulary with these ids
 
@@ -40,8 +42,8 @@ def fixed_shapes() -> Iterator[None]:
 
 
 def shapes_are_fixed() -> bool:
-    """Return whether no step may depend on the data: in a graph of `torch.compile`, or in `fixed_shapes`."""
-    return torch.compiler.is_compiling() or _fixed.get()
+    """Return whether no step may depend on the data: in a graph of `torch.compile`, in `fixed_shapes`, or under `torch.func`."""
+    return torch.compiler.is_compiling() or _fixed.get() or transformed()
 
 
 STATES = 2**16

@@ -174,8 +174,8 @@ def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
     word = F.pad(torch.arange(n, device=device).view(1, n, 1), (0, k - 1), value=-1).expand(B, -1, -1)
     named = torch.cat([word, members], 1).long() + 1  # position + 1; 0, for none, counts as a word of every node
     # Eq 4: the nodes are the words, then the phrases
-    holds = torch.zeros(B, n + m, n + 1, dtype=torch.bool, device=device).scatter_(2, named, True)
-    holds[..., 0] = True
+    holds = torch.zeros(B, n + m, n + 1, dtype=torch.bool, device=device).scatter(2, named, True)
+    holds = F.pad(holds[..., 1:], (1, 0), value=True)
     valid = torch.cat([token_mask(lengths, n), (members >= 0).any(2)], 1)
     sentence, holders = torch.arange(B, device=device).unsqueeze(1), holds.transpose(1, 2).contiguous()
     contained = holders[sentence, named[..., 0]]

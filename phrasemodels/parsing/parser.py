@@ -46,7 +46,6 @@ from phrasemodels.parsing.words import (
     spaced,
     undivided,
 )
-from phrasemodels.structs.calls import waiting
 from phrasemodels.structs.kernels import reference_only
 from phrasemodels.written import writing
 
@@ -536,7 +535,7 @@ class Parser(Pretrained):
         positive = isinstance(temperature, int | float) and temperature > 0
         ranked = Ranked(self.decode, 1 if k == 1 else SAME * k, temperature if positive else 1.0)
         found: dict[str, tuple[Parse, float, list[float]]] = {}
-        with waiting(), on_threads(self.limits.threads), torch.inference_mode():
+        with on_threads(self.limits.threads), torch.inference_mode():
             batch = self._batch([words])
             for place in range(ranked.k):
                 trees = self.model.parse(batch, partial(ranked, place))
@@ -590,7 +589,7 @@ class Parser(Pretrained):
         not imported numba decodes its first short sentences without: the import takes as long as 70 of them, and 130 MB."""
         self.words_decoded += sum(map(len, sentences))
         short = self.words_decoded <= WITHOUT_KERNELS and max(map(len, sentences)) <= SHORT
-        return reference_only() if short and "numba" not in sys.modules else waiting()
+        return reference_only() if short and "numba" not in sys.modules else nullcontext()
 
     def _parsed(
         self, sentences: Sequence[list[str]], limits: Limits | None = None, turn: Turn = nullcontext

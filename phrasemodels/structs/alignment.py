@@ -24,10 +24,9 @@ from torch import Tensor
 
 from phrasemodels.structs import calls
 from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.kernels.alignment import Lines
 from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
 from phrasemodels.structs.kernels.simd import COMPILE
-from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
+from phrasemodels.structs.structure import Integers, Numbered, Scores, Sizes, Structure
 
 Moves = tuple[tuple[int, int], ...]
 
@@ -56,8 +55,7 @@ def _rule(n: Any, m: Any, ways: Any, begins: Any, cells: Any, steps: Any, by_row
 class Alignment(Structure):
     """The functions over the paths by some moves (rows, columns); ends: how many outer columns a path may begin and end at."""
 
-    kernels = Lines(), ENGINE
-    rule, common, axes = _rule, (0, 0), 2
+    rule, names, common, axes = _rule, ("cells", "steps"), (0, 0), 2
 
     def __init__(self, moves: Moves, ends: int = 1):
         self.moves, self.ends, self.dims = moves, ends, (3, 4)
@@ -106,6 +104,20 @@ class Alignment(Structure):
         m, none = scores[0].shape[2], scores[0].shape[1] * scores[0].shape[2]
         parts = torch.where(parts >= 0, parts, none).sort(-1).values
         return torch.where(parts[..., None] < none, torch.stack([parts // max(m, 1), parts % max(m, 1)], -1), NONE)
+
+    def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        (i, j), (n, m) = rows.unbind(-1), lengths.T
+        there, some = (rows >= 0).any(-1), (lengths > 0).all(-1)
+        if not rows.shape[-2]:
+            return (~some).expand(i.shape[:-1])
+        follows = there[..., 1:] & there[..., :-1]
+        moved = (rows[..., 1:, None, :] - rows[..., :-1, None, :]) == torch.tensor(self.moves, device=rows.device)
+        right = (moved.all(-1).any(-1) | ~there[..., 1:]).all(-1) & (follows | ~there[..., 1:]).all(-1)
+        right = right & (i[..., 0] == 0) & (j[..., 0] >= 0) & (j[..., 0] < self.ends)
+        last = (there.sum(-1) - 1).clamp(min=0)[..., None]
+        bottom, edge = i.gather(-1, last)[..., 0], j.gather(-1, last)[..., 0]
+        right = right & (bottom == n - 1) & (edge >= m - self.ends) & (edge < m)
+        return torch.where(some, right, ~there.any(-1))
 
     def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         cells, steps = scores[0], scores[1] if len(scores) > 1 else None

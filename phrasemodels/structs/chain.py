@@ -58,13 +58,22 @@ def _rule(T: Any, C: Any, order: Any, unary: Any, pairwise: Any, step: Any, node
 class HigherOrder(Structure):
     """The functions over sequences of tags whose transitions depend on the `order` tags before."""
 
-    rule, visible, event = _rule, 1, 1
+    rule, names, visible, event = _rule, ("unary", "pairwise"), 1, 1
 
     def __init__(self, order: int):
         if order < 1:
             raise ValueError(f"order={order}: must be at least 1")
         self.order = order
         self.dims, self.common = (3, order + 3), (0, order + 1)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.order == other.order  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.order))
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}({self.order})"
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         if len(scores) != 2 or scores[0].dim() != 3 or scores[0].shape[2] < 1:
@@ -100,9 +109,13 @@ class HigherOrder(Structure):
         tags = parts.new_full((*parts.shape[:2], T + 1), NONE)  # the first takes what is none
         return tags.scatter(2, parts // C + 1, parts % C)[..., 1:]
 
+    def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        inside = torch.arange(rows.shape[-1], device=rows.device) < lengths
+        return ((rows >= 0) & (rows < scores[0].shape[2]) | ~inside).all(-1)
+
     def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         inside = torch.arange(rows.shape[-1], device=rows.device) < lengths
-        tags = torch.where(inside, rows, NONE)
+        tags = torch.where(inside, rows, NONE)  # what is in the padding may be any number
         return score_tags(scores[0], scores[1], tags, self.order).masked_fill((inside & (tags < 0)).any(-1), -torch.inf)
 
     def _minimum_risk(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -138,18 +151,37 @@ class LinearChains(HigherOrder):
         return torch.where(lengths[:, 0] == 0, semiring.one_like(total), total)
 
     @calls.not_traced
-    def marginals(self, *scores: Any, lengths: Lengths = None) -> Any:
-        return self._call("_marginals_of_tags", scores, lengths)
+    def marginals(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Any:
+        """Return p(z_t = c), (B, T, C); 0 in the padding."""
+        return self._call(self._marginals_of_tags, self._given(scores, named), lengths)
+
+    @calls.not_traced
+    def pair_marginals(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Tensor:
+        """Return p(z_t = c, z_t+1 = d), (B, T-1, C, C); 0 in the padding."""
+        found: Tensor = self._call(self._pair_marginals, self._given(scores, named), lengths)
+        return found
+
+    @calls.not_traced
+    def gumbel_sample(self, unary: Tensor, pairwise: Tensor, k: int, temperature: float | Tensor, lengths: Lengths = None,
+                      hard: bool = False, generator: torch.Generator | None = None) -> Tensor:  # fmt: skip
+        """Return k relaxed samples (k, B, T, C), differentiable, by the Gumbel-CRF (Fu et al. 2020); 0 in the padding.
+
+        From the last position on, an exact sample of tags is drawn by Gumbel-max, each given the next; in its place stands the softmax
+        of log p(tag | next tag) + Gumbel noise, divided by the temperature. hard: the exact sample itself, as 0 and 1, with the
+        gradient of the relaxed one (straight-through).
+        """
+        if not temperature > 0:
+            raise ValueError(f"temperature={temperature}: must be above 0")
+        options = {"temperature": temperature, "hard": hard, "generator": generator}
+        found: Tensor = self._call(self._gumbel_sample, (unary, pairwise), lengths, k, ranked=True, **options)
+        return found
 
     def _marginals_of_tags(self, scores: Scores, lengths: Tensor) -> Tensor:
         return self._expected_parts(scores, lengths, (0,))[0]
 
     def _pair_marginals(self, scores: Scores, lengths: Tensor) -> Tensor:
         unary, pairwise = scores
-        (B, T, C), each = unary.shape, pairwise
-        if pairwise.dim() == 2:
-            each = pairwise.expand(B, max(T - 1, 0), C, C)
-        return self._expected_parts((unary, each), lengths, (1,))[0]
+        return self._expected_parts(self._expanded((unary, pairwise)), lengths, (1,))[0]
 
     def _gumbel_sample(self, scores: Scores, lengths: Tensor, k: int, temperature: float | Tensor, hard: bool,
                        generator: torch.Generator | None) -> Tensor:  # fmt: skip
@@ -181,92 +213,16 @@ class LinearChains(HigherOrder):
 
     def _expanded(self, scores: Scores) -> Scores:
         unary, pairwise = scores
-        B, T, C = unary.shape
-        return unary, pairwise.expand(B, max(T - 1, 0), C, C)
+        (B, T, C), each = unary.shape, pairwise if pairwise.dim() != 3 else pairwise[:, None]
+        return unary, each.expand(B, max(T - 1, 0), C, C)
 
 
 TAGS = LinearChains()
 
 
-@calls.not_traced
-def log_partition(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return log Z, (B,)."""
-    return TAGS.log_partition(unary, pairwise, lengths=lengths)
-
-
-@calls.not_traced
-def marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return p(z_t = c), (B, T, C); 0 in the padding."""
-    return TAGS.marginals(unary, pairwise, lengths=lengths)
-
-
-@calls.not_traced
-def pair_marginals(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return p(z_t = c, z_t+1 = d), (B, T-1, C, C); 0 in the padding."""
-    return TAGS._call("_pair_marginals", (unary, pairwise), lengths)
-
-
-@calls.not_traced
-def argmax(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-    """Return the score (B,), differentiable, and the tags (B, T) of a best sequence; tags are -1 in the padding."""
-    return TAGS.argmax(unary, pairwise, lengths=lengths)
-
-
-@calls.not_traced
-def topk(unary: Tensor, pairwise: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-    """Return the scores (k, B), differentiable, and the tags (k, B, T) of the k best sequences, best first.
-
-    Where there are fewer sequences that are not forbidden, the other scores are -inf and their tags -1. Time is O(B·T·C²·k) at most.
-    """
-    return TAGS.topk(unary, pairwise, k=k, lengths=lengths)
-
-
-@calls.not_traced
-def sample(
-    unary: Tensor, pairwise: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None
-) -> Tensor:
-    """Return the tags of k independent samples, (k, B, T); -1 in the padding."""
-    return TAGS.sample(unary, pairwise, k=k, lengths=lengths, generator=generator)
-
-
-@calls.not_traced
-def gumbel_sample(
-    unary: Tensor,
-    pairwise: Tensor,
-    k: int,
-    temperature: float | Tensor,
-    lengths: Lengths = None,
-    hard: bool = False,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """Return k relaxed samples (k, B, T, C), differentiable, by the Gumbel-CRF (Fu et al. 2020); 0 in the padding.
-
-    From the last position on, an exact sample of tags is drawn by Gumbel-max, each given the next; in its place stands the softmax of
-    log p(tag | next tag) + Gumbel noise, divided by the temperature. hard: the exact sample itself, as 0 and 1, with the gradient of the
-    relaxed one (straight-through).
-    """
-    if not temperature > 0:
-        raise ValueError(f"temperature={temperature}: must be above 0")
-    options = {"temperature": temperature, "hard": hard, "generator": generator}
-    return TAGS._call("_gumbel_sample", (unary, pairwise), lengths, k, ranked=True, **options)
-
-
-@calls.not_traced
-def entropy(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return −Σ p log p over all sequences, in nats, (B,)."""
-    return TAGS.entropy(unary, pairwise, lengths=lengths)
-
-
-@calls.not_traced
-def minimum_risk(unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-    """Return the expected number (B,) of right tags, and the tags (B, T) with most of them, each by its own marginal."""
-    return TAGS.minimum_risk(unary, pairwise, lengths=lengths)
-
-
-@calls.not_traced
-def total(semiring: Log, unary: Tensor, pairwise: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return ⊕ over all sequences of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
-    return TAGS.total(semiring, unary, pairwise, lengths=lengths)
+log_partition, marginals, pair_marginals, entropy = TAGS.log_partition, TAGS.marginals, TAGS.pair_marginals, TAGS.entropy
+argmax, topk, sample, minimum_risk = TAGS.argmax, TAGS.topk, TAGS.sample, TAGS.minimum_risk
+gumbel_sample, total = TAGS.gumbel_sample, TAGS.total
 
 
 def _centred(x: Tensor) -> Tensor:
@@ -298,5 +254,4 @@ def _shapes(scores: Sequence[Tensor]) -> str:
 
 
 calls.register("chain", TAGS, (1, 2, 4), (4, 4))
-calls.register("chain", marginals, (1, 2, 4), (4, 4))
 calls.register("chain", TAGS, (1, 2, 4), (1, 1, 4, 4))

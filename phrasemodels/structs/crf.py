@@ -2,9 +2,15 @@
 
 `CRF` has the parameters of pytorch-crf, by the same names, so that its state dicts load. Shapes: B sequences, T positions, C tags,
 n words. What is unknown in a gold structure, a tag or head of -1 or of -100, PyTorch's ignore index, is summed over, as in
-training on partially annotated data (Tsuboi et al. 2008).
+training on partially annotated data (Tsuboi et al. 2008). A gold structure without probability, as heads that are no tree or tags
+that a constraint forbids, is an error that names the sentence; with `validate_args=False` its log likelihood is -inf.
+
+    tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    crf = CRF(len(tags), batch_first=True, constraints=tag_constraints(tags))
+    loss = -crf(emissions, gold, mask)
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -13,7 +19,7 @@ from torch import Tensor, nn
 from phrasemodels.structs import eisner
 from phrasemodels.structs.distributions import DependencyTree, LinearChain
 from phrasemodels.structs.eisner import Projective
-from phrasemodels.structs.inference import check_lengths
+from phrasemodels.structs.inference import check_lengths, transformed
 from phrasemodels.structs.nonprojective import NonProjective
 
 Reduction = Literal["none", "sum", "mean", "token_mean"]
@@ -24,13 +30,26 @@ class CRF(nn.Module):
     """A linear chain with scores of transitions, of the first and of the last tag.
 
     Shapes of arguments: emissions (T, B, C), tags (T, B) and mask (T, B), true inside of sequences; with `batch_first` (B, T, C), (B, T).
+
+    Args:
+        constraints: Booleans (C+1, C+1) that allow a transition [from, to]; the last row is the start, the last column the end
+            (see `tag_constraints`). They are a buffer, so that parameters stay finite. None: all transitions are allowed.
+        validate_args: Refuse gold tags without probability.
     """
 
-    def __init__(self, num_tags: int, batch_first: bool = False):
+    constraints: Tensor | None
+
+    def __init__(
+        self, num_tags: int, batch_first: bool = False, constraints: Tensor | None = None, validate_args: bool = True
+    ):
         super().__init__()
         if num_tags < 1:
             raise ValueError(f"num_tags={num_tags}: must be at least 1")
-        self.num_tags, self.batch_first = num_tags, batch_first
+        wanted = (num_tags + 1, num_tags + 1)
+        if constraints is not None and (constraints.shape != wanted or constraints.dtype != torch.bool):
+            raise ValueError(f"constraints must be booleans {wanted}, not {tuple(constraints.shape)} of {constraints.dtype}")
+        self.num_tags, self.batch_first, self.validate_args = num_tags, batch_first, validate_args
+        self.register_buffer("constraints", constraints)
         self.start_transitions = nn.Parameter(torch.empty(num_tags))
         self.end_transitions = nn.Parameter(torch.empty(num_tags))
         self.transitions = nn.Parameter(torch.empty(num_tags, num_tags))
@@ -52,11 +71,13 @@ class CRF(nn.Module):
         inside = _inside(chain.lengths, tags.shape[1], tags.device)
         known = _known(tags, inside, self.num_tags, "tags")
         value = chain.log_prob(torch.where(inside, tags, -1))
-        if (inside & ~known).any():
+        if transformed() or (inside & ~known).any():
             unary, pairwise = chain.scores
             given = torch.arange(self.num_tags, device=tags.device) == tags[..., None]
             allowed = unary.masked_fill((inside & known)[..., None] & ~given, -torch.inf)
             value = LinearChain(allowed, pairwise, chain.lengths).log_partition - chain.log_partition
+        if self.validate_args:
+            _refuse_impossible(value, "tags")
         return _reduced(value, inside, reduction)
 
     def decode(self, emissions: Tensor, mask: Tensor | None = None) -> list[list[int]]:
@@ -77,24 +98,60 @@ class CRF(nn.Module):
         lengths = check_lengths(None if mask is None else mask.bool(), B, T, emissions.device)
         at = torch.arange(T, device=emissions.device)
         first, last = (at == 0)[:, None], (at == lengths - 1)[..., None]
-        unary = emissions + torch.where(first, self.start_transitions, 0) + torch.where(last, self.end_transitions, 0)
-        return LinearChain(unary, self.transitions, lengths[:, 0])
+        start, end, transitions = self.start_transitions, self.end_transitions, self.transitions
+        if self.constraints is not None:
+            allowed = self.constraints
+            start, end = (x.masked_fill(~y, -torch.inf) for x, y in ((start, allowed[-1, :-1]), (end, allowed[:-1, -1])))
+            transitions = transitions.masked_fill(~allowed[:-1, :-1], -torch.inf)
+        unary = emissions + torch.where(first, start, 0) + torch.where(last, end, 0)
+        return LinearChain(unary, transitions, lengths[:, 0])
 
     def extra_repr(self) -> str:
-        """Return the sizes that `repr` shows."""
-        return f"num_tags={self.num_tags}, batch_first={self.batch_first}"
+        """Return what `repr` shows."""
+        constrained = "" if self.constraints is None else ", with constraints"
+        return f"num_tags={self.num_tags}, batch_first={self.batch_first}{constrained}"
+
+
+def tag_constraints(tags: Sequence[str], scheme: Literal["BIO", "BIOES"] = "BIO") -> Tensor:
+    """Return the transitions [from, to] that a scheme of tags allows, as `CRF` takes them, (C+1, C+1).
+
+    Args:
+        tags: Names in the order of the tags' numbers: O, or a letter of the scheme, a hyphen and a label, as B-PER.
+        scheme: BIO: I-x follows B-x or I-x. BIOES: a phrase is S-x, or B-x, any number of I-x, and E-x.
+
+    Raises:
+        ValueError: A name does not belong to the scheme.
+    """
+    for tag in tags:
+        if tag != "O" and (tag[:1] not in set(scheme) - {"O"} or tag[1:2] != "-"):
+            raise ValueError(f"tag {tag!r}: {scheme} has O, and {', '.join(f'{x}-label' for x in scheme if x != 'O')}")
+    # the start and the end are outside of phrases, as O is
+    letters = [(tag[0], tag[2:]) for tag in (*tags, "O")]
+    inside, goes_on = {"B", "I"} if scheme == "BIOES" else set(), {"I", "E"}
+
+    def allows(one: tuple[str, str], other: tuple[str, str]) -> bool:
+        continued = other[0] in goes_on
+        if continued or one[0] in inside:
+            return continued and one[0] in {"B", "I"} and one[1] == other[1]
+        return True
+
+    return torch.tensor([[allows(one, other) for other in letters] for one in letters])
 
 
 class TreeCRF(nn.Module):
-    """Dependency trees, by default projective with one root arc; `trees` is `multi_root` or `single_root` of `eisner` or
-    `nonprojective`.
+    """Dependency trees, by default projective with one root arc; `trees` is `single_root` or `multi_root` of `eisner` or
+    `nonprojective`. validate_args: refuse gold heads that are no tree.
 
     Shapes of arguments: arcs (B, n+1, n+1) as in `eisner`, heads (B, n+1), of which the root's at 0 is not read, mask (B, n).
     """
 
-    def __init__(self, trees: Projective | NonProjective = eisner.single_root):
+    def __init__(self, trees: Projective | NonProjective = eisner.single_root, validate_args: bool = True):
         super().__init__()
-        self.trees = trees
+        self.trees, self.validate_args = trees, validate_args
+
+    def extra_repr(self) -> str:
+        """Return the trees that `repr` shows."""
+        return f"{self.trees!r}"
 
     def forward(self, arcs: Tensor, heads: Tensor, mask: Tensor | None = None, reduction: Reduction = "sum") -> Tensor:
         """Return the log likelihood of heads, (B,) or reduced as in `CRF`."""
@@ -105,10 +162,12 @@ class TreeCRF(nn.Module):
         inside = nn.functional.pad(words, (1, 0))
         known = _known(heads, inside, arcs.shape[1], "heads")
         value = tree.log_prob(torch.where(inside, heads, -1))
-        if (inside & ~known).any():
+        if transformed() or (inside & ~known).any():
             given = torch.arange(arcs.shape[1], device=arcs.device)[:, None] == heads[:, None]
             allowed = arcs.masked_fill((inside & known)[:, None] & ~given, -torch.inf)
             value = DependencyTree(allowed, tree.lengths, self.trees).log_partition - tree.log_partition
+        if self.validate_args:
+            _refuse_impossible(value, f"heads, of {self.trees!r},")
         return _reduced(value, words, reduction)
 
     def decode(self, arcs: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -129,9 +188,20 @@ def _inside(lengths: object, longest: int, device: torch.device) -> Tensor:
 def _known(gold: Tensor, inside: Tensor, count: int, name: str) -> Tensor:
     """Return which numbers of a gold structure are known. ValueError: one inside of a sentence is out of range."""
     unknown = (gold == UNKNOWN[0]) | (gold == UNKNOWN[1])
+    if transformed():
+        return ~unknown
     if gold.is_floating_point() or (inside & ~unknown & ((gold < 0) | (gold >= count))).any():
         raise ValueError(f"{name} must be integers in 0..{count - 1}, or -1 or -100 for unknown ones")
     return ~unknown
+
+
+def _refuse_impossible(value: Tensor, name: str) -> None:
+    """ValueError: a sentence's gold structure has the log likelihood -inf; under a transform of `torch.func` it stays so."""
+    if not transformed() and (wrong := value == -torch.inf).any():
+        raise ValueError(
+            f"{name} of sentence {int(wrong.nonzero()[0])} have no probability: they are no such structure, or a score of -inf "
+            "forbids them; validate_args=False gives -inf"
+        )
 
 
 def _reduced(value: Tensor, inside: Tensor, reduction: Reduction) -> Tensor:

@@ -6,9 +6,10 @@ padding, and at the root.
 Three rules hold for all of them:
     an empty sentence has one structure, which is -1 everywhere, with the log probability 0
     a sentence whose structures are all forbidden has the mode and samples -1 everywhere, and log Z = -inf
-    a value that leaves a position out (-1 where there is a word), as the rows of `topk` where there are fewer than k structures
-    and any structure of a sentence that has none, has the score and the log probability -inf
-Other values are not checked: heads that are no tree get the log probability of their score. Scores shorter than float32 are
+    a value that is no structure of its sentence has the score and the log probability -inf: one that leaves a word out, as the rows
+    of `topk` where there are fewer than k structures, heads with a cycle, arcs that cross where they may not, a label or a word that
+    does not exist. What stands in the padding is not looked at
+Scores shorter than float32 are
 computed in float32, of several types in the type that torch promotes them to; results have that type, in one rounding at the end,
 but log Z stays float32.
 """
@@ -50,6 +51,9 @@ class Structured(Distribution):
     def __setstate__(self, state: dict[str, Any]) -> None:
         functions = state["functions"]
         self.__dict__.update(state, functions=_shared()[functions] if isinstance(functions, str) else functions)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.functions!r}, batch {tuple(self.batch_shape)}, event {tuple(self.event_shape)})"
 
     def event(self) -> Size:
         """Return the event shape: tags of positions or heads of positions, unless a class says otherwise."""
@@ -216,10 +220,10 @@ class HiddenMarkov(LinearChain):
 
 
 class DependencyTree(Structured):
-    """Dependency trees: arcs (B, n+1, n+1), lengths (B,), as in `eisner`; `trees` is `multi_root` or `single_root` of `eisner`
-    or `nonprojective`."""
+    """Dependency trees: arcs (B, n+1, n+1), lengths (B,), as in `eisner`; `trees` is `single_root` or `multi_root` of `eisner`
+    or `nonprojective`, by default projective with one root arc."""
 
-    def __init__(self, arcs: Tensor, lengths: Lengths = None, trees: Projective | NonProjective = eisner.multi_root):
+    def __init__(self, arcs: Tensor, lengths: Lengths = None, trees: Projective | NonProjective = eisner.single_root):
         super().__init__(trees, (arcs,), lengths)
 
 

@@ -32,10 +32,13 @@ def arcs_read(arcs: Tensor, lengths: Tensor) -> Tensor:
 class Trees(Structure):
     """Operations of projective and other dependency trees alike."""
 
-    dims, common, event = (3,), (0,), 1
+    names, dims, common, event = ("arcs",), (3,), (0,), 1
 
     def __init__(self, one_root: bool):
         self.one_root = one_root
+
+    def __repr__(self) -> str:
+        return f"{self.module}.{'single' if self.one_root else 'multi'}_root"
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         arcs = scores[0]
@@ -45,6 +48,17 @@ class Trees(Structure):
 
     def read(self, scores: Scores, lengths: Tensor) -> Scores:
         return (arcs_read(scores[0], lengths),)
+
+    def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        at = torch.arange(rows.shape[-1], device=rows.device)
+        word = (at > 0) & (at <= lengths)
+        right = ((rows >= 0) & (rows <= lengths) & (rows != at) | ~word).all(-1)
+        above = torch.where(word & (rows >= 0) & (rows <= lengths), rows, 0)
+        for _ in range(rows.shape[-1].bit_length()):  # each turn doubles the steps towards the root, which a cycle never reaches
+            above = above.gather(-1, above)
+        if self.one_root:
+            right = right & (((rows == 0) & word).sum(-1) == (lengths[:, 0] > 0))
+        return right & (above == 0).all(-1)
 
     def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         at = torch.arange(rows.shape[-1], device=rows.device)
@@ -56,10 +70,15 @@ class Trees(Structure):
 class Projective(Trees):
     """The functions over projective trees, for any number of root arcs or one."""
 
-    kernels = AtFirstUse(
-        lambda: (kernels.decode.BestProjective(), kernels.gpu.EisnerPrograms(), kernels.trees.ProjectiveTrees(), ENGINE)
-    )
+    kernels = AtFirstUse(lambda: (kernels.gpu.EisnerPrograms(), ENGINE))
     rule = AtFirstUse(lambda: kernels.rules.eisner)
+
+    def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        at = torch.arange(rows.shape[-1], device=rows.device)
+        heads = torch.where((at > 0) & (at <= lengths), rows, at)
+        (a, b), (c, d) = ((f(heads, at)[..., :, None], f(heads, at)[..., None, :]) for f in (torch.minimum, torch.maximum))
+        crossing = (a < b) & (b < c) & (c < d)
+        return super().is_structure(scores, rows, lengths) & ~crossing.any((-1, -2))
 
     def sizes(self, numbered: Numbered) -> Sizes:
         N = numbered.shapes[0][1]

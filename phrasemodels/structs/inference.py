@@ -34,10 +34,6 @@ def argmax(inside: InsidePass, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, .
 
     If every structure is forbidden, or a score is NaN, the score is -inf or NaN and all parts are 0.
     """
-    if transformed():
-        fixed = tuple(s.detach() for s in scores)
-        best = _run(inside, Max(), fixed)
-        return best, tuple(_possible(p.detach(), best) for p in _transformed_gradient(inside, Max(), fixed))
     with torch.inference_mode(False), torch.enable_grad():
         leaves = tuple(_leaf(s) for s in scores)
         best = _run(inside, Max(), leaves)
@@ -75,8 +71,6 @@ def _run(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...]) -> Tenso
 
 
 def _gradient(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...], keep_graph: bool) -> tuple[Tensor, ...]:
-    if transformed():
-        return _transformed_gradient(inside, semiring, scores)
     with torch.inference_mode(False), torch.enable_grad():
         leaves = tuple(s if keep_graph and s.requires_grad else _leaf(s) for s in scores)
         total = _run(inside, semiring, leaves).sum()
@@ -86,12 +80,6 @@ def _gradient(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...], kee
 def _leaf(scores: Tensor) -> Tensor:
     """Return the scores as a leaf that requires gradients; a tensor from inference mode has to be copied."""
     return (scores.clone() if scores.is_inference() else scores.detach()).requires_grad_()
-
-
-def _transformed_gradient(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Return the gradient by `torch.func`, whose transforms can be nested, unlike `torch.autograd.grad` in them."""
-    everything = tuple(range(len(scores)))
-    return torch.func.grad(lambda *s: _run(inside, semiring, s).sum(), everything)(*scores)
 
 
 def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.device) -> Tensor:

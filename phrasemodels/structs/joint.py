@@ -26,18 +26,19 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs import calls, inference, kernels
-from phrasemodels.structs.eisner import arcs_read, score_heads
+from phrasemodels.structs.eisner import arcs_read, score_heads, single_root
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import NONE
 from phrasemodels.structs.semiring import Chart, Log
-from phrasemodels.structs.spans import cells_of, score_cells, spans_read
+from phrasemodels.structs.spans import are_trees, cells_of, score_cells, spans_read
 from phrasemodels.structs.structure import AtFirstUse, Integers, Numbered, Scores, Sizes, Structure
 
 
 class JointTrees(Structure):
     """The functions over joint trees as rows (B, 3n-1, 5)."""
 
-    rule, dims, common, visible = AtFirstUse(lambda: kernels.rules.joint), (4, 3), (0, 0), 2
+    rule, names = AtFirstUse(lambda: kernels.rules.joint), ("labels", "arcs")
+    dims, common, visible = (4, 3), (0, 0), 2
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         labels = scores[0]
@@ -80,6 +81,32 @@ class JointTrees(Structure):
         order = (both < 0).all(-1).long().sort(stable=True, dim=2).indices[..., : parts.shape[2]]
         return both.gather(2, order[..., None].expand(*order.shape, 5))
 
+    def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        (h, m), n = rows[..., 3:].unbind(-1), lengths
+        cell, arc = (rows[..., :3] >= 0).any(-1), (rows[..., 3:] >= 0).any(-1)
+        fine = torch.where(arc, (h >= 0) & (h <= n) & (m > 0) & (m <= n) & ~cell, ~cell | (rows[..., :3] >= 0).all(-1)).all(-1)
+        fine = fine & (arc.sum(-1) == n[:, 0])
+        cells, heads = split(rows.masked_fill(~fine[..., None, None], NONE))
+        label, at = cells[..., 2], torch.arange(1, heads.shape[-1], device=rows.device)
+        right = are_trees(cells, lengths, (label >= 0) & (label < scores[0].shape[3]))
+        right = right & fine & single_root.is_structure((scores[1],), heads, lengths)
+        there, (i, j) = cells[..., 0] >= 0, (x[..., None] for x in cells[..., :2].unbind(-1))
+        if not cells.shape[-2]:
+            return right
+        # the head of a cell is the one word in it whose own head is outside
+        above = heads[..., None, 1:] - 1
+        enters = (at - 1 >= i) & (at - 1 <= j) & ((above < i) | (above > j)) & there[..., None]
+        head = enters.int().argmax(-1) + 1
+        # the smallest cell that holds a cell, itself excluded
+        begin, end, size = i.mT, j.mT, (j - i).mT
+        holds = (begin <= i) & (end >= j) & (size > j - i) & there[..., None, :]
+        parent = torch.where(holds, size, heads.shape[-1]).argmin(-1)
+        above_head, inner = head.gather(-1, parent), holds.any(-1)
+        joins = inner & (head != above_head)  # by an arc from the head of its parent; then, or at the top, it has a label
+        arcs = ~joins | (heads.gather(-1, head) == above_head)
+        full = ~(joins | ~inner) | (label != 0) | (cells[..., 0] == cells[..., 1])
+        return right & (((enters.sum(-1) == 1) & arcs & full) | ~there).all(-1)
+
     def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         return self.score_trees(scores, *split(rows), lengths)
 
@@ -90,7 +117,7 @@ class JointTrees(Structure):
 
     def _argmax_trees(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the score (B,), differentiable, the cells (B, 2n-1, 3) and the heads (B, n+1) of a best tree."""
-        if not kernels.can_run_kernel(*scores):
+        if not kernels.can_run_kernel(*scores):  # also under a transform
             best, rows = self._argmax(scores, lengths)
             return best, *split(rows)
         best, cells, heads = kernels.decode.best_joint(scores[0], scores[1], lengths[:, 0])
@@ -159,23 +186,14 @@ def split(rows: Tensor) -> tuple[Tensor, Tensor]:
 trees = JointTrees()
 
 
-@calls.not_traced
-def log_partition(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return log Z, (B,)."""
-    return trees.log_partition(labels, arcs, lengths=lengths)
-
-
-@calls.not_traced
-def marginals(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-    """Return p(labelled span), (B, n, n, L), and p(arc), (B, n+1, n+1)."""
-    return trees.marginals(labels, arcs, lengths=lengths)
+log_partition, marginals, entropy, total = trees.log_partition, trees.marginals, trees.entropy, trees.total
 
 
 @calls.not_traced
 def argmax(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the score (B,), differentiable, of a best tree, its cells (B, 2n-1, 3) as in `spans.argmax`, and its heads
     (B, n+1) as in `eisner`."""
-    return trees._call("_argmax_trees", (labels, arcs), lengths)
+    return trees._call(trees._argmax_trees, (labels, arcs), lengths)
 
 
 @calls.not_traced
@@ -197,22 +215,10 @@ def sample(
 
 
 @calls.not_traced
-def entropy(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return −Σ p log p over all trees, in nats, (B,)."""
-    return trees.entropy(labels, arcs, lengths=lengths)
-
-
-@calls.not_traced
 def minimum_risk(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the expected number (B,) of right cells and arcs, and the cells (B, 2n-1, 3) and heads (B, n+1) of the tree with
     most of them."""
-    return trees._call("_minimum_risk_trees", (labels, arcs), lengths)
-
-
-@calls.not_traced
-def total(semiring: Log, labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
-    return trees.total(semiring, labels, arcs, lengths=lengths)
+    return trees._call(trees._minimum_risk_trees, (labels, arcs), lengths)
 
 
 calls.register("joint", trees, (1, 2, 2, 2), (1, 3, 3))

@@ -23,6 +23,7 @@ from torch import Tensor
 from phrasemodels.structs import calls, inference, kernels
 from phrasemodels.structs.eisner import Trees
 from phrasemodels.structs.kernels.arborescences import Arborescences
+from phrasemodels.structs.private import transformed
 from phrasemodels.structs.semiring import Log, logsumexp
 from phrasemodels.structs.structure import Scores
 
@@ -47,27 +48,29 @@ class NonProjective(Trees):
         return torch.where(lengths[:, 0] == 0, 0, total)[None]
 
     def _entropy(self, scores: Scores, lengths: Tensor) -> Tensor:
-        if self.kernel("entropy", scores):
+        if transformed() or self.kernel("entropy", scores):
             return super()._entropy(scores, lengths)
-        exact = inference.in_float64(scores)
-        (p,), log_z = self._expected_parts(exact, lengths), self._log_partition(exact, lengths)
-        allowed = self.read(exact, lengths)[0] & (exact[0] != -torch.inf)
-        expected = (p * torch.where(allowed, exact[0], 0)).sum((1, 2))
+        # log Z and E[score], by weights whose largest are 1 for each word, and the rate of log Z if scores change as themselves
+        exact = inference.in_float64(scores)[0]
+        allowed = self.read((exact,), lengths)[0] & (exact != -torch.inf)
+        top = exact.detach().masked_fill(~allowed, -torch.inf).amax(1, keepdim=True)
+        centred = torch.where(allowed, exact - top.masked_fill(top == -torch.inf, 0), -torch.inf)
+        rates = centred.masked_fill(~allowed, 0)
+        log_z, expected = torch.func.jvp(
+            lambda s: self.inside(Log(), (s,), lengths)[0], (centred,), (rates,)
+        )
         none = log_z == -torch.inf
         return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(scores[0].dtype)
 
-    def _best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def _k_best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
         best, heads = kernels.on_cpu(lambda arcs, n: self.kernels[0].topk(self, (arcs,), n, k), *scores, lengths)
         return best.to(scores[0]), heads.to(scores[0].device)
 
-    def _argmax(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        if self.kernel("best", scores):
-            return super()._argmax(scores, lengths)
+    def _best(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         best, heads = kernels.on_cpu(lambda arcs, n: self.kernels[0].best(self, (arcs,), n), *scores, lengths)
-        best, heads = best.to(scores[0]), heads.to(scores[0].device)
-        return self._rescored(best, scores, heads, lengths), heads
+        return best.to(scores[0]), heads.to(scores[0].device)
 
-    def _sample(self, scores: Scores, lengths: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
+    def _draw(self, scores: Scores, lengths: Tensor, k: int, generator: torch.Generator | None) -> Tensor:
         (arcs,) = scores
         draws = torch.rand((k, *arcs.shape), generator=generator, dtype=torch.float64, device=arcs.device)
         heads = kernels.on_cpu(lambda *x: self.kernels[0].draw(self, (x[0],), x[1], x[2]), arcs, lengths, draws)

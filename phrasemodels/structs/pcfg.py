@@ -28,6 +28,7 @@ from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
 from phrasemodels.structs.kernels.grammar import GrammarProducts
 from phrasemodels.structs.kernels.simd import COMPILE
+from phrasemodels.structs.spans import are_trees, in_pre_order
 from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
 
 
@@ -69,7 +70,7 @@ def _rule(n: Any, N: Any, P: Any, cells: Any, terms: Any, rules: Any, nodes: Any
 class _Parses(Structure):
     """The base of both classes below: scores are terms, rules and roots after `skip` others."""
 
-    rule, skip = _rule, 0
+    rule, names, skip = _rule, ("terms", "rules", "roots"), 0
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         if len(scores) != 3 + self.skip or scores[self.skip].dim() != 3:
@@ -111,20 +112,24 @@ class _Parses(Structure):
 
     def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
         n, S = scores[0].shape[1], scores[0].shape[3]
-        i, j, symbol = parts // (n * S), parts // S % n, parts % S
-        order = torch.where(parts >= 0, i * n + n - 1 - j, n * n).sort(stable=True, dim=-1).indices
-        cells = torch.where(parts[..., None] >= 0, torch.stack([i, j, symbol], -1), NONE)
-        return cells.gather(2, order[..., None].expand(*order.shape, 3))
+        cells = torch.stack([parts // (n * S), parts // S % n, parts % S], -1)
+        return in_pre_order(torch.where(parts[..., None] >= 0, cells, NONE), n)
+
+    def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        terms, N = scores[self.skip], scores[-1].shape[-1]
+        i, j, symbol = rows.unbind(-1)
+        right = torch.where(i == j, (symbol >= N) & (symbol < N + terms.shape[2]), (symbol >= 0) & (symbol < N))
+        return are_trees(rows, lengths, right) & (lengths[:, 0] != 1)
 
     def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         terms, rules, roots = scores[self.skip :]
-        B, N = len(terms), roots.shape[-1]
+        B, n, N = *terms.shape[:2], roots.shape[-1]
+        rows = in_pre_order(rows, n)  # the row after a cell is its left half, and halves are found by their sizes
         sentence = torch.arange(B, device=terms.device)[:, None]
         i, j, symbol = rows.clamp(min=0).unbind(-1)
         there = rows[..., 0] >= 0
         word, inner = there & (i == j), there & (i < j)
         at = torch.arange(rows.shape[-2], device=rows.device)
-        # the row after a cell is its left half
         left = (at + 1).clamp(max=max(rows.shape[-2] - 1, 0)).expand(symbol.shape)
         middle = j.gather(-1, left)
         right = torch.where(inner, left + 2 * (middle - i) + 1, 0).clamp(0, max(rows.shape[-2] - 1, 0))
@@ -144,7 +149,7 @@ class _Parses(Structure):
 class _Cells(_Parses):
     """The functions over parses with scores of symbols over spans (B, n, n, S), in front of the others: the parts of a structure."""
 
-    dims, common, skip = (4, 3, 4, 2), (0, 0, 3, 1), 1
+    names, dims, common, skip = ("cells", *_Parses.names), (4, 3, 4, 2), (0, 0, 3, 1), 1
 
     def read(self, scores: Scores, lengths: Tensor) -> Scores:
         n = scores[0].shape[1]
@@ -165,14 +170,14 @@ class Grammar(_Parses):
     kernels = GrammarProducts(), ENGINE
     dims, common = (3, 4, 2), (0, 3, 1)
 
-    def _best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        return _CELLS._best(_with_cells(scores), lengths, k)
+    def _k_best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        return _CELLS._k_best(_with_cells(scores), lengths, k)
 
-    def _argmax(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        return _CELLS._argmax(_with_cells(scores), lengths)
+    def _best(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return _CELLS._best(_with_cells(scores), lengths)
 
-    def _sample(self, scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
-        return _CELLS._sample(_with_cells(scores), lengths, k, generator)
+    def _draw(self, scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
+        return _CELLS._draw(_with_cells(scores), lengths, k, generator)
 
     def _minimum_risk(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         return _CELLS._minimum_risk(_with_cells(scores), lengths)

@@ -6,8 +6,11 @@ other files, nor to ask whether a kernel is in the cache on disk.
 """
 
 import importlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import os
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -45,14 +48,23 @@ _set_strategy = _part("torch._C._dynamo.eval_frame", "set_code_exec_strategy")
 _skip = _eval_frame._FrameExecStrategy(*2 * [_part("torch._C._dynamo.eval_frame", "_FrameAction", "SKIP")])
 
 
+_left = threading.local()
+
+
 def transformed() -> bool:
     """Return whether a transform of `torch.func`, or forward-mode differentiation, is active."""
-    return _transforms_are_active() or _forward_ad._current_level >= 0
+    return (_transforms_are_active() or _forward_ad._current_level >= 0) and not getattr(_left, "all", False)
 
 
-def outside_of_transforms() -> AbstractContextManager[Any]:
-    """Leave all transforms of `torch.func` in this context."""
-    return _leave_transforms() if transformed() else nullcontext()
+@contextmanager
+def without_transforms() -> Iterator[None]:
+    """Leave all transforms of `torch.func`, and forward-mode differentiation, in this context: it has plain tensors alone."""
+    before, _left.all = getattr(_left, "all", False), True
+    try:
+        with _leave_transforms() if _transforms_are_active() else nullcontext():
+            yield
+    finally:
+        _left.all = before
 
 
 def untracked(x: Tensor) -> Tensor:
@@ -83,5 +95,11 @@ def cache_locators() -> list[Any]:
 
 
 def is_cached(kernel: Any) -> bool:
-    """Return whether numba's cache on disk has a kernel, for any types of arguments."""
-    return bool(kernel._cache._cache_file._load_index())
+    """Return whether numba's cache on disk has a kernel, for any types of arguments. A damaged index is taken away."""
+    file = kernel._cache._cache_file
+    try:
+        return bool(file._load_index())
+    except (EOFError, pickle.UnpicklingError, ValueError, TypeError, KeyError):
+        with suppress(OSError):
+            os.remove(file._index_path)
+        return False

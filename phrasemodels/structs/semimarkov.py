@@ -48,7 +48,7 @@ def _rule(T: Any, K: Any, C: Any, segments: Any, pairwise: Any, step: Any, nodes
 class SemiMarkov(Structure):
     """The functions over segmentations."""
 
-    rule, dims, common = _rule, (4, 4), (0, 2)
+    rule, names, dims, common = _rule, ("segments", "pairwise"), (4, 4), (0, 2)
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         if len(scores) != 2 or scores[0].dim() != 4:
@@ -84,11 +84,19 @@ class SemiMarkov(Structure):
         inside = begin < scores[0].shape[1]
         return torch.where(inside[..., None], torch.stack([begin, begin + length, label], -1), NONE)
 
+    def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        K, C = scores[0].shape[2:]
+        begin, end, label = rows.unbind(-1)
+        there = (rows[..., :2] >= 0).any(-1)
+        before = torch.nn.functional.pad(torch.where(there, end, begin.new_tensor(-2)), (1, 0), value=-1)[..., :-1]
+        right = (begin == before + 1) & (begin >= 0) & (end >= begin) & (end < begin + K) & (label >= 0) & (label < C)
+        return (right | ~there).all(-1) & (torch.where(there, end + 1, 0).amax(-1) == lengths[:, 0] if rows.shape[-2] else True)
+
     def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         segments, pairwise = scores
         sentence = torch.arange(len(segments), device=segments.device)[:, None]
-        begin, end, label = rows.clamp(min=0).unbind(-1)
         there = rows[..., 0] >= 0
+        begin, end, label = torch.where(there[..., None], rows, 0).unbind(-1)
         single = torch.where(there, segments[sentence, begin, end - begin, label], 0).sum(-1)
         pair = label[..., :-1], label[..., 1:]
         last = end[..., :-1].clamp(max=max(pairwise.shape[1] - 1, 0))

@@ -33,7 +33,7 @@ class Spans(Structure):
     kernels = AtFirstUse(
         lambda: (kernels.decode.BestSpans(), kernels.labels.SpanLabels(), kernels.gpu.SpanPrograms(), ENGINE)
     )
-    rule, dims, common = AtFirstUse(lambda: kernels.rules.spans), (4,), (0,)
+    rule, names, dims, common = AtFirstUse(lambda: kernels.rules.spans), ("labels",), (4,), (0,)
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         labels = scores[0]
@@ -55,6 +55,9 @@ class Spans(Structure):
 
     def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
         return cells_of(scores[0], parts)
+
+    def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        return are_trees(rows, lengths, (rows[..., 2] >= 0) & (rows[..., 2] < scores[0].shape[3]))
 
     def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         missing = (rows[..., 0] >= 0).sum(-1) < 2 * lengths[:, 0] - 1
@@ -85,77 +88,48 @@ def spans_read(n: int, lengths: Tensor) -> Tensor:
 def cells_of(labels: Tensor, parts: Tensor) -> Tensor:
     """Return the cells (k, B, R, 3), in pre-order, of the numbers (k, B, R) of labelled spans; -1 after the last."""
     n, L = labels.shape[1], labels.shape[3]
-    i, j, label = parts // (n * L) if n else parts, parts // L % max(n, 1), parts % L
-    order = torch.where(parts >= 0, i * n + n - 1 - j, n * n).sort(stable=True, dim=-1).indices
-    cells = torch.where(parts[..., None] >= 0, torch.stack([i, j, label], -1), NONE)
-    return cells.gather(2, order[..., None].expand(*order.shape, 3))
+    cells = torch.stack([parts // (n * L) if n else parts, parts // L % max(n, 1), parts % L], -1)
+    return in_pre_order(torch.where(parts[..., None] >= 0, cells, NONE), n)
+
+
+def in_pre_order(cells: Tensor, n: int) -> Tensor:
+    """Return cells (..., R, 3) of n words in pre-order, those of -1 after the last."""
+    i, j = cells[..., 0], cells[..., 1]
+    order = torch.where(i >= 0, i * n + n - 1 - j, n * n).sort(stable=True, dim=-1).indices
+    return cells.gather(-2, order[..., None].expand(cells.shape))
+
+
+def are_trees(cells: Tensor, lengths: Tensor, labelled: Tensor) -> Tensor:
+    """Return which cells (..., B, R, 3), in any order, are binary trees of their sentences, (..., B); labelled: which labels exist.
+
+    2n-1 different spans of n words, no two of which cross, are a binary tree: no set of more has this property.
+    """
+    i, j, n = cells[..., 0], cells[..., 1], lengths[:, 0, None]
+    there = (cells[..., :2] >= 0).any(-1)
+    inside = (i >= 0) & (i <= j) & (j < n) & labelled
+    right = (inside | ~there).all(-1) & (there.sum(-1) == (2 * n[:, 0] - 1).clamp(min=0))
+    i, j = (torch.where(there, x, NONE) for x in (i, j))
+    (a, b), (c, d) = ((x[..., :, None] for x in (i, j)), (x[..., None, :] for x in (i, j)))
+    one = torch.ones(cells.shape[-2], cells.shape[-2], dtype=torch.bool, device=cells.device).tril(-1)
+    twice = (a == c) & (b == d) & there[..., None] & one
+    return right & ~(((a < c) & (c <= b) & (b < d)) | twice).any((-1, -2))
 
 
 TREES = Spans()
 
 
-@calls.not_traced
-def log_partition(labels: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return log Z, (B,)."""
-    return TREES.log_partition(labels, lengths=lengths)
-
-
-@calls.not_traced
-def marginals(labels: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return p(words i..j are a constituent with the label), (B, n, n, L)."""
-    return TREES.marginals(labels, lengths=lengths)
-
-
-@calls.not_traced
-def argmax(labels: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-    """Return the score (B,), differentiable, and the cells (B, 2n-1, 3) of a best tree.
-
-    A cell is (i, j, label). Cells are in pre-order, and -1 after the last cell of a sentence. A model that scores only
-    the chosen cells again trains with O(n) instead of O(n²) label scores.
-    """
-    return TREES.argmax(labels, lengths=lengths)
-
-
-@calls.not_traced
-def topk(labels: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-    """Return the scores (k, B), differentiable, and the cells (k, B, 2n-1, 3) of the k best trees, best first.
-
-    Where there are fewer trees that are not forbidden, the other scores are -inf and their cells -1.
-    """
-    return TREES.topk(labels, k=k, lengths=lengths)
-
-
-@calls.not_traced
-def sample(labels: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None) -> Tensor:
-    """Return the cells of k independent samples, (k, B, 2n-1, 3), as in `argmax`."""
-    return TREES.sample(labels, k=k, lengths=lengths, generator=generator)
-
-
-@calls.not_traced
-def entropy(labels: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return −Σ p log p over all trees, in nats, (B,)."""
-    return TREES.entropy(labels, lengths=lengths)
-
-
-@calls.not_traced
-def minimum_risk(labels: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor]:
-    """Return the expected number (B,) of right cells, and the cells (B, 2n-1, 3) of the tree with most of them."""
-    return TREES.minimum_risk(labels, lengths=lengths)
-
-
-@calls.not_traced
-def total(semiring: Log, labels: Tensor, lengths: Lengths = None) -> Tensor:
-    """Return ⊕ over all trees of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
-    return TREES.total(semiring, labels, lengths=lengths)
+log_partition, marginals, entropy, total = TREES.log_partition, TREES.marginals, TREES.entropy, TREES.total
+argmax, topk, sample, minimum_risk = TREES.argmax, TREES.topk, TREES.sample, TREES.minimum_risk
 
 
 def score_cells(labels: Tensor, cells: Tensor) -> Tensor:
     """Return the sum of the scores of cells (..., B, m, 3), (..., B); a cell of -1 adds 0."""
     B, n, _, L = labels.shape
-    i, j, label = cells.clamp(min=0).unbind(-1)
+    there = cells[..., 0] >= 0
+    i, j, label = torch.where(there[..., None], cells, 0).unbind(-1)
     sentence = torch.arange(B, device=labels.device)[:, None]
     chosen = labels.reshape(-1)[((sentence * n + i) * n + j) * L + label]
-    return torch.where(cells[..., 0] >= 0, chosen, 0).sum(-1)
+    return torch.where(there, chosen, 0).sum(-1)
 
 
 @calls.not_traced
@@ -170,7 +144,7 @@ def margin(labels: Tensor, gold: Tensor, lengths: Lengths = None, cost: float = 
         raise ValueError(f"gold must be cells (B, R, 3): spans and labels inside {tuple(labels.shape[1:])}, or -1")
     calls.refuse_tracing()
     checked = TREES.check(labels, lengths=lengths)
-    return calls.with_kernel_fallback(partial(_margin, gold=gold, cost=cost), "spans", (labels,), checked)
+    return calls.run(partial(_margin, gold=gold, cost=cost), (labels,), checked)
 
 
 def _margin(scores: Scores, lengths: Tensor, gold: Tensor, cost: float) -> Tensor:

@@ -30,7 +30,7 @@ from torch import Tensor
 from phrasemodels.structs import calls, inference
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import NONE
-from phrasemodels.structs.private import outside_of_transforms, untracked
+from phrasemodels.structs.private import untracked, without_transforms
 from phrasemodels.structs.structure import Scores, Structure
 
 EXACT = 1e-9  # relative to the scores: the gap at which the search ends
@@ -77,11 +77,11 @@ def _expected_parts(functions: Structure, steps: int, scores: Scores, lengths: T
 def _mixture(functions: Structure, steps: int, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Return p (K, B), differentiable, and structures (K, B, ...) with p = 0 where there is none."""
     exact = inference.in_float64(scores)
-    with outside_of_transforms(), torch.inference_mode(False), torch.no_grad():
+    with without_transforms(), torch.inference_mode(False), torch.no_grad():
         p, inverse, rows, theta, active = _search(
             functions, tuple(untracked(s).detach() for s in exact), untracked(lengths), steps
         )
-    own = functions._score(exact, lengths, rows=rows).masked_fill(~active.T, 0).T
+    own = functions.total_score(exact, rows, lengths).masked_fill(~active.T, 0).T
     return (p + torch.einsum("bij,bj->bi", inverse, own - theta)).T, rows
 
 
@@ -99,7 +99,7 @@ def _parts(functions: Structure, scores: Scores, lengths: Tensor, p: Tensor, row
         def total(*given: Tensor, some: list[int] = some) -> Tensor:
             values = dict(zip(some, given, strict=True))
             each = tuple(values.get(i, zero) for i, zero in enumerate(zeros))
-            return functions._score(each, lengths, rows=rows)
+            return functions.total_score(each, rows, lengths)
 
         transposed = torch.func.vjp(total, *(zeros[i] for i in some))[1]
         if shared:
@@ -115,7 +115,7 @@ def _search(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return p (B, K), the inverse M without the row of τ (B, K, K), structures (K, B, ...), their scores and which are in use, (B, K)."""
     known = tuple(torch.where(s < torch.inf, s, 0) for s in scores)
-    best, rows = functions._argmax(known, lengths)
+    best, rows = functions._best(known, lengths)
     state = _ActiveSet(functions, known, lengths, best, rows)
     for _ in range(steps):
         if not state.improve():
@@ -147,7 +147,7 @@ class _ActiveSet:
         seen = range(self.functions.visible)
         u = _parts(self.functions, self.scores, self.lengths, self.p.T, self.rows, seen)
         lowered = tuple(s - x for s, x in zip(self.scores, u, strict=False)) + self.scores[self.functions.visible :]
-        best, rows = self.functions._argmax(lowered, self.lengths)
+        best, rows = self.functions._best(lowered, self.lengths)
         same = (self.rows == rows).flatten(2).all(2).T if rows.numel() else self.active
         size = self.theta.abs().amax(1).clamp(min=1)
         self.open = self.open & (best - self._solution()[:, 0] > EXACT * size) & ~(same & self.active).any(1)
@@ -175,7 +175,7 @@ class _ActiveSet:
         new = self.open.nonzero()[:, 0]
         slot = self.active.long().argmin(1)[new]
         self.rows[slot, new] = rows[new]
-        self.theta[new, slot] = self.functions._score(self.scores, self.lengths, rows=rows)[new]
+        self.theta[new, slot] = self.functions.total_score(self.scores, rows, self.lengths)[new]
         products = self._products(rows)
         single = products[new, slot]
         b = torch.nn.functional.pad(torch.where(self.active, products, 0), (1, 0), value=1)[new]
@@ -216,5 +216,5 @@ class _ActiveSet:
         one = torch.ones(1, len(rows), dtype=self.p.dtype, device=rows.device)
         u = _parts(self.functions, self.scores, self.lengths, one, rows[None], seen)
         rest = (torch.zeros_like(s) for s in self.scores[self.functions.visible :])
-        found = self.functions._score((*u, *rest), self.lengths, rows=self.rows)
+        found = self.functions.total_score((*u, *rest), self.rows, self.lengths)
         return found.masked_fill(found == -torch.inf, 0).T

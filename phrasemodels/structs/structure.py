@@ -23,6 +23,7 @@ from torch import Tensor
 from phrasemodels.structs import calls, inference, kernels
 from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import NONE
+from phrasemodels.structs.private import untracked, without_transforms
 from phrasemodels.structs.semiring import Log
 
 if TYPE_CHECKING:
@@ -263,14 +264,12 @@ class LogPartition(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         (structure, kernel, lengths), scores = ctx.call, ctx.saved_tensors
-        # the gradient is itself differentiated, which only the torch path can be
-        if torch.is_grad_enabled():
-            return (
-                None,
-                None,
-                None,
-                *kernels.reference_vjp(lambda *some: structure._log_partition(some, lengths), scores, grad),
-            )
+        if torch.is_grad_enabled():  # the gradient is itself differentiated
+            which = tuple(i for i, x in enumerate(scores) if x.requires_grad)
+            parts = dict(zip(which, Parts.apply(structure, which, lengths, *scores), strict=True))
+            weighed = {i: p * _column(grad, p) for i, p in parts.items()}
+            weighed = {i: p.sum(0) if p.dim() > scores[i].dim() else p for i, p in weighed.items()}
+            return None, None, None, *(weighed.get(i) for i in range(len(scores)))
         if hasattr(kernel, "log_partition"):
             return None, None, None, *ctx.gradient(grad)
         parts = ctx.parts
@@ -290,57 +289,196 @@ class LogPartition(torch.autograd.Function):
         return None, None, None, *(parts.get(i) for i in range(len(scores)))
 
 
-class Marginals(torch.autograd.Function):
-    """(structure, implementation, lengths, which scores, *scores) → their marginals, also of shared ones for each sentence."""
+def over_batches(cls: Any) -> Any:
+    """Give a function of autograd its rule for `torch.func.vmap`: the mapped dimension joins the batch."""
+
+    def vmap(info: Any, dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
+        size = info.batch_size
+
+        def joined(x: Any, dim: int | None) -> Any:
+            if not isinstance(x, Tensor):
+                return x
+            x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+            return x.reshape(size * x.shape[1], *x.shape[2:])
+
+        found = cls.apply(*map(joined, given, dims))
+        several, axis = isinstance(found, tuple), cls.axis(*given)
+        if axis is None:
+            raise ValueError("torch.func.vmap: samples cannot be a part of it; use their batch dimension instead")
+        each = tuple(
+            x.unflatten(axis, (size, x.shape[axis] // size)).movedim(axis, 0) for x in (found if several else (found,))
+        )
+        return (each, (0,) * len(each)) if several else (each[0], 0)
+
+    cls.vmap = staticmethod(vmap)
+    return cls
+
+
+class _Operation(torch.autograd.Function):
+    """The base of what follows: functions (..., lengths, *scores) that every transform of `torch.func` can go through.
+
+    Under a transform each sentence has scores of its own (`Structure._own`), so that results and derivatives have a batch
+    dimension, too.
+    """
 
     @staticmethod
-    def forward(
-        ctx: Any, structure: "Structure", kernel: Any, lengths: Tensor, which: Sequence[int], *scores: Tensor
-    ) -> Scores:
-        ctx.call = structure, lengths, which
-        ctx.save_for_backward(*scores)
-        # a tensor of marginals that is not used has no gradient, and costs nothing
-        ctx.set_materialize_grads(False)
-        return kernel.passes(structure, scores, lengths, 1.0, which, True)[1]
+    def axis(*given: Any) -> int | None:
+        """Return the batch dimension of the results."""
+        return 0
+
+
+@over_batches
+class LogZ(_Operation):
+    """(structure, lengths, *scores) → log Z (B,), under a transform; `LogPartition` takes less time without one."""
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        (structure, lengths, which), scores = ctx.call, ctx.saved_tensors
-        if all(grad is None for grad in grads):
-            return None, None, None, None, *(None for _ in scores)
-        kernel = structure.kernel("covariances", scores)
-        if torch.is_grad_enabled() or kernel is None:
-            some = {i: x for i, x in zip(which, grads, strict=True) if x is not None}
-            reference = lambda *s: structure._expected_parts(s, lengths, list(some))  # noqa: E731
-            return None, None, None, None, *kernels.reference_vjp(reference, scores, tuple(some.values()))
-        given: list[Tensor | None] = [None] * len(scores)
-        for i, grad in zip(which, grads, strict=True):
-            given[i] = grad
-        return None, None, None, None, *kernel.covariances(structure, scores, lengths, given)
-
-
-class Entropy(torch.autograd.Function):
-    """(structure, implementation, lengths, *scores) → entropies (B,). Their gradient is minus the covariance of score and part."""
+    def forward(structure: "Structure", lengths: Tensor, *scores: Tensor) -> Tensor:
+        with without_transforms():
+            return structure._log_partition(scores, lengths)
 
     @staticmethod
-    def forward(ctx: Any, structure: "Structure", kernel: Any, lengths: Tensor, *scores: Tensor) -> Tensor:
-        ctx.call = structure, lengths
-        ctx.save_for_backward(*scores)
-        return kernel.entropy(structure, scores, lengths)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.structure, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        (structure, lengths), scores = ctx.call, ctx.saved_tensors
-        kernel = structure.kernel("covariances", scores)
-        if torch.is_grad_enabled() or kernel is None:
-            return (
-                None,
-                None,
-                None,
-                *kernels.reference_vjp(lambda *some: structure._entropy(some, lengths), scores, grad),
-            )
+        lengths, *scores = ctx.saved_tensors
+        parts = Parts.apply(ctx.structure, tuple(range(len(scores))), lengths, *scores)
+        return None, None, *(_column(grad, p) * p for p in parts)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, __: Any, *tangents: Tensor | None) -> Tensor:
+        lengths, *scores = ctx.saved_tensors
+        which = tuple(i for i, x in enumerate(tangents) if x is not None)
+        parts = Parts.apply(ctx.structure, which, lengths, *scores)
+        return _inner(parts, [tangents[i] for i in which])
+
+
+@over_batches
+class Parts(_Operation):
+    """(structure, which scores, lengths, *scores) → their marginals, also of shared ones for each sentence."""
+
+    @staticmethod
+    def forward(structure: "Structure", which: tuple[int, ...], lengths: Tensor, *scores: Tensor) -> Scores:
+        with without_transforms():
+            return structure._expected_parts(scores, lengths, which)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.structure, ctx.which, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        # a tensor of marginals that is not used has no gradient, and costs nothing
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        lengths, *scores = ctx.saved_tensors
+        given = {i: x for i, x in zip(ctx.which, grads, strict=True) if x is not None}
+        if not given:
+            return None, None, None, *(None for _ in scores)
+        found = Covariances.apply(ctx.structure, tuple(given), lengths, len(scores), *scores, *given.values())
+        return None, None, None, *found
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, __: Any, ___: Any, *tangents: Tensor | None) -> Scores:
+        lengths, *scores = ctx.saved_tensors
+        given = {i: x for i, x in enumerate(tangents) if x is not None}
+        found = Covariances.apply(ctx.structure, tuple(given), lengths, len(scores), *scores, *given.values())
+        return tuple(found[i] for i in ctx.which)
+
+
+@over_batches
+class Covariances(_Operation):
+    """(structure, which, lengths, n, *n scores, *numbers g of the scores `which`) → Cov[Σ g, part], in the shapes of the scores: the
+    gradient of the marginals."""
+
+    @staticmethod
+    def forward(structure: "Structure", which: tuple[int, ...], lengths: Tensor, n: int, *given: Tensor) -> Scores:
+        with without_transforms():
+            return structure._covariances(given[:n], lengths, dict(zip(which, given[n:], strict=True)))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.structure, ctx.which, lengths, ctx.n, *given = inputs
+        ctx.save_for_backward(lengths, *given)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        structure, which, n = ctx.structure, ctx.which, ctx.n
+        lengths, *given = ctx.saved_tensors
+        if inference.transformed():
+            raise NotImplementedError("torch.func: third derivatives of log Z; torch.autograd.grad has them")
+
+        def reference(*x: Tensor) -> Scores:
+            parts = structure._expected_parts(x[:n], lengths, which)
+            return torch.autograd.grad(parts, x[:n], x[n:], create_graph=True, materialize_grads=True)
+
+        # views: the numbers g may depend on the scores. What needs no gradient is a leaf, as the reference differentiates it
+        with torch.enable_grad():
+            leaves = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in given]
+        found = kernels.reference_vjp(reference, leaves, grads)
+        return None, None, None, None, *(
+            x if y.requires_grad else None for x, y in zip(found, given, strict=True)
+        )
+
+
+@over_batches
+class Entropy(_Operation):
+    """(structure, lengths, *scores) → entropies (B,). Their gradient is minus the covariance of score and part."""
+
+    @staticmethod
+    def forward(structure: "Structure", lengths: Tensor, *scores: Tensor) -> Tensor:
+        with without_transforms():
+            return structure._entropy(scores, lengths)
+
+    setup_context = LogZ.setup_context
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        lengths, *scores = ctx.saved_tensors
+        own = ctx.structure._own(scores)
+        given = [-_column(grad, s) * kernels.possible_scores(s) for s in own]
+        found = Covariances.apply(ctx.structure, tuple(range(len(scores))), lengths, len(scores), *scores, *given)
+        return None, None, *found
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, __: Any, *tangents: Tensor | None) -> Tensor:
+        lengths, *scores = ctx.saved_tensors
         given = [kernels.possible_scores(s) for s in scores]
-        return None, None, None, *kernel.covariances(structure, scores, lengths, given, -grad)
+        found = Covariances.apply(ctx.structure, tuple(range(len(scores))), lengths, len(scores), *scores, *given)
+        which = [i for i, x in enumerate(tangents) if x is not None]
+        return -_inner([found[i] for i in which], [tangents[i] for i in which])
+
+
+@over_batches
+class Chosen(_Operation):
+    """(operation, batch dimension of its results, lengths, *scores) → what it chooses, without derivatives."""
+
+    @staticmethod
+    def axis(*given: Any) -> int | None:
+        axis: int | None = given[1]
+        return axis
+
+    @staticmethod
+    def forward(operation: Callable[..., Any], axis: int | None, lengths: Tensor, *scores: Tensor) -> Any:
+        with without_transforms():
+            return operation(scores, lengths)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.mark_non_differentiable(*(output if isinstance(output, tuple) else (output,)))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> None:
+        return None
+
+
+def _inner(one: Sequence[Tensor], other: Sequence[Any]) -> Tensor:
+    """Return Σ one · other of each sentence, (B,)."""
+    return torch.stack([(x * y).flatten(1).sum(1) for x, y in zip(one, other, strict=True)]).sum(0)
 
 
 def _column(x: Tensor, like: Tensor) -> Tensor:
@@ -378,10 +516,12 @@ class Structure:
     """The functions over one kind of structures. A class defines the first part of the attributes and methods.
 
     Every function takes the scores, then `lengths`: a tensor, a list, or a mask (B, n) that is true inside of sentences; None: all are
-    full. Scores may have any number of batch dimensions in place of B, also none; results have the same.
+    full. Scores may have any number of batch dimensions in place of B, also none; results have the same. Lengths may have the first of
+    these dimensions alone, as (B,) with scores (B, heads, ...).
     """
 
     kernels: ClassVar[tuple[Implementation, ...]] = (ENGINE,)
+    names: ClassVar[tuple[str, ...]]  # of the scores, as keywords
     # dimensions of the scores, if each sentence, and where there are some each position, has its own
     dims: tuple[int, ...]
     common: tuple[int, ...]  # their dimensions if all sentences share them; 0 if they cannot
@@ -419,65 +559,78 @@ class Structure:
         """Return log Z lifted into a semiring, (S, B), for scores that each sentence has of its own: the plain torch path."""
         return _inside_by_levels(self, semiring, scores, lengths)
 
-    @calls.not_traced
-    def log_partition(self, *scores: Any, lengths: Lengths = None) -> Tensor:
-        """Return log Z, (B,), at least float32."""
-        return self._call("_log_partition", scores, lengths)
+    def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
+        """Return which of the rows (..., B, ...) are a structure of their sentence, (..., B). Padding is not looked at."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{self.module}.{type(self).__name__}"
 
     @calls.not_traced
-    def marginals(self, *scores: Any, lengths: Lengths = None) -> Any:
+    def log_partition(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Tensor:
+        """Return log Z, (B,), at least float32."""
+        return self._call(self._log_partition, self._given(scores, named), lengths, rounded=False)
+
+    @calls.not_traced
+    def marginals(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Any:
         """Return the expected number of times that each score is in a structure, in the shape of each score tensor."""
-        found = self._call("_expected_parts", scores, lengths)
+        found = self._call(self._expected_parts, self._given(scores, named), lengths)
         return found if len(found) > 1 else found[0]
 
     @calls.not_traced
-    def expected_parts(self, *scores: Any, lengths: Lengths = None) -> Scores:
+    def expected_parts(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Scores:
         """Return the marginals as a tuple of one tensor for each tensor of scores."""
-        return self._call("_expected_parts", scores, lengths)
+        found: Scores = self._call(self._expected_parts, self._given(scores, named), lengths)
+        return found
 
     @calls.not_traced
-    def argmax(self, *scores: Any, lengths: Lengths = None) -> Any:
+    def argmax(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Any:
         """Return the score (B,), differentiable, and a best structure (B, ...)."""
-        return self._call("_argmax", scores, lengths)
+        return self._call(self._argmax, self._given(scores, named), lengths)
 
     @calls.not_traced
-    def topk(self, *scores: Any, k: int | None = None, lengths: Lengths = None) -> Any:
+    def topk(self, *scores: Any, k: int | None = None, lengths: Lengths = None, **named: Tensor) -> Any:
         """Return the scores (k, B), differentiable, and the k best structures (k, B, ...), best first: topk(*scores, k, lengths).
 
         Where there are fewer that are not forbidden, the other scores are -inf and their structures -1.
         """
-        return self._call("_topk", scores, lengths, k, ranked=True)
+        return self._call(self._topk, self._given(scores, named), lengths, k, ranked=True)
 
     @calls.not_traced
-    def sample(
-        self, *scores: Any, k: int | None = None, lengths: Lengths = None, generator: torch.Generator | None = None
-    ) -> Any:
+    def sample(self, *scores: Any, k: int | None = None, lengths: Lengths = None, generator: torch.Generator | None = None,
+               **named: Tensor) -> Any:  # fmt: skip
         """Return k independent samples (k, B, ...): sample(*scores, k, lengths)."""
-        return self._call("_sample", scores, lengths, k, ranked=True, generator=generator)
+        return self._call(self._sample, self._given(scores, named), lengths, k, ranked=True, generator=generator)
 
     @calls.not_traced
-    def entropy(self, *scores: Any, lengths: Lengths = None) -> Tensor:
+    def entropy(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Tensor:
         """Return −Σ p log p over all structures, in nats, (B,)."""
-        return self._call("_entropy", scores, lengths)
+        return self._call(self._entropy, self._given(scores, named), lengths)
 
     @calls.not_traced
-    def minimum_risk(self, *scores: Any, lengths: Lengths = None) -> Any:
+    def minimum_risk(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Any:
         """Return the expected number (B,) of right parts, differentiable, and the structure (B, ...) with most of them (Goodman 1996)."""
-        return self._call("_minimum_risk", scores, lengths)
+        return self._call(self._minimum_risk, self._given(scores, named), lengths)
 
     @calls.not_traced
-    def score(self, *scores: Any, rows: Tensor, lengths: Lengths = None) -> Tensor:
-        """Return the scores (..., B), differentiable, of structures (..., B, ...); -inf where a word is left out."""
-        return self._call("_score", scores, lengths, rows=rows)
+    def score(self, *scores: Any, rows: Tensor, lengths: Lengths = None, **named: Tensor) -> Tensor:
+        """Return the scores (..., B), differentiable, of structures (..., B, ...); -inf for what is no structure of its sentence."""
+        return self._call(self._checked_score, self._given(scores, named), lengths, rows=rows)
 
     @calls.not_traced
-    def total(self, semiring: Log, *scores: Any, lengths: Lengths = None) -> Tensor:
+    def total(self, semiring: Log, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Tensor:
         """Return ⊕ over all structures of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
-        return self._call("_total", scores, lengths, semiring=semiring)
+        return self._call(self._total, self._given(scores, named), lengths, semiring=semiring)
 
-    def _call(self, operation: str | Callable[..., Any], arguments: tuple[Any, ...], lengths: Lengths, k: int | None = None,
-              ranked: bool = False, **options: Any) -> Any:  # fmt: skip
-        """Run an operation, or a function of scores and lengths, on arguments as users give them: scores, k if `ranked`, lengths."""
+    def _given(self, scores: tuple[Any, ...], named: dict[str, Tensor]) -> tuple[Any, ...]:
+        """Return the arguments with the scores that were given by name."""
+        if unknown := set(named) - set(self.names[len(scores) :]):
+            raise TypeError(f"{min(unknown)}: the scores of {self!r} are {', '.join(self.names)}, each given once")
+        return (*scores, *(named[name] for name in self.names if name in named))
+
+    def _call(self, operation: Callable[..., Any], arguments: tuple[Any, ...], lengths: Lengths, k: int | None = None,
+              ranked: bool = False, rounded: bool = True, **options: Any) -> Any:  # fmt: skip
+        """Run a function of scores and lengths on arguments as users give them: scores, k if `ranked`, lengths."""
         calls.refuse_tracing()
         scores = tuple(takewhile(_is_score, arguments))
         rest = list(arguments[len(scores) :])
@@ -493,23 +646,19 @@ class Structure:
         nested = scores[0].dim() - self.dims[0] + 1
         batch = scores[0].shape[: max(nested, 0)]
         if nested != 1 and nested >= 0:
-            B = prod(batch)
             scores = tuple(
                 s if common and s.dim() == common else _one_batch(s, batch)
                 for s, common in zip(scores, self.common, strict=False)
             )
             if lengths is not None:
-                lengths = torch.as_tensor(lengths)
-                lengths = lengths.reshape(B, *lengths.shape[nested:])
+                lengths = _of_batch(torch.as_tensor(lengths), batch, self.axes)
             if "rows" in options:
                 event = options["rows"].dim() - self.event
                 options["rows"] = (
                     options["rows"].flatten(event - nested, event - 1) if nested else options["rows"].unsqueeze(event)
                 )
         lengths = self.check(*scores, lengths=lengths)
-        run = operation if callable(operation) else getattr(self, operation)
-        function, rounded = partial(run, **options), operation != "_log_partition"
-        result = calls.with_kernel_fallback(function, self.module, scores, lengths, rounded)
+        result = calls.run(partial(operation, **options) if options else operation, scores, lengths, rounded)
         if nested == 1:
             return result
         results = result if isinstance(result, tuple) else (result,)
@@ -534,6 +683,8 @@ class Structure:
         return None
 
     def _log_partition(self, scores: Scores, lengths: Tensor) -> Tensor:
+        if inference.transformed():
+            return LogZ.apply(self, lengths, *self._own(scores))
         if kernel := self.kernel("passes", scores):
             if not differentiated(scores):
                 return kernel.passes(self, scores, lengths, None, (), False)[0]
@@ -541,49 +692,76 @@ class Structure:
         return inference.log_partition(self._inside(lengths), *self._expanded(scores))
 
     def _expected_parts(self, scores: Scores, lengths: Tensor, which: Sequence[int] | None = None) -> Scores:
-        which = range(len(scores)) if which is None else which
+        which = tuple(range(len(scores)) if which is None else which)
+        if inference.transformed():
+            found: Scores = Parts.apply(self, which, lengths, *self._own(scores))
+            return found
         if kernel := self.kernel("passes", scores):
-            if not differentiated(scores):
-                found: Scores = kernel.passes(self, scores, lengths, 1.0, which, True)[1]
-                return found
-            return Marginals.apply(self, kernel, lengths, which, *scores)
+            if differentiated(scores):
+                found = Parts.apply(self, which, lengths, *scores)
+            else:
+                found = kernel.passes(self, scores, lengths, 1.0, which, True)[1]
+            return found
         every = inference.marginals(self._inside(lengths), *self._expanded(scores))
-        return tuple(every[i] for i in which)
+        # those that positions share are summed, as kernels do
+        return tuple(every[i].sum(tuple(range(1, every[i].dim() - scores[i].dim())))
+                     if every[i].dim() > scores[i].dim() + 1 else every[i] for i in which)  # fmt: skip
+
+    def _covariances(self, scores: Scores, lengths: Tensor, given: dict[int, Tensor]) -> Scores:
+        """Return Cov[Σ g, part], in the shapes of the scores, for numbers g of some scores."""
+        if kernel := self.kernel("covariances", scores):
+            found: Scores = kernel.covariances(self, scores, lengths, [given.get(i) for i in range(len(scores))])
+            return found
+        with torch.inference_mode(False), torch.enable_grad(), kernels.reference_only():
+            leaves = tuple(s.detach().clone().requires_grad_() for s in scores)
+            parts = self._expected_parts(leaves, lengths, tuple(given))
+            return torch.autograd.grad(parts, leaves, tuple(given.values()), materialize_grads=True)
 
     def _entropy(self, scores: Scores, lengths: Tensor) -> Tensor:
+        if inference.transformed():
+            return Entropy.apply(self, lengths, *self._own(scores))
         if kernel := self.kernel("entropy", scores):
-            return (
-                Entropy.apply(self, kernel, lengths, *scores)
-                if differentiated(scores)
-                else kernel.entropy(self, scores, lengths)
-            )
+            if differentiated(scores):
+                return Entropy.apply(self, lengths, *scores)
+            return kernel.entropy(self, scores, lengths)
         return inference.entropy(self._inside(lengths), *self._expanded(scores))
 
     def _argmax(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        if kernel := self.kernel("best", scores):
-            best, rows = kernel.best(self, scores, lengths)
-        else:
-            best, flags = inference.argmax(self._inside(lengths), *self._expanded(scores))
-            rows = self._rows(scores, [f[None] for f in flags], lengths)[0]
+        best, rows = self._chosen(self._best, 0, scores, lengths)
         return self._rescored(best, scores, rows, lengths), rows
 
     def _topk(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        best, rows = self._best(scores, lengths, k)
+        best, rows = self._chosen(partial(self._k_best, k=k), 1, scores, lengths)
         return self._rescored(best, scores, rows, lengths), rows
 
-    def _best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        if kernel := self.kernel("topk", scores):
-            return kernel.topk(self, scores, lengths, k)
+    def _sample(self, scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
+        found: Tensor = self._chosen(partial(self._draw, k=k, generator=generator), None, scores, lengths)
+        return found
+
+    def _chosen(self, operation: Callable[..., Any], axis: int | None, scores: Scores, lengths: Tensor) -> Any:
+        """Run an operation without derivatives, whose results have the batch in this dimension."""
         if inference.transformed():
-            kernel = next(x for x in self.kernels if hasattr(x, "topk"))
-            best, rows = kernels.on_cpu(lambda *some: kernel.topk(self, some[1:], some[0], k), lengths, *scores)
-            return best.to(scores[0]), rows.to(scores[0].device)
+            return Chosen.apply(operation, axis, lengths, *(s.detach() for s in self._own(scores)))
+        return operation(scores, lengths)
+
+    def _best(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        if kernel := self.kernel("best", scores):
+            found: tuple[Tensor, Tensor] = kernel.best(self, scores, lengths)
+            return found
+        best, flags = inference.argmax(self._inside(lengths), *self._expanded(scores))
+        return best, self._rows(scores, [f[None] for f in flags], lengths)[0]
+
+    def _k_best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        if kernel := self.kernel("topk", scores):
+            found: tuple[Tensor, Tensor] = kernel.topk(self, scores, lengths, k)
+            return found
         best, flags = _topk_by_levels(self, self._expanded(scores), lengths, k)
         return best, self._rows(scores, flags, lengths)
 
-    def _sample(self, scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
+    def _draw(self, scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
         if kernel := self.kernel("sample", scores):
-            return kernel.sample(self, scores, lengths, k, generator)
+            found: Tensor = kernel.sample(self, scores, lengths, k, generator)
+            return found
         inside = self._inside(lengths.repeat(k, 1))
         flags = inference.sample(inside, *self._expanded(scores), k=k, generator=generator)
         return self._rows(scores, flags, lengths)
@@ -597,8 +775,12 @@ class Structure:
             tuple(torch.where(s == -torch.inf, s, x) for s, x in zip(scores, zeros, strict=True)), lengths
         )
 
-    def _score(self, scores: Scores, lengths: Tensor, rows: Tensor) -> Tensor:
-        return self.total_score(scores, rows, lengths)
+    def _checked_score(self, scores: Scores, lengths: Tensor, rows: Tensor) -> Tensor:
+        if rows.is_floating_point() or rows.dim() < self.event + 1:
+            raise ValueError(f"structures must be integers (..., B, ...), not {tuple(rows.shape)} of {rows.dtype}")
+        right = self.is_structure(scores, rows, lengths)
+        safe = rows.masked_fill(~right[(..., *(None for _ in range(self.event)))], NONE)
+        return self.total_score(scores, safe, lengths).masked_fill(~right, -torch.inf)
 
     def _total(self, scores: Scores, lengths: Tensor, semiring: Log) -> Tensor:
         return semiring.lower(self.inside(semiring, self._expanded(scores), lengths))
@@ -615,6 +797,14 @@ class Structure:
         B = len(scores[0])
         return tuple(
             s.expand(B, *s.shape) if s.dim() == dim else s for s, dim in zip(scores, self.common, strict=False)
+        )
+
+    def _own(self, scores: Sequence[Tensor]) -> Scores:
+        """Return scores with a batch dimension; those that sentences share are the same at all positions, too."""
+        B = len(scores[0])
+        return tuple(
+            s.expand(B, *s.shape) if common and s.dim() == common else s
+            for s, common in zip(scores, self.common, strict=False)
         )
 
     def _rows(self, scores: Scores, flags: Sequence[Tensor], lengths: Tensor) -> Tensor:
@@ -638,6 +828,15 @@ def _one_batch(x: Tensor, batch: torch.Size) -> Tensor:
             f"scores must begin with the batch dimensions {tuple(batch)} as the first ones do, not {tuple(x.shape)}"
         )
     return x.reshape(prod(batch), *x.shape[len(batch) :])
+
+
+def _of_batch(lengths: Tensor, batch: torch.Size, axes: int) -> Tensor:
+    """Return lengths (*batch, ...), or of the first batch dimensions alone, with one dimension for all of the batch."""
+    own = lengths.dim() - (lengths.dtype == torch.bool or axes > 1)
+    event = lengths.shape[own:]
+    if 0 < own < len(batch):
+        lengths = lengths.view(*lengths.shape[:own], *(1 for _ in batch[own:]), *event).expand(*batch, *event)
+    return lengths.reshape(prod(batch), *lengths.shape[len(batch) :])
 
 
 def _is_score(x: Any) -> bool:
@@ -724,7 +923,7 @@ def _flat(structure: Structure, scores: Scores) -> tuple[Tensor, Numbered]:
 
 def _goals(scores: Numbered, levels: Levels, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Return the places and scores (B, E) of the goals of all sentences."""
-    goals = scores.structure.goals(scores.sizes, scores, lengths.cpu().numpy())
+    goals = scores.structure.goals(scores.sizes, scores, untracked(lengths).cpu().numpy())
     each = [_edges(goal[None]) for goal in goals]
     P, widest = sum(scores.lengths), max([1, *(len(left) for left, _, _ in each)])
     place, part = np.zeros((len(each), widest), np.int64), np.full((len(each), widest), P + 1)

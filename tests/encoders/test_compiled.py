@@ -1,4 +1,4 @@
-"""Encoders under `torch.compile`: one graph, and the states and gradients of the module as it is."""
+"""Encoders under `torch.compile`, `torch.func` and in short types: the states and gradients of the module as it is."""
 
 import pytest
 import torch
@@ -26,6 +26,48 @@ def test_a_compiled_encoder_is_one_graph_with_the_same_states_and_gradients(name
             (states, *torch.autograd.grad(states.square().sum(), [x, *encoder.parameters()], allow_unused=True))
         )
     torch.testing.assert_close(results[1], results[0], atol=1e-4, rtol=1e-4)
+
+
+# torch has no LSTM of a mapped batch; TBCNN gathers the children of each node by their number
+UNMAPPED = (*SEVERAL, "TBCNN vectors")
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", [name for name in ENCODERS if name not in UNMAPPED])
+def test_gradients_of_each_example_equal_a_loop(name: str) -> None:
+    encoder, structure = built(name)
+    weights = {name: p.detach().double() for name, p in encoder.named_parameters()}
+    given = torch.randn(3, 1, 5, D).double(), LENGTHS[:, None], *(s[:, None] for s in structure)
+
+    def loss(weights: dict[str, torch.Tensor], x: torch.Tensor, n: torch.Tensor, *phrases: torch.Tensor) -> torch.Tensor:
+        states = torch.func.functional_call(encoder, weights, (x, n, *phrases))
+        padding = (torch.arange(5) >= n[:, None])[..., None] if states.dim() == 3 else torch.zeros(()).bool()
+        return states.masked_fill(padding, 0).square().sum()
+
+    slopes_of = torch.func.grad(loss, (0, 1))
+    found, of_words = torch.func.vmap(slopes_of, in_dims=(None, *(0 for _ in given)))(weights, *given)
+    for i in range(3):
+        leaves = {name: p.clone().requires_grad_() for name, p in weights.items()}
+        x = given[0][i].clone().requires_grad_()
+        total = loss(leaves, x, *(other[i] for other in given[1:]))
+        slopes = torch.autograd.grad(total, [x, *leaves.values()], allow_unused=True, materialize_grads=True)
+        torch.testing.assert_close((of_words[i], *(found[name][i] for name in leaves)), slopes)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "autocast"])
+@pytest.mark.parametrize("name", ENCODERS)
+def test_short_types_give_the_states_within_their_rounding(name: str, kind: str) -> None:
+    encoder, structure = built(name)
+    x = torch.randn(3, 5, D)
+    exact = encoder(x, LENGTHS, *structure)
+    dtype = torch.float32 if kind == "autocast" else getattr(torch, kind)
+    given = x.to(dtype).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
+        states = encoder.to(dtype)(given, LENGTHS, *structure)
+    real = torch.arange(5) < LENGTHS[:, None] if states.dim() == 3 else slice(None)
+    size = exact[real].abs().max()
+    assert (states.float() - exact)[real].abs().max() < 16 * torch.finfo(torch.bfloat16).eps * size
+    assert torch.autograd.grad(states[real].float().sum(), given)[0].isfinite().all()
 
 
 def test_dropout_of_a_compiled_encoder_is_drawn_anew_at_each_call() -> None:

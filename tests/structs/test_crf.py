@@ -1,5 +1,6 @@
 """CRF modules: as pytorch-crf computes, by enumeration, and with tags or heads that are unknown."""
 
+import re
 from itertools import product
 
 import pytest
@@ -54,6 +55,62 @@ def test_heads_that_are_unknown_are_summed_over(trees):
     partial = torch.tensor([[-1, -100, support[0, 2], -1]])
     torch.testing.assert_close(model(arcs, partial), log_p[fits].logsumexp(0))
     assert torch.equal(model.decode(arcs)[0], support[log_p.argmax()])
+
+
+@pytest.mark.parametrize("scheme", ["BIO", "BIOES"])
+def test_constraints_allow_what_the_scheme_allows_and_parameters_stay_finite(scheme):
+    names = ["O", *(f"{x}-{label}" for label in ("PER", "LOC") for x in scheme if x != "O")]
+    model = crf.CRF(len(names), batch_first=True, constraints=crf.tag_constraints(names, scheme))
+    pattern = {"BIO": r"(O |B-(\w+) (I-\2 )*)*", "BIOES": r"(O |S-\w+ |B-(\w+) (I-\2 )*E-\2 )*"}[scheme]
+    emissions = torch.randn(1, 3, len(names))
+    support = model.distribution(emissions).enumerate_support()[:, 0]
+    spelled = {tuple(tags) for tags in product(range(len(names)), repeat=3)}
+    right = {tags for tags in spelled if re.fullmatch(pattern, "".join(f"{names[t]} " for t in tags))}
+    assert {tuple(row.tolist()) for row in support} == right
+    gold, optimiser = support[:1], torch.optim.Adam(model.parameters(), weight_decay=0.1)
+    for _ in range(3):
+        (-model(emissions, gold)).backward()
+        optimiser.step()
+    assert all(p.isfinite().all() for p in model.parameters()) and model(emissions, gold).isfinite()
+    again = crf.CRF(len(names), batch_first=True, constraints=torch.ones_like(model.constraints))
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(emissions, gold), model(emissions, gold))
+    wrong = torch.tensor([[names.index("I-PER"), 0, 0]])
+    with pytest.raises(ValueError, match="tags of sentence 1 have no probability"):
+        model(emissions.expand(2, -1, -1), torch.cat([gold, wrong]))
+    model.validate_args = False
+    assert model(emissions, wrong).item() == -torch.inf
+    with pytest.raises(ValueError, match="tag 'X-PER'"):
+        crf.tag_constraints(["O", "X-PER"], scheme)
+
+
+@pytest.mark.parametrize("heads", [[0, 2, 1, 0], [0, 0, 0, 2], [0, 3, 0, 2], [0, 0, 4, 1], [0, 1, 0, 2]])
+def test_heads_that_are_no_tree_are_refused_and_name_the_sentence(heads):
+    """Cycles, two roots, arcs that cross, heads in the padding, heads of themselves."""
+    model, arcs = crf.TreeCRF(), torch.randn(2, 5, 5)
+    gold, mask = torch.tensor([[0, 0, 1, 2, 3], [*heads, 9]]), torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]]) > 0
+    with pytest.raises(ValueError, match="single_root, of sentence 1"):
+        model(arcs, gold, mask)
+    assert crf.TreeCRF(validate_args=False)(arcs, gold, mask, reduction="none")[1].item() == -torch.inf
+
+
+@pytest.mark.parametrize("module", ["CRF", "TreeCRF"])
+def test_gradients_of_each_example_equal_a_loop(module):
+    model = crf.CRF(3, batch_first=True) if module == "CRF" else crf.TreeCRF()
+    scores = torch.randn(4, 2, 4, 3) if module == "CRF" else torch.randn(4, 2, 4, 4)
+    gold = torch.randint(3, (4, 2, 4)) if module == "CRF" else torch.tensor([0, 0, 1, 2]).expand(4, 2, 4)
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+
+    def loss(weights, scores, gold):
+        return torch.func.functional_call(model, weights, (scores, gold))
+
+    slope = torch.func.grad(loss, (0, 1))
+    found = torch.func.vmap(slope, in_dims=(None, 0, 0))(weights, scores, gold)
+    for i in range(4):
+        one = slope(weights, scores[i], gold[i])
+        torch.testing.assert_close(found[1][i], one[1])
+        for name in weights:
+            torch.testing.assert_close(found[0][name][i], one[0][name])
 
 
 def test_what_is_no_tag_is_refused():

@@ -5,45 +5,20 @@ import pickle
 
 import pytest
 import torch
+from register import STRUCTURES
 from test_enumeration import F64
 from torch.distributions import kl_divergence
 
 from phrasemodels.structs import alignment, chain, eisner, joint, nonprojective, spans
-from phrasemodels.structs.distributions import (
-    DependencyTree,
-    HiddenMarkov,
-    JointTree,
-    LabelledSpans,
-    LinearChain,
-    MonotoneAlignment,
-    Parse,
-    SemiMarkovChain,
-)
+from phrasemodels.structs.distributions import HiddenMarkov, LinearChain
 from phrasemodels.structs.semiring import Log
 
-KINDS = {
-    "chain": (LinearChain, [(2, 4, 2), (2, 2)], [4, 2]),
-    "tree": (lambda a, lengths: DependencyTree(a, lengths, eisner.single_root), [(2, 5, 5)], [4, 2]),
-    "crossing": (lambda a, lengths: DependencyTree(a, lengths, nonprojective.multi_root), [(2, 4, 4)], [3, 2]),
-    "spans": (LabelledSpans, [(2, 3, 3, 2)], [3, 2]),
-    "semi-Markov": (SemiMarkovChain, [(2, 4, 3, 2), (2, 2)], [4, 2]),
-    "warping": (lambda c, lengths: MonotoneAlignment(c, lengths=lengths), [(2, 3, 4)], [[3, 4], [2, 2]]),
-    "ctc": (
-        lambda c, s, lengths: MonotoneAlignment(c, s, lengths=lengths, moves=alignment.ctc),
-        [(2, 4, 3), (2, 3, 3)],
-        None,
-    ),
-    "joint": (JointTree, [(2, 3, 3, 2), (2, 4, 4)], [3, 2]),
-    "parse": (Parse, [(2, 4, 2), (2, 4, 4), (2,)], [4, 3]),
-}
 
-
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=STRUCTURES)
 def pair(request):
-    make, shapes, lengths = KINDS[request.param]
-    gen = torch.Generator().manual_seed(3)
-    scores = [torch.randn(*s, generator=gen, dtype=F64) for s in shapes]
-    return make(*scores, lengths), make(*(s + 0.5 * s.sin() for s in scores), lengths)
+    kind = STRUCTURES[request.param]
+    scores = kind.scores(seed=3)
+    return tuple(kind.distribution(*s, kind.lengths) for s in (scores, [s + 0.5 * s.sin() for s in scores]))
 
 
 def test_copies_and_pickles_are_over_the_same_structures(pair):

@@ -202,23 +202,6 @@ def test_results_have_the_type_of_the_scores(case, dtype):
     torch.testing.assert_close(found.double(), exact, rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.parametrize("std", [1, 1e5])
-@pytest.mark.parametrize("dtype", [torch.float32, F64])
-@pytest.mark.parametrize("by", ["nothing", "column", "cell"])
-@pytest.mark.parametrize("kind", [alignment.warping, alignment.frames, alignment.ctc, *OTHERS])
-def test_the_kernel_of_alignments_equals_the_engine(kind, by, dtype, std):
-    gen, K = torch.Generator().manual_seed(0), len(kind.moves)
-    shapes = [(5, 20, 13)] + {"nothing": [], "column": [(5, 13, K)], "cell": [(5, 20, 13, K)]}[by]
-    scores = [torch.randn(*s, generator=gen, dtype=dtype) * std for s in shapes]
-    for s in scores:
-        s[torch.rand(s.shape, generator=gen) < 0.1] = -torch.inf
-    lengths = torch.tensor([[20, 13], [7, 9], [0, 3], [2, 12], [20, 13]])
-    scores[0][1, 7:] = scores[0][1, :, 9:] = scores[0][4, 0, 0] = torch.nan
-    found, wanted = (k.passes(kind, scores, lengths, 2.0, range(len(scores)), False) for k in kind.kernels)
-    torch.testing.assert_close(found, wanted, equal_nan=True)
-    assert found[0].isnan().tolist() == [False, False, False, False, True]
-
-
 def test_ctc_equals_that_of_torch():
     log_probs = torch.randn(3, 9, 5, dtype=F64).log_softmax(-1).requires_grad_()
     targets, frames, labels = (

@@ -1,16 +1,13 @@
-"""Inputs that are easily forgotten: short and mixed types, empty sentences, sentences without a structure, memory that is read-only,
-a fork while kernels are compiled. Each is compared with float64, or with the list of all structures."""
+"""Inputs that are easily forgotten: short and mixed types, empty sentences, sentences without a structure and memory that is read-only.
+Each is compared with float64, or with the list of all structures."""
 
-import os
-import subprocess
-import sys
 import threading
 from functools import reduce
 
 import numpy as np
 import pytest
 import torch
-from test_distributions import KINDS as SMALL
+from register import STRUCTURES
 from torch import Tensor
 
 from phrasemodels.structs import alignment, chain, eisner, joint, nonprojective, pcfg, spans
@@ -20,17 +17,16 @@ from phrasemodels.structs.semimarkov import segmentations
 from phrasemodels.structs.spans import margin
 
 F64 = torch.float64
-EMPTY = {name: [[0, 0], [1, 1]] if name in ("warping", "ctc") else [0, 1] for name in SMALL}
 LONG = {  # shapes of a sentence of 50 words and more
     "chain": [(2, 500, 9), (9, 9)],
-    "tree": [(2, 51, 51)],
-    "crossing": [(2, 51, 51)],
+    "single-root": [(2, 51, 51)],
+    "crossing, multi-root": [(2, 51, 51)],
     "spans": [(2, 40, 40, 5)],
     "semi-Markov": [(2, 120, 4, 5), (5, 5)],
     "warping": [(2, 60, 50)],
     "ctc": [(2, 120, 31), (2, 31, 3)],
     "joint": [(2, 12, 12, 3), (2, 13, 13)],
-    "parse": [(2, 12, 4), (3, 7, 7), (3,)],
+    "grammar": [(2, 12, 4), (3, 7, 7), (3,)],
 }
 
 
@@ -54,7 +50,7 @@ def test_log_probabilities_are_rounded_once(name: str, kinds: list[str]) -> None
     given = [s.to(types[i % len(types)]).requires_grad_() for i, s in enumerate(scores_of(name))]
     exact = [s.detach().double().requires_grad_() for s in given]
     wanted = reduce(torch.promote_types, [s.dtype for s in given])
-    make = SMALL[name][0]
+    make = STRUCTURES[name].distribution
     p, q = make(*given, None), make(*exact, None)
     value = q.sample((2,))
     found, right = p.log_prob(value), q.log_prob(value)
@@ -80,12 +76,11 @@ def test_a_hidden_markov_model_in_short_types() -> None:
 
 
 @pytest.mark.parametrize("path", ["kernels", "reference"])
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", STRUCTURES)
 def test_an_empty_sentence_has_one_structure_and_a_forbidden_one_none(name: str, path: str) -> None:
-    make, shapes, _ = SMALL[name]
-    scores = [torch.randn(*shape, dtype=F64) for shape in shapes]
+    kind, scores = STRUCTURES[name], STRUCTURES[name].scores()
     scores[0][1] = -torch.inf
-    p = make(*scores, EMPTY[name])
+    p = kind.distribution(*scores, [0, 1] if kind.functions.axes == 1 else [[0, 0], [1, 1]])
     with reference_only() if path == "reference" else torch.no_grad():
         best, rows = p.functions.argmax(*scores, lengths=p.lengths)[:2]
         assert best.tolist() == [0, -torch.inf]
@@ -102,11 +97,10 @@ def test_an_empty_sentence_has_one_structure_and_a_forbidden_one_none(name: str,
         assert expected.tolist() == [0, -torch.inf]
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", STRUCTURES)
 def test_structures_that_do_not_exist_are_impossible(name: str) -> None:
     """`topk` fills up with -1, which has no probability, unless the sentence is empty."""
-    make, shapes, lengths = SMALL[name]
-    p = make(*(torch.randn(*shape, dtype=F64) for shape in shapes), lengths)
+    p = STRUCTURES[name].distribution(*STRUCTURES[name].scores(), STRUCTURES[name].lengths)
     support = p.enumerate_support()
     log_p, structures = p.topk(len(support) + 2)
     assert (structures[-2:] == -1).all() and (log_p[-2:] == -torch.inf).all()
@@ -179,38 +173,3 @@ def test_distributions_of_whole_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="floating point"):
         LinearChain(torch.zeros(1, 2, 3, dtype=torch.long), torch.zeros(3, 3, dtype=torch.long)).entropy()
     assert DependencyTree(torch.zeros(1, 3, 3)).log_prob(torch.tensor([[-1, 0, -100]])).item() == -torch.inf
-
-
-FORK = """
-import logging, os, sys, time, torch
-logging.basicConfig(format="%(message)s")
-from phrasemodels.structs import calls, chain, eisner
-
-chain.log_partition(torch.zeros(0, 3, 2), torch.zeros(2, 2))  # an empty batch uses no kernel
-start = time.perf_counter()
-chain.marginals(torch.randn(4, 8, 3), torch.randn(3, 3))
-first = time.perf_counter() - start
-child = os.fork()
-if not child:
-    chain.marginals(torch.randn(4, 8, 3), torch.randn(3, 3))
-    eisner.multi_root.marginals(torch.randn(2, 6, 6))
-    os._exit(0)
-start = time.perf_counter()
-eisner.multi_root.marginals(torch.randn(2, 6, 6))
-other = time.perf_counter() - start
-assert os.waitpid(child, 0)[1] == 0
-print(first, other, calls._compilations["chain"].runs())
-for compilation in calls._compilations.values():
-    if compilation.process:  # that of the child ends by itself
-        compilation.process.terminate()
-"""
-
-
-@pytest.mark.slow
-def test_a_fork_and_other_structures_do_not_wait_for_a_compilation(tmp_path) -> None:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRUCTS_KERNELS": ""}
-    done = subprocess.run([sys.executable, "-c", FORK], env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    first, other, running = done.stdout.split()
-    assert running == "True" and float(first) < 10 and float(other) < 5
-    assert len([line for line in done.stderr.splitlines() if "chain" in line]) == 1

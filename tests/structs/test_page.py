@@ -1,5 +1,6 @@
 """Distributions over structures, and every line of ours in docs/structs.md."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -23,6 +24,17 @@ def test_every_line_of_ours_on_the_page_runs(line):
     result = eval(line, names)
     for x in result if isinstance(result, tuple) else (result,):
         assert not x.isnan().any() and 4 in x.shape[:2]
+
+
+def test_the_modules_of_the_guide_s_table_exist():
+    guide = (Path(__file__).parents[2] / "docs/guide/library.md").read_text()
+    rows = re.findall(r"^\| (`[a-z].*?`) \|", guide, re.MULTILINE)
+    assert len(rows) >= 6
+    for row in rows:
+        package = ""
+        for name in re.findall(r"`(.+?)`", row):
+            package = package if name.startswith(".") else name.split(".")[0]
+            importlib.import_module(f"phrasemodels.{package}.{name.split('.')[-1]}")
 
 
 def test_the_page_has_rows_of_every_library():
@@ -58,7 +70,7 @@ def test_gradients_reach_the_scores_of_both_distributions_of_a_divergence():
             lambda x, y, t=trees: kl_divergence(DependencyTree(x, trees=t), DependencyTree(y, trees=t)), (a, b)
         )
     with pytest.raises(NotImplementedError, match="same structures"):
-        kl_divergence(DependencyTree(a), DependencyTree(b, trees=eisner.single_root))
+        kl_divergence(DependencyTree(a), DependencyTree(b, trees=eisner.multi_root))
 
 
 @pytest.mark.parametrize("trees", [eisner.single_root, eisner.multi_root, nonprojective.single_root])

@@ -2,18 +2,17 @@
 
 import pytest
 import torch
-from test_distributions import KINDS
+from register import STRUCTURES
 from test_enumeration import F64
 
 from phrasemodels.structs import chain, eisner, nonprojective, spans, sparsemap
 from phrasemodels.structs.kernels import reference_only
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=STRUCTURES)
 def kind(request):
-    make, shapes, lengths = KINDS[request.param]
-    gen = torch.Generator().manual_seed(5)
-    return make(*(torch.randn(*s, generator=gen, dtype=F64) for s in shapes), lengths)
+    found = STRUCTURES[request.param]
+    return found.distribution(*found.scores(seed=5), found.lengths)
 
 
 @pytest.mark.parametrize("path", ["kernels", "reference"])

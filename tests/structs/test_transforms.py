@@ -1,4 +1,4 @@
-"""Transforms of torch.func, torch.compile, autocast, inference mode, and lengths that are lists or 0."""
+"""torch.compile, autocast, inference mode, and lengths that are lists or 0."""
 
 import pytest
 import torch
@@ -28,46 +28,6 @@ def functions(module):
         lambda *s: module.entropy(*s, lengths=LENGTHS),
         lambda *s: module.argmax(*s, lengths=LENGTHS)[0],
     )
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_transforms_of_torch_func_equal_autograd(name):
-    scores = scores_of(name, n=3)
-    tangents = [torch.randn_like(s) for s in scores]
-    everything = tuple(range(len(scores)))
-    for f in functions(MODULES[name]):
-        value = f(*scores)
-        weight = torch.randn_like(value)
-        expected = torch.autograd.grad((value * weight).sum(), scores)
-        fixed = [s.detach() for s in scores]
-        found = torch.func.grad(lambda *s, f=f, w=weight: (f(*s) * w).sum(), everything)(*fixed)
-        rows = torch.func.jacrev(f)(*fixed)
-        primal, tangent = torch.func.jvp(f, tuple(fixed), tuple(tangents))
-        torch.testing.assert_close(found, expected)
-        torch.testing.assert_close(torch.tensordot(weight, rows, weight.dim()), expected[0])
-        torch.testing.assert_close(primal, value.detach())
-        directional = sum((g * t).sum() for g, t in zip(expected, tangents, strict=True))
-        torch.testing.assert_close((tangent * weight).sum(), directional)
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_vmap_equals_a_loop(name):
-    scores = [torch.stack([s.detach(), s.detach().flip(1)]) for s in scores_of(name, n=3)]
-    for f in functions(MODULES[name])[: 3 if "y_root" in name or name == "one_root" else 4]:
-        torch.testing.assert_close(torch.func.vmap(f)(*scores), torch.stack([f(*s) for s in zip(*scores, strict=True)]))
-
-
-def test_what_cannot_be_vmapped_says_so():
-    with pytest.raises(ValueError, match="use its batch dimension"):
-        torch.func.vmap(lambda a: eisner.multi_root.topk(a, 2)[0])(torch.zeros(2, 1, 3, 3))
-
-
-def test_second_derivatives_by_torch_func_are_the_covariance_of_parts():
-    arcs = scores_of("multi_root", B=1, n=3)[0].detach()
-    log_z = lambda a: eisner.multi_root.log_partition(a[None])[0]  # noqa: E731
-    hessian = torch.func.hessian(log_z)(arcs[0])
-    rows = torch.autograd.functional.jacobian(lambda a: eisner.multi_root.marginals(a[None])[0], arcs[0])
-    torch.testing.assert_close(hessian, rows)
 
 
 def test_a_compiled_function_calls_the_kernels_between_its_graphs():

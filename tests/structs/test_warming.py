@@ -1,12 +1,8 @@
 """warm() compiles the kernel of every function, so that no first call has to."""
 
 import importlib
-import os
 import pkgutil
-import subprocess
-import sys
 
-import pytest
 import torch
 from numba.core.registry import CPUDispatcher
 
@@ -34,33 +30,3 @@ def test_a_first_call_after_warm_compiles_nothing(caplog):
     caplog.clear()
     eisner.multi_root.marginals(torch.randn(2, 4, 4))
     assert not caplog.records
-
-
-FIRST = """
-import logging, time, torch
-logging.basicConfig(format="%(message)s")
-from phrasemodels.structs import nonprojective
-from phrasemodels.structs.calls import _compilations
-arcs = torch.randn(4, 8, 8)
-start = time.process_time()
-first = nonprojective.multi_root.log_partition(arcs)
-print(time.process_time() - start)
-compilation = _compilations["nonprojective"]
-compilation.process.wait()
-while compilation.runs():
-    time.sleep(0.1)
-torch.testing.assert_close(nonprojective.multi_root.log_partition(arcs), first)
-arcs.requires_grad_()
-print(nonprojective.multi_root.log_partition(arcs).grad_fn.name())
-"""
-
-
-@pytest.mark.slow
-def test_plain_torch_serves_while_kernels_are_compiled(tmp_path):
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "STRUCTS_KERNELS": ""}
-    done = subprocess.run([sys.executable, "-c", FIRST], env=environment, capture_output=True, text=True, check=True)
-    seconds, name = done.stdout.split()
-    assert float(seconds) < 5 and name == "LogPartitionBackward"
-    assert done.stderr.splitlines() == [
-        "compiling the kernels of nonprojective, once for this installation; plain torch serves meanwhile"
-    ]

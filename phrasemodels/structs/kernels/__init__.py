@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from phrasemodels.structs.kernels.compilation import announce
-from phrasemodels.structs.private import outside_of_transforms, transformed, untracked
+from phrasemodels.structs.private import transformed
 
 NONE = -1  # where there is no part, score or word
-_MODULES = ("decode", "engine", "gpu", "labels", "rules", "trees")
+_MODULES = ("decode", "engine", "gpu", "labels", "rules")
 
 
 def __getattr__(name: str) -> Any:
@@ -100,16 +100,12 @@ LARGEST = 6e14  # kernels of sums take scores below the negative of this for -in
 
 
 def on_cpu(kernel: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a kernel for tensors on any device, of any type and in any transform of `torch.func` but vmap.
-
-    It gets them on the CPU, without gradient, and as float32 if they are shorter. ValueError: a tensor is a batch of vmap.
-    """
-    with outside_of_transforms():
-        return kernel(*(_plain(x) if isinstance(x, Tensor) else x for x in arguments))
+    """Return the result of a kernel for tensors on any device and of any type: it gets them on the CPU, at least float32."""
+    return kernel(*(_plain(x) if isinstance(x, Tensor) else x for x in arguments))
 
 
 def _plain(x: Tensor) -> Tensor:
-    x, short = untracked(x), x.dtype in (torch.float16, torch.bfloat16)
+    short = x.dtype in (torch.float16, torch.bfloat16)
     return x.detach().to("cpu", torch.float32 if short else x.dtype)
 
 

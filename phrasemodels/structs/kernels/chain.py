@@ -227,9 +227,10 @@ def _backward(n, stride, C, width, w, turned, x, f, c, scale, shared, out, pairs
 
 
 @njit(**COMPILE)
-def _run(first, step, unary, pairwise, shared, lengths, scale, log_z, out, pairs):
+def _run(first, step, unary, pairwise, shared, each, lengths, scale, log_z, out, pairs):
     """Compute log Z (B,), and unless `out` (B, T, C) is empty, which was 0 before, the marginals times `scale` (B,); and unless it
-    is empty, pairs, one row for each of the B sequences, or for each block of LANES if all share their scores: see `_pairs`."""
+    is empty, pairs, one row for each of the B sequences, or unless `each` for each block of LANES if all share their scores: see
+    `_pairs`."""
     B, T, C = unary.shape
     S, width = max(1, pairwise.shape[1]), -(-C // LANES) * LANES
     stride = C * width if S > 1 else 0
@@ -248,11 +249,12 @@ def _run(first, step, unary, pairwise, shared, lengths, scale, log_z, out, pairs
                 tops, ready = weights(pairwise[0], C, width, w, turned), True
             log_z[b] = forward(unary[b], n, stride, C, width, w, x, f, c) + tops * (n - 1 if shared else 1)
             if out.size > 0:
-                row = block // LANES if shared else b
+                row = block // LANES if shared and not each else b
                 own = pairs[row] if pairs.size > 0 else none
                 _backward(n, stride, C, width, w, turned, x, f, c, scale[b], shared, out[b], own)
         if ready and pairs.size > 0:
-            _weigh(w, C * width, pairs[block // LANES])
+            for row in range(block if each else block // LANES, min(block + LANES, B) if each else block // LANES + 1):
+                _weigh(w, C * width, pairs[row])
 
 
 @njit(**INNER)
@@ -454,19 +456,27 @@ class NarrowChain:
     `structure.Implementation`."""
 
     def takes(self, structure, scores):
-        return can_run_kernel(*scores)
+        return scores[1].dim() != 3 and can_run_kernel(*scores)
 
     def passes(self, structure, scores, lengths, scale, which, each):
         batch, wanted = _Batch(scores, lengths), scale is not None
         paired = wanted and 1 in which
-        if not batch.narrow or (paired and each and batch.shared):  # kernels add up what sequences share
+        if not batch.narrow:
             return structure.kernels[-1].passes(structure, scores, lengths, scale, which, each)
-        by = factors(1.0 if scale is None else scale, batch.B)
+        by, each = factors(1.0 if scale is None else scale, batch.B), each and batch.shared
         out = np.zeros(batch.unary.shape if wanted else (0, 0, 0))
-        log_z, pairs = np.empty(batch.B), batch.pairs(paired)
-        over_batch(_run, batch.blocks, *batch.scores, batch.lengths, by, log_z, out, pairs)
-        found = {0: tensor(out, scores[0].dtype), 1: batch.tensor(pairs) if paired else None}
+        log_z, pairs = np.empty(batch.B), batch.pairs(paired, each)
+        over_batch(_run, batch.blocks, *batch.scores, each, batch.lengths, by, log_z, out, pairs)
+        found = {0: tensor(out, scores[0].dtype), 1: batch.tensor(pairs, each) if paired else None}
         return tensor(log_z, scores[0].dtype), tuple(found[i] for i in which) if wanted else ()
+
+    def entropy(self, structure, scores, lengths):
+        if not _Batch(scores, lengths).narrow:
+            return structure.kernels[-1].entropy(structure, scores, lengths)
+        exact = tuple(s.detach().double() for s in scores)
+        log_z, (p, pairs) = self.passes(structure, exact, lengths, 1.0, (0, 1), True)
+        mean = (p * exact[0]).sum((1, 2)) + (pairs * exact[1]).flatten(1).sum(1)
+        return (log_z - mean).clamp(min=0).to(scores[0].dtype)
 
     def covariances(self, structure, scores, lengths, grads, scale=None):
         batch = _Batch(scores, lengths)
@@ -498,15 +508,16 @@ class _Batch:
         announce(_range)
         return sum(_range(x.reshape(-1)) for x in self.scores[:2]) <= WIDEST  # false if a score is NaN or infinite
 
-    def pairs(self, wanted):
-        """Return memory for what `_pairs` and `_pair_covariances` write, 0."""
-        shape = (self.blocks, self.C * self.width) if self.shared else (self.B, max(self.T - 1, 0) * self.C**2)
-        return np.zeros(shape if wanted else (0, 0))
+    def pairs(self, wanted, each=False):
+        """Return memory for what `_pairs` and `_pair_covariances` write, 0; each: of each sequence, also of shared scores."""
+        rows, size = self.B if each or not self.shared else self.blocks, max(self.T - 1, 0) * self.C**2
+        return np.zeros((rows, self.C * self.width if self.shared else size) if wanted else (0, 0))
 
-    def tensor(self, pairs):
-        """Return what they wrote in the shape and type of the pairwise scores."""
+    def tensor(self, pairs, each=False):
+        """Return what they wrote in the shape and type of the pairwise scores, or with `each` one for each sequence."""
         if self.shared:
-            pairs = pairs.sum(0).reshape(self.C, -1)[:, : self.C]
+            pairs = pairs.reshape(len(pairs), self.C, -1)[:, :, : self.C]
+            return tensor(pairs if each else pairs.sum(0), self.pairwise.dtype)
         return tensor(pairs.reshape(self.pairwise.shape), self.pairwise.dtype)
 
 
@@ -514,7 +525,7 @@ class BestTags:
     """Serves `best` of chains; see `structure.Implementation`."""
 
     def takes(self, structure, scores):
-        return can_run_kernel(*scores)
+        return scores[1].dim() != 3 and can_run_kernel(*scores)
 
     def best(self, structure, scores, lengths):
         unary, pairwise = scores

@@ -11,9 +11,6 @@ can be written to, as in a container of another user, every process compiles the
 import hashlib
 import logging
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +20,8 @@ from phrasemodels.structs.private import cache_locators, is_cached
 PACKAGE = Path(__file__).parents[2]
 _IMPORT = re.compile(rf"^from {PACKAGE.name}\.([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
 
+_KERNEL = re.compile("^@njit", re.MULTILINE)
+
 
 @cache
 def imported(file: Path) -> frozenset[Path]:
@@ -31,7 +30,7 @@ def imported(file: Path) -> frozenset[Path]:
     for module, names in _IMPORT.findall(file.read_text()):
         folder = PACKAGE.joinpath(*module.split("."))
         for path in (folder.with_suffix(".py"), *(folder / f"{name}.py" for name in re.findall(r"\w+", names))):
-            if path != file and path.is_file() and "@njit" in path.read_text():
+            if path != file and path.is_file() and _KERNEL.search(path.read_text()):
                 found |= {path, *imported(path)}
     return frozenset(found)
 
@@ -48,37 +47,13 @@ LOG = logging.getLogger("phrasemodels.structs")
 _announced: set[Any] = set()
 
 
-class MissingKernelError(Exception):
-    """A kernel is not compiled yet, and the caller can do without."""
-
-
-quiet: ContextVar[bool] = ContextVar("quiet", default=False)  # whether kernels are compiled without a word
-_falls_back: ContextVar[bool] = ContextVar("falls_back", default=False)
-
-
-@contextmanager
-def may_be_missing() -> Iterator[None]:
-    """Raise MissingKernelError in this context, instead of compiling a kernel."""
-    token = _falls_back.set(True)
-    try:
-        yield
-    finally:
-        _falls_back.reset(token)
-
-
 def announce(kernel: Any) -> None:
-    """Log, once for a kernel, that it is about to be compiled, if neither this process nor the cache on disk has it.
-
-    MissingKernelError: so it is, in the context of `may_be_missing`.
-    """
+    """Log, once for a kernel, that it is about to be compiled, if neither this process nor the cache on disk has it."""
     if kernel in _announced:
         return
     if not kernel.overloads and not (cached() and is_cached(kernel)):
-        if _falls_back.get():
-            raise MissingKernelError
         name = f"{kernel.py_func.__module__.split('.')[-1]}.{kernel.__name__.lstrip('_')}"
-        if not quiet.get():
-            LOG.warning("compiling %s, %s", name, ONCE if cached() else EACH_TIME)
+        LOG.warning("compiling %s, %s", name, ONCE if cached() else EACH_TIME)
     _announced.add(kernel)
 
 

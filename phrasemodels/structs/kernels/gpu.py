@@ -94,7 +94,7 @@ class ChainPrograms(Programs):
     """Linear chains of up to MOST tags."""
 
     def takes(self, structure, scores):
-        return scores[0].shape[2] <= MOST and super().takes(structure, scores)
+        return scores[0].shape[2] <= MOST and scores[1].dim() != 3 and super().takes(structure, scores)
 
     def passes(self, structure, scores, lengths, scale, which, each):
         log_z, p, pairs = chain_passes(*scores, lengths[:, 0], scale is not None, 1 in which)

@@ -1,44 +1,36 @@
 # mypy: disallow-untyped-defs=False
-"""Trees of spans on the CPU: inside, outside and covariance passes over LANES sentences, with weights as in `scaled`.
+"""Binary trees of spans on the CPU: inside, outside and covariance passes over LANES sentences, with weights as in `scaled`.
 
-A span of positions i..j is split at k, and its weight is a sum over k of products of two cells of a chart. All arrays are parts of one
-flat workspace w. Each cell is stored at [i, j] and at [j, i], so that both factors of every sum are contiguous. All passes but the inside
-pass use q(k) = left_k right_k / Σ_k left_k right_k, the posterior of a split given its cell, which is cheaper to recompute than to store.
+A span of words i..j is split at k, and its weight is a sum over k of products of two cells of a chart. All arrays are parts of one
+flat workspace w. Each cell is stored at [i, j] (SPAN) and at [j, i] (SPAN_T), so that both factors of every sum are contiguous. SPLITS is
+the sum over splits, OWN the weight of the span itself: SPAN = OWN · SPLITS. All passes but the inside pass use
+q(k) = left_k right_k / Σ_k left_k right_k, the posterior of a split given its cell, which is cheaper to recompute than to store.
 They are sums of products of probabilities, which cannot overflow:
 
     marginals       p(left_k) and p(right_k) each gain p(cell) q(k)
-    expectations    e(cell) = Σ_k q(k) (e(left_k) + e(right_k)) = E[Σ g over the arcs inside a cell | the cell]
-    covariance      d(cell) = p(cell) E[Σ g over the arcs outside a cell | the cell]:
-                    d(left_k) gains q(k) (d(cell) + p(cell) e(right_k)), d(right_k) the same with e(left_k)
+    expectations    e(cell) = g + Σ_k q(k) (e(left_k) + e(right_k)) = E[Σ g over the spans inside a cell | the cell]
+    covariance      d(cell) = p(cell) E[Σ g over the spans outside a cell | the cell]:
+                    d(left_k) gains q(k) (d(cell) + p(cell) (g + e(right_k))), d(right_k) the same with e(left_k)
 
-With g the gradient to the marginals and G = Σ g over a tree's arcs, the gradient to the score of an arc is the covariance
-p (E[G | arc] − E[G]).
-
-Projective trees have cells of six kinds: complete right spans (head i) at [i, j] and at [j, i], complete left spans (head j) likewise,
-incomplete right spans at [i, j], incomplete left spans at [j, i]; MEET [i, j] is the factor that both incomplete spans of i, j share. The
-root is at 0. Binary trees have SPAN and SPAN_T, the same at [j, i]; SPLITS is the sum over splits, OWN the weight of the span itself:
-SPAN = OWN · SPLITS.
-
-Shapes: B sentences, N positions, with the root if there is one.
+With g the gradient to the marginals and G = Σ g over a tree's spans, the gradient to the score of a span is the covariance
+p (E[G | span] − E[G]). Shapes: B sentences, N words.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numba import njit
 
-from phrasemodels.structs.kernels import can_run_kernel, doubles, numbers, over_batch, possible_scores, scratch, tensor
-from phrasemodels.structs.kernels.scaled import FORBIDDEN, WEIGHT, exponentials, logarithm, normal, possible, ratio
+from phrasemodels.structs.kernels import over_batch, scratch
+from phrasemodels.structs.kernels.scaled import WEIGHT, exponentials, logarithm, normal, possible, ratio
 from phrasemodels.structs.kernels.simd import COMPILE, INLINE, INNER, LANES, above, load, maximum, spread, store
 
-RIGHT, RIGHT_T, LEFT, LEFT_T, OPEN_RIGHT, OPEN_LEFT_T, MEET, ARC = range(8)
 NEGLIGIBLE = 1e-120  # a probability; products of smaller ones would be subnormal, for which processors are slow
-CELL_KINDS = 6  # in a chart of p, e or d
+SPAN, SPAN_T, SPLITS, OWN = range(4)
 
 
 class Layout(NamedTuple):
-    """N, and the positions of p, e, d (6, N, N), g (N, N), lengths and E[G]; the weights (8, N, N) begin at 0."""
+    """N, and the positions of p, e, d (2, N, N), g (N, N), lengths and E[G]; the weights (4, N, N) begin at 0."""
 
     N: int
     p: int
@@ -48,40 +40,6 @@ class Layout(NamedTuple):
     lengths: int
     mean: int
     size: int
-
-
-@njit(**COMPILE)
-def layout(N):
-    """Return the layout for sentences of N-1 words."""
-    n = N * N * LANES
-    p = 16 * n
-    lengths = p + (3 * CELL_KINDS + 1) * n
-    return Layout(
-        N,
-        p,
-        p + CELL_KINDS * n,
-        p + 2 * CELL_KINDS * n,
-        p + 3 * CELL_KINDS * n,
-        lengths,
-        lengths + LANES,
-        lengths + WEIGHT,
-    )
-
-
-@njit(**INLINE)
-def _part_of(kind, N, i, j):
-    """Describe the sum over split points of words i..j: the cell of its weight, the two cells that contain it as a factor,
-    and the left and right cell of its first term."""
-    M, row, column = N * N, i * N, j * N
-    if kind == MEET:
-        return (MEET * M + row + j, OPEN_RIGHT * M + row + j, OPEN_LEFT_T * M + column + i,
-                RIGHT * M + row + i, LEFT_T * M + column + i + 1)  # fmt: skip
-    if kind == LEFT:
-        return (LEFT * M + row + j, LEFT * M + row + j, LEFT_T * M + column + i,
-                LEFT * M + row + i, OPEN_LEFT_T * M + column + i)  # fmt: skip
-    # the weight is read from RIGHT_T, as `_end` may forbid RIGHT
-    return (RIGHT_T * M + column + i, RIGHT * M + row + j, RIGHT_T * M + column + i,
-            OPEN_RIGHT * M + row + i + 1, RIGHT_T * M + column + i + 1)  # fmt: skip
 
 
 @njit(**INLINE)
@@ -112,127 +70,6 @@ def _posterior(w, left, right, e):
     return load(w, left * WEIGHT) * load(w, right * WEIGHT) * scale
 
 
-@njit(**INNER)
-def _inside(w, at, one_root, log_z):
-    """Fill the chart of weights from the weights of arcs, and log Z. The length of a sentence becomes 0 if all trees are forbidden."""
-    N = at.N
-    log_z[:] = 0.0  # of empty sentences
-    M = N * N
-    for i in range(N):
-        for kind in range(4):
-            _put(w, kind * M + i * N + i, spread(1.0), spread(0.0))
-    for j in range(1, N):
-        for i in range(j - 1, -1, -1):
-            cell, right, left, first, second = _part_of(MEET, N, i, j)
-            m, e = _sum_of(w, first, second, j - i)
-            _put(w, cell, m, e)
-            for kind, to in ((OPEN_RIGHT, right), (OPEN_LEFT_T, left)):
-                arc = (to + (ARC - kind) * M) * WEIGHT
-                x, y = normal(m * load(w, arc), e + load(w, arc + LANES))
-                _put(w, to, x, y)
-            for kind in (LEFT, RIGHT):
-                _, one, other, first, second = _part_of(kind, N, i, j)
-                m, e = _sum_of(w, first, second, j - i)
-                _put(w, one, m, e)
-                _put(w, other, m, e)
-            if i == 0:
-                _end(w, at, j, one_root, log_z)
-
-
-@njit(**INNER)
-def _end(w, at, j, one_root, log_z):
-    """Write log Z of sentences of j words. In longer ones RIGHT [0, j] is forbidden if the root has one arc, since the root
-    would need a second."""
-    cell = (RIGHT * at.N * at.N + j) * WEIGHT
-    for lane in range(LANES):
-        m, e = w[cell + lane], w[cell + LANES + lane]
-        if w[at.lengths + lane] == j:
-            log_z[lane] = logarithm(m, e)
-            if not possible(e):
-                w[at.lengths + lane] = 0.0
-        elif one_root:
-            w[cell + LANES + lane] = FORBIDDEN
-
-
-@njit(**INNER)
-def _begin(w, at, p):
-    """Fill a chart of p with 1 for the cells of whole sentences, and 0 for all others."""
-    for i in range(p, p + CELL_KINDS * at.N * at.N * LANES):
-        w[i] = 0.0
-    for lane in range(LANES):
-        if w[at.lengths + lane] > 0.0:
-            w[p + int(w[at.lengths + lane]) * LANES + lane] = 1.0
-
-
-@njit(**INNER)
-def _outside(w, at):
-    """Compute p of all cells, from the sentence down; p of OPEN_RIGHT and OPEN_LEFT_T are the marginals of arcs."""
-    _begin(w, at, at.p)
-    for j in range(at.N - 1, 0, -1):
-        for i in range(j):
-            for kind in (RIGHT, LEFT, MEET):
-                cell, one, other, left, right = _part_of(kind, at.N, i, j)
-                p = above(load(w, at.p + one * LANES) + load(w, at.p + other * LANES), NEGLIGIBLE)
-                share, e = p / load(w, cell * WEIGHT), load(w, cell * WEIGHT + LANES)
-                for k in range(j - i):
-                    x = share * _posterior(w, left + k, right + k, e)
-                    a, b = at.p + (left + k) * LANES, at.p + (right + k) * LANES
-                    store(w, a, load(w, a) + x)
-                    store(w, b, load(w, b) + x)
-
-
-@njit(**INNER)
-def _expectations(w, at):
-    """Compute e of all cells."""
-    N = at.N
-    for i in range(N):
-        for kind in range(4):
-            store(w, at.e + (kind * N * N + i * N + i) * LANES, spread(0.0))
-    for j in range(1, N):
-        for i in range(j - 1, -1, -1):
-            for kind in (MEET, LEFT, RIGHT):
-                cell, one, other, left, right = _part_of(kind, N, i, j)
-                share, e, total = 1.0 / load(w, cell * WEIGHT), load(w, cell * WEIGHT + LANES), spread(0.0)
-                for k in range(j - i):
-                    both = load(w, at.e + (left + k) * LANES) + load(w, at.e + (right + k) * LANES)
-                    total += _posterior(w, left + k, right + k, e) * both
-                total = total * share
-                x, y = spread(0.0), spread(0.0)
-                if kind == MEET:
-                    x, y = load(w, at.g + (i * N + j) * LANES), load(w, at.g + (j * N + i) * LANES)
-                store(w, at.e + one * LANES, total + x)
-                store(w, at.e + other * LANES, total + y)
-
-
-@njit(**INNER)
-def _covariances(w, at):
-    """Write the gradient to the arc from i to j over g at [i, j], from E[G]; compute p and d of all cells for it."""
-    N = at.N
-    _begin(w, at, at.p)
-    for i in range(at.d, at.g):
-        w[i] = 0.0
-    for j in range(N - 1, 0, -1):
-        for i in range(j):
-            for kind in (RIGHT, LEFT, MEET):
-                cell, one, other, left, right = _part_of(kind, N, i, j)
-                p = above(load(w, at.p + one * LANES), NEGLIGIBLE)
-                x = above(load(w, at.p + other * LANES), NEGLIGIBLE)
-                d = load(w, at.d + one * LANES) + load(w, at.d + other * LANES)
-                if kind == MEET:
-                    d += _arc(w, at, one, i * N + j, p) + _arc(w, at, other, j * N + i, x)
-                share = 1.0 / load(w, cell * WEIGHT)
-                _spread_both(w, at, load(w, cell * WEIGHT + LANES), (p + x) * share, d * share, left, right, j - i)
-
-
-@njit(**INLINE)
-def _arc(w, at, cell, arc, p):
-    """Write the gradient of an arc over its g; return the term p g that the arc adds to d inside."""
-    g = load(w, at.g + arc * LANES)
-    covariance = load(w, at.d + cell * LANES) + p * (load(w, at.e + cell * LANES) - load(w, at.mean))
-    store(w, at.g + arc * LANES, covariance)
-    return p * g
-
-
 @njit(**INLINE)
 def _spread_both(w, at, e, p, d, left, right, n):
     """Add p and d of a cell to the cells of its n splits."""
@@ -246,160 +83,9 @@ def _spread_both(w, at, e, p, d, left, right, n):
         store(w, at.d + b, load(w, at.d + b) + (y + x * load(w, at.e + a)))
 
 
-@njit(**INNER)
-def _open(w, block, order, scores, lengths):
-    """Copy the scores of the arcs of a block to the workspace w; return its layout.
-
-    Arcs in the padding get 0; arcs into the root and from a word to itself are forbidden.
-    """
-    count = min(LANES, len(order) - block)
-    N = lengths[order[block + count - 1]] + 1
-    at = layout(N)
-    arcs = ARC * N * N
-    for lane in range(LANES):
-        b = order[block + min(lane, count - 1)]
-        n = lengths[b] if lane < count else 0
-        w[at.lengths + lane] = n
-        for h in range(N):
-            for m in range(N):
-                x = scores[b, h, m] if max(h, m) <= n else 0.0
-                w[(arcs + h * N + m) * WEIGHT + lane] = -np.inf if h == m or m == 0 else x
-    exponentials(w, arcs * WEIGHT, at.p)
-    return at
-
-
-@njit(**COMPILE)
-def _marginals(first, step, work, order, scores, lengths, one_root, log_z, out):
-    """Compute log Z (B,), and marginals (B, N, N) unless `out` is empty."""
-    w, z = work[first], np.empty(LANES)
-    for block in range(first * LANES, len(order), step * LANES):
-        at = _open(w, block, order, scores, lengths)
-        _inside(w, at, one_root, z)
-        for lane in range(min(LANES, len(order) - block)):
-            log_z[order[block + lane]] = z[lane]
-        if out.size > 0:
-            _outside(w, at)
-            N = at.N
-            for lane in range(min(LANES, len(order) - block)):
-                p = out[order[block + lane]]
-                p[:] = 0.0
-                for h in range(N):
-                    for m in range(1, N):
-                        kind = OPEN_RIGHT if h < m else OPEN_LEFT_T
-                        if h != m:
-                            p[h, m] = w[at.p + ((kind * N + h) * N + m) * LANES + lane]
-
-
-@njit(**INNER)
-def _expect(w, block, order, scores, lengths, one_root, grad, log_z):
-    """Compute log Z of a block, and E[G] for the gradient `grad` (B, N, N) to the marginals; return the layout."""
-    at = _open(w, block, order, scores, lengths)
-    _inside(w, at, one_root, log_z)
-    N = at.N
-    for lane in range(LANES):
-        b = order[min(block + lane, len(order) - 1)]
-        n = w[at.lengths + lane]
-        for h in range(N):
-            for m in range(N):
-                w[at.g + (h * N + m) * LANES + lane] = grad[b, h, m] if 0 < m <= n and h <= n else 0.0
-    _expectations(w, at)
-    for lane in range(LANES):
-        n = int(w[at.lengths + lane])
-        w[at.mean + lane] = w[at.e + n * LANES + lane]
-    return at
-
-
-@njit(**INNER)
-def _close(w, block, at, order, out):
-    """Copy the gradients from the workspace to the rows of the block in out (B, N, N), with 0 in the padding."""
-    N = at.N
-    for lane in range(min(LANES, len(order) - block)):
-        x = out[order[block + lane]]
-        x[:] = 0.0
-        for h in range(N):
-            for m in range(1, N):
-                if h != m:
-                    x[h, m] = w[at.g + (h * N + m) * LANES + lane]
-
-
-@njit(**COMPILE)
-def _covariance(first, step, work, order, scores, lengths, one_root, grad, entropy, out):
-    """Compute log Z − E[G] (B,), at least 0, and unless it is empty, the gradient `out` (B, N, N) to the scores from the gradient
-    `grad` (B, N, N) to the marginals."""
-    w, z = work[first], np.empty(LANES)
-    for block in range(first * LANES, len(order), step * LANES):
-        at = _expect(w, block, order, scores, lengths, one_root, grad, z)
-        for lane in range(min(LANES, len(order) - block)):
-            # the difference of almost equal numbers may be below 0; all trees are forbidden if log Z is -inf
-            entropy[order[block + lane]] = max(z[lane] - w[at.mean + lane], 0.0)
-        if out.size > 0:
-            _covariances(w, at)
-            _close(w, block, at, order, out)
-
-
-class ProjectiveTrees:
-    """Serves log Z, marginals, their gradients and entropies of projective trees; see `structure.Implementation`."""
-
-    def takes(self, structure, scores):
-        return can_run_kernel(*scores)
-
-    def passes(self, structure, scores, lengths, scale, which, each):
-        arcs = doubles(scores[0])
-        log_z, out = np.empty(len(arcs)), np.empty(arcs.shape if scale is not None else (0, 0, 0))
-        _over_sentences(_marginals, structure, arcs, lengths, log_z, out)
-        unknown = _unknown(structure, scores, lengths)
-        if unknown is not None:
-            log_z[unknown.any((1, 2))] = np.nan
-            out[unknown if scale is not None else ()] = np.nan
-        found = tensor(log_z, scores[0].dtype)
-        return found, () if scale is None else (_scaled(tensor(out, scores[0].dtype), scale),)
-
-    def covariances(self, structure, scores, lengths, grads, scale=None):
-        arcs = doubles(scores[0])
-        out = np.empty_like(arcs)
-        _over_sentences(_covariance, structure, arcs, lengths, doubles(grads[0]), np.empty(len(arcs)), out)
-        unknown = _unknown(structure, scores, lengths)
-        if unknown is not None:
-            out[unknown] = np.nan
-        return (_scaled(tensor(out, scores[0].dtype), scale),)
-
-    def entropy(self, structure, scores, lengths):
-        value, arcs, finite = np.empty(len(scores[0])), doubles(scores[0]), doubles(possible_scores(scores[0]))
-        _over_sentences(_covariance, structure, arcs, lengths, finite, value, np.empty((0, 0, 0)))
-        unknown = _unknown(structure, scores, lengths)
-        if unknown is not None:
-            value[unknown.any((1, 2))] = np.nan
-        return tensor(value, scores[0].dtype)
-
-
-def _over_sentences(kernel, structure, arcs, lengths, *results):
-    """Run a kernel over blocks of sentences, sorted by length, because a block takes as many steps as its longest one."""
-    blocks, words = -(-len(arcs) // LANES), lengths.numpy()[:, 0]
-    work = scratch(blocks, layout(arcs.shape[1]).size)
-    over_batch(kernel, blocks, work, np.argsort(words, kind="stable"), arcs, words, structure.one_root, *results)
-
-
-def _unknown(structure, scores, lengths):
-    """Return the arcs (B, N, N) of sentences with a score that is NaN or +inf, for which kernels give finite numbers; None if there
-    are none."""
-    arcs = numbers(scores[0])
-    if arcs.max() < np.inf:  # false if a score is NaN
-        return None
-    read = structure.read(scores, lengths)[0].numpy()
-    return read & (read & ~(arcs < np.inf)).any((1, 2), keepdims=True)
-
-
-def _scaled(x, scale):
-    """Return x (B, N, N) times scale (B,), if it is a tensor."""
-    return x * scale.to(x.dtype)[:, None, None] if isinstance(scale, torch.Tensor) else x
-
-
-SPAN, SPAN_T, SPLITS, OWN = range(4)
-
-
 @njit(**COMPILE)
 def span_layout(N):
-    """Return the span_layout for sentences of N words: as in `trees`, but p, e and d are (2, N, N), and the weights (4, N, N)."""
+    """Return the layout for sentences of N words."""
     n = N * N * LANES
     p = 8 * n
     end = p + 7 * n
@@ -408,7 +94,7 @@ def span_layout(N):
 
 @njit(**INNER)
 def _open_spans(w, block, order, scores, factors, lengths):
-    """Write factor · exp(score) of the spans of a block to the workspace w, 1 in the padding; return its span_layout."""
+    """Write factor · exp(score) of the spans of a block to the workspace w, 1 in the padding; return its layout."""
     count = min(LANES, len(order) - block)
     N = lengths[order[block + count - 1]]
     at = span_layout(N)
