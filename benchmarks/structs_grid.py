@@ -6,7 +6,6 @@ units of the rounding of the type, relative to the largest score of a structure 
 operation; beyond LIMIT they are named, and the exit status is 1.
 """
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -16,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-os.environ.setdefault("STRUCTS_KERNELS", "wait")
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / folder) for folder in ("structs", "")]
 
 import test_enumeration as enumeration  # noqa: E402

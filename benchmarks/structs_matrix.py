@@ -93,12 +93,10 @@ for name, (functions, *given) in scores.items():
 
 
 def first_section() -> None:
-    """Print the wall times of first calls in a process whose kernels are not compiled, in both ways."""
-    for wait in ("wait", "no"):
-        with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "NUMBA_CACHE_DIR": folder, "STRUCTS_KERNELS": wait}
-            print("waiting for kernels" if wait == "wait" else "plain torch meanwhile", flush=True)
-            subprocess.run([sys.executable, "-c", FIRST], env=environment, check=True)
+    """Print the wall times of first calls in a process whose kernels are not compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
+        subprocess.run([sys.executable, "-c", FIRST], env=environment, check=True)
 
 
 if __name__ == "__main__":
