@@ -10,18 +10,26 @@ papers: modules with PAPER and TABLES, with printed.csv and settings.csv beside 
 configurations. metrics: functions. parsers: classes of back ends of the step that parses.
 """
 
+import contextlib
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
 import os
 import re
 import sys
+import tempfile
+import threading
 import tomllib
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
+
+from phrasemodels.config import File
 
 FILE, VARIABLE = "phrasemodels.toml", "PHRASEMODELS_PROJECT"
 GROUPS = ("papers", "corpora", "encoders", "metrics", "parsers")
@@ -146,6 +154,8 @@ def parts(group: str) -> dict[str, str]:
 def part(group: str, name: str) -> Any:
     """Import a part by name. ValueError: it cannot be imported, or fails while it is; the message has its line."""
     module, _, attribute = parts(group)[name].partition(":")
+    if module == "__main__":
+        raise ValueError(f"{group}: {name}: there is no module {module}")
     try:
         made = importlib.import_module(module)
         return getattr(made, attribute) if attribute else made
@@ -229,12 +239,111 @@ def corpora_folders() -> tuple[Path, ...]:
     return (*found, *([own / CORPORA] if (own := folder()) else []))
 
 
-def files() -> Iterator[Path]:
-    """Yield all files that decide what users add: source, printed numbers, settings, manifests and the project's file."""
-    for path in modules().values():
-        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    for paper in parts("papers"):
-        yield from filter(None, (beside(paper, name) for name in BESIDE))
-    yield from manifests().values()
-    if place := folder():
-        yield place / FILE
+@dataclass(frozen=True)
+class StudyFile:
+    """A file or folder that a layer, a metric or a parser reads. Its content is part of every key; its place is of none."""
+
+    place: File = field(compare=False)
+    """Its path, in the project folder or absolute."""
+    sha256: str = ""
+    """Digest of its content, which is computed if it is not given."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "place", str(self.place))
+        if not self.sha256:
+            object.__setattr__(self, "sha256", _content(self._located, _state(self._located)))
+
+    @property
+    def _located(self) -> Path:
+        here = (folder() or Path.cwd()) / expanded(self.place, "StudyFile")
+        DECLARED.add(str(here))
+        return here
+
+    @property
+    def path(self) -> Path:
+        """Return the path, to read the file or folder. OSError: it is gone. ValueError: its content is another one."""
+        here = self._located
+        if _content(here, _state(here)) != self.sha256:
+            raise ValueError(f"{here} has changed since it was planned or trained with: run again, or put it back")
+        return here
+
+
+def _state(place: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return the name, size and time of change of a file, or of each file of a folder. OSError: it is not there."""
+    inside = (path for path in sorted(place.rglob("*")) if path.is_file())
+    names = [str(path.relative_to(place)) for path in inside]
+    names = [name for name in names if not name.startswith(".") and "/." not in name and "__pycache__" not in name]
+    if not (names or place.is_file()):
+        raise OSError(f"{place}: there is no such file, or the folder is empty; StudyFile names it")
+    return tuple((name, (s := (place / name).stat()).st_size, s.st_mtime_ns) for name in names or [""])
+
+
+@cache
+def _content(place: Path, state: tuple[tuple[str, int, int], ...]) -> str:
+    """Return the digest of a file, or of the names and contents of the files of a folder; read again when one changes."""
+    digests = []
+    for name, *_ in state:
+        with (place / name).open("rb") as file:
+            digests.append(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}")
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+DECLARED: set[str] = set()  # paths whose content keys know
+SETTINGS = ("STORE", "CACHE", "MIRROR", "SUPPLIED", "PARSERS")  # of PHRASEMODELS_: folders whose files keys know
+SOURCE = (".py", ".pyc", ".so", ".pyd", FILE)  # the fingerprint knows it
+SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/run/")
+_step = threading.local()
+
+
+@contextlib.contextmanager
+def declared_files_only() -> Iterator[None]:
+    """While a step runs in this thread: refuse to open files of users for reading that no key knows.
+
+    They are those of the project folder, and all that users' code opens. Only what Python opens is seen; compiled code, such as
+    that of safetensors, opens files by itself.
+    """
+    if any(parts(group) for group in GROUPS):
+        _watch()
+    _step.depth = getattr(_step, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _step.depth -= 1
+
+
+@cache
+def _watch() -> None:
+    """Watch which files this process opens; Python can't remove such a hook."""
+    own = folder()
+    named = [os.environ[name] for name in (f"PHRASEMODELS_{setting}" for setting in SETTINGS) if name in os.environ]
+    libraries = [place for place in sys.path if any(Path(place).glob("*.dist-info"))]
+    installed = tuple(f"{place}/" for place in (sys.prefix, sys.base_prefix, Path(__file__).parent, *libraries))
+    named += [str(own / CORPORA)] if own else []
+    known = (*installed, *(f"{os.path.abspath(place)}/" for place in named))
+    elsewhere = (*SYSTEM, f"{tempfile.gettempdir()}/")
+
+    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or not getattr(_step, "depth", 0) or not isinstance(arguments[0], str | bytes):
+            return
+        path = os.path.abspath(os.fsdecode(arguments[0]))
+        if arguments[2] & (os.O_WRONLY | os.O_RDWR) or path.endswith(SOURCE) or "/." in path or path.startswith(known):
+            return
+        if not (own and path.startswith(f"{own}/")) and (path.startswith(elsewhere) or not _users_call(installed)):
+            return
+        if not (os.path.isdir(path) or any(path == one or path.startswith(f"{one}/") for one in DECLARED)):
+            raise ValueError(
+                f"a step reads {path}, but no key knows its content: give the configuration a field "
+                f"`file: StudyFile = StudyFile({os.path.relpath(path, own or '/')!r})`, and read `self.file.path`"
+            )
+
+    sys.addaudithook(refuse)
+
+
+def _users_call(installed: tuple[str, ...]) -> bool:
+    """Whether a step runs code of users at this moment."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name not in ("_fill", "call_in_worker", "train_worker"):
+        if not frame.f_code.co_filename.startswith((*installed, "<")):
+            return True
+        frame = frame.f_back
+    return False

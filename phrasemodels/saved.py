@@ -133,6 +133,7 @@ PARTS: Mapping[str, str] = {
     "phrasemodels.models.translation": "TranslationConfig as_attention_is_all_you_need_pytorch as_made",
     "phrasemodels.parsing.splitter": "SplitterConfig",
     "phrasemodels.parsing.words": "sentences universal_sentences",
+    "phrasemodels.project": "StudyFile",
 }
 # Functions of torch that configurations name, by the names that files have.
 TORCH = {name_of(f): f for f in (torch.sigmoid, torch.zeros_like, nn.init.xavier_uniform_)}

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from phrasemodels.infra.services import scratch_folder
 from phrasemodels.infra.signals import ClusterError, noting_error_line
+from phrasemodels.project import declared_files_only
 
 
 class ProcessorSlots:
@@ -190,7 +191,7 @@ def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # a run in the background ignores the signal by which Ray cancels tasks
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    with noting_error_line():
+    with noting_error_line(), declared_files_only():
         return function(*arguments)
 
 
@@ -398,7 +399,7 @@ def train_worker(config: dict[str, Any]) -> None:
         if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "device"):
             value = dataclasses.replace(value, device=device)
         arguments.append(value)
-    with noting_error_line():
+    with noting_error_line(), declared_files_only():
         config["function"](*arguments)
     for one in reports:
         one.end()

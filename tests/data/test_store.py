@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import partial
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pyarrow as pa
@@ -290,44 +291,106 @@ class Pair(NamedTuple):
     x: int
     def analyse(self):
         return 'pair'
+import os
+import lab.act
+import lab.table as table
+import installed
+from lab.starred import *
+from lab.registry import CALLED
+try:
+    import lab.compiled as compiled
+except ImportError:
+    compiled = None
 def tried():
     from late import chosen
-    return f() + s.g() + spaced() + chosen()
+    return f() + s.g() + spaced() + chosen() + lab.act.act() + star() + CALLED['mark'] + installed.code() + compiled.run()
+def chosen_by_name(name):
+    return getattr(table, 'ACTS')[name]
+def of_subclasses():
+    return [one() for one in lab.act.Base.__subclasses__()]
+def of_the_environment():
+    return os.environ.get('LAB_WIDTH', '3')
 """,
     "fast.py": "def f():\n    return 'fast'\n",
     "slow.py": "def f():\n    return 'slow'\ndef g():\n    return 'attribute'\n",
     "spaced/inner.py": "def spaced():\n    return 'spaced'\n",
     "late.py": "if True:\n    def chosen():\n        return 'late'\n",
+    # on PYTHONPATH, outside of the study's folder
+    "lab/__init__.py": "",
+    "lab/act.py": "from lab.deep import inner\nclass Base: pass\ndef act():\n    return inner() + 'act'\n",
+    "lab/deep.py": "def inner():\n    return 'deep'\n",
+    "lab/table.py": "def tanh(): return 'tanh'\nACTS = {'tanh': tanh}\n",
+    "lab/starred.py": "def star():\n    return 'star'\n",
+    "lab/registry.py": "CALLED = {}\ndef register(f):\n    CALLED[f.__name__] = f()\n    return f\n"
+    "@register\ndef mark():\n    return 'mark'\n",
+    "lab/kinds.py": "from lab.act import Base\nclass Kind(Base):\n    name = 'kind'\n",
+    "lab/unused.py": "def unused():\n    return 'unused'\n",
+    f"lab/compiled{EXTENSION_SUFFIXES[0]}": "machine code 'first'",
+    # installed from an index: its version stays
+    "installed.py": "def code():\n    return 'code'\n",
+    "installed-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: installed\nVersion: 1.0\n",
+    "installed-1.0.dist-info/RECORD": "installed.py,sha256=cjiROugqH6ZBklM2ef8eILY-7rSuCpH4Dngf1fzXwW4,30\n"
+    "installed-1.0.dist-info/RECORD,,\n",
 }
-CHANGES = (("fast.py", "'fast'"), ("slow.py", "'slow'"), ("slow.py", "'attribute'"), ("spaced/inner.py", "'spaced'"),
-           ("late.py", "'late'"), ("study.py", "THRESHOLD = 3"), ("study.py", "'pair'"))  # fmt: skip
+# each change, and which of the functions in study.py get other keys by it
+OF_TRIED = [("fast.py", "'fast'"), ("spaced/inner.py", "'spaced'"),
+            ("late.py", "'late'"), ("study.py", "'pair'"), ("lab/act.py", "'act'"), ("lab/deep.py", "'deep'"),
+            ("lab/starred.py", "'star'"), ("installed.py", "'code'"), ("installed-1.0.dist-info/RECORD", "=cjiROug")]  # fmt: skip
+OF_ALL = ["tried", "chosen_by_name", "of_subclasses", "of_the_environment"]
+CHANGES = {
+    # names cannot follow what a class's subclasses are: all modules count
+    **{change: ["of_subclasses", "tried"] for change in OF_TRIED},
+    ("slow.py", "'slow'"): OF_ALL,  # study.py sets a name of this module when it is imported
+    ("slow.py", "'attribute'"): OF_ALL,
+    ("study.py", "THRESHOLD = 3"): OF_ALL,
+    ("lab/registry.py", "'mark'"): OF_ALL,
+    (f"lab/compiled{EXTENSION_SUFFIXES[0]}", "'first'"): OF_ALL,
+    ("lab/table.py", "'tanh'"): ["chosen_by_name", "of_subclasses"],
+    ("lab/kinds.py", "'kind'"): ["of_subclasses"],
+    ("lab/unused.py", "'unused'"): ["of_subclasses"],
+    ("LAB_WIDTH", ""): ["of_the_environment", "of_subclasses"],
+    ("LAB_HEIGHT", ""): [],
+}
 STUDY_KEYS = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 import study
 from phrasemodels.data.store.fingerprint import closure, forget
-def key():
+def keys():
     forget()
-    return str(closure(study.tried, (study.Pair(1),)))
-before, found = key(), []
+    return {name: str(closure(getattr(study, name), (study.Pair(1),) if name == "tried" else ()))
+            for name in ("tried", "chosen_by_name", "of_subclasses", "of_the_environment")}
+before, found = keys(), []
 for file, old in json.loads(sys.argv[1]):
-    text = Path(file).read_text()
-    Path(file).write_text(text.replace(old, old[:-1] + "9" + old[-1]))
-    found.append(key() != before)
-    Path(file).write_text(text)
+    path = next((root / file for root in (Path(), Path(sys.argv[2])) if (root / file).exists()), None)
+    if path is None:
+        os.environ[file] = "9"
+    else:
+        text = path.read_text()
+        path.write_text(text.replace(old, old[:-1] + "9" + old[-1]))
+    after = keys()
+    found.append([name for name in before if after[name] != before[name]])
+    if path is None:
+        del os.environ[file]
+    else:
+        path.write_text(text)
 print(json.dumps(found))
 """
 
 
 def test_every_change_of_what_a_study_reaches_changes_its_key(tmp_path: Path) -> None:
     for name, text in STUDY.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(PROJECT)))}
-    command = [sys.executable, "-c", STUDY_KEYS, json.dumps(CHANGES)]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        outside = name.startswith(("lab", "installed"))
+        file = tmp_path / ("site" if outside else "study") / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    places = (tmp_path / "study", tmp_path / "site", PROJECT)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, places))}
+    command = [sys.executable, "-c", STUDY_KEYS, json.dumps([*CHANGES]), str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=tmp_path / "study", env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert dict(zip(CHANGES, json.loads(done.stdout), strict=True)) == dict.fromkeys(CHANGES, True)
+    found = dict(zip(CHANGES, map(sorted, json.loads(done.stdout)), strict=True))
+    assert found == {change: sorted(names) for change, names in CHANGES.items()}
 
 
 KEYS = """

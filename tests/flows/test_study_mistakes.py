@@ -1,5 +1,6 @@
 """Mistakes of users in a study, its files and its parts: each is one line, before anything is trained."""
 
+import math
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from phrasemodels.flows.experiments.catalogue import PAPERS, TABLES, Request, ma
 from phrasemodels.flows.experiments.names import TAKEN
 from phrasemodels.flows.experiments.paper_000 import table_1
 from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.tasks.metrics import scores
 from phrasemodels.tasks.metrics.scores import check_metrics
 
 
@@ -43,6 +45,31 @@ def other(name: str) -> Callable[..., float]:
 def test_metrics_that_cannot_be_called_or_told_apart_are_named(metrics: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         check_metrics(metrics)
+
+
+def nothing(references: list[str], answers: list[str]) -> Any:
+    return math.nan
+
+
+def several(references: list[str], answers: list[str]) -> Any:
+    return [1.0, 2.0]
+
+
+def raising(references: list[str], answers: list[str]) -> Any:
+    return 1 / 0
+
+
+@pytest.mark.parametrize(
+    ("metric", "says"),
+    [
+        (nothing, "metric 'nothing' returned nan: it has to return one finite number"),
+        (several, r"metric 'several' returned \[1.0, 2.0\]: it has to"),
+        (raising, "metric 'raising' fails on the test set: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_metric_without_a_finite_number_is_named(metric: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        scores._score(metric, ["a"], ["b"])
 
 
 def failing(profile: str) -> list[Any]:

@@ -2,8 +2,9 @@
 processes.
 
 To make one imports torch and builds every model's configuration; to read one takes a JSON file. An answer counts only
-while no source or data file of the project, no library and no version of Python has changed. Answers lie where Python
-and numba keep what they compile; where that folder cannot be written, they are made anew each time.
+while no source or data file of the project, no library and no version of Python has changed. Code of users may read any file of
+its folders and any variable of the environment, so all of them count. Answers lie where Python and numba keep what they compile;
+where that folder cannot be written, they are made anew each time.
 """
 
 import contextlib
@@ -11,18 +12,23 @@ import importlib.util
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from phrasemodels import project
 from phrasemodels.data.store.artifacts import sha256_of, write_durably
+from phrasemodels.data.store.fingerprint import users_places
 from phrasemodels.data.store.store import digest_of
 
 PACKAGE = Path(project.__file__).parent
 SUFFIXES = (".py", ".toml", ".csv", ".jinja")
 FOLDER = Path(importlib.util.cache_from_source(__file__)).parent / "answers"
+MOST_FILES = 20_000  # of users; with more, answers are made anew
+VOLATILE = {"_", "SHLVL", "PWD", "OLDPWD", "LINES", "COLUMNS"}  # variables that a shell sets
 MOST = 1000  # values that are kept; the tests of each kept result are one, of which there are some 80
 
 
@@ -48,13 +54,37 @@ def cached_on_disk(name: str, key: Any, compute: Callable[[], Any]) -> Any:
 
 @cache
 def project_digest() -> str:
-    """Return the digest of the contents of the project's files and of those that users add, of the parts that these offer, of
+    """Return the digest of the contents of the project's files, of all that users' code may read, of the parts that it offers, of
     the versions of libraries, and of Python's."""
-    added = {str(path): sha256_of(path) for path in project.files()}
     offered = {group: project.parts(group) for group in project.GROUPS}
     # names of .dist-info folders have the versions; importlib.metadata would open a file of each package
     installed = (entry for folder in sys.path for entry in _names(folder) if entry.endswith(".dist-info"))
-    return digest_of([sys.version, sorted(installed), contents(PACKAGE, SUFFIXES), added, offered])
+    users = _of_users() if any(offered.values()) or project.folder() else None
+    return digest_of([sys.version, sorted(installed), contents(PACKAGE, SUFFIXES), users, offered])
+
+
+def _of_users() -> Any:
+    """Return the states of all files in folders of users' code, and the environment."""
+    found = list(islice((path for place in users_places() for path in _users_files(place)), MOST_FILES + 1))
+    if len(found) > MOST_FILES:
+        return time.time_ns()
+    files = {str(path): ((s := path.stat()).st_size, s.st_mtime_ns) for path in found}
+    return files, {name: value for name, value in os.environ.items() if name not in VOLATILE}
+
+
+def _users_files(place: Path) -> Iterator[Path]:
+    """Yield a file, or the files below a folder but for hidden ones, compiled modules, environments and stores."""
+    if place.is_file():
+        yield place
+    for folder, inner, names in os.walk(place, followlinks=True):
+        inner[:] = sorted(
+            name
+            for name in inner
+            if not name.startswith((".", "__pycache__"))
+            and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))
+            and not os.path.isdir(os.path.join(folder, name, "objects"))
+        )
+        yield from (path for name in sorted(names) if (path := Path(folder, name)).is_file() and name[0] != ".")
 
 
 def contents(folder: Path, suffixes: tuple[str, ...] = ("",)) -> dict[str, str]:

@@ -2,22 +2,31 @@
 
 Definitions are hashed by their syntax trees, so comments, docstrings and layout do not count. From a function the
 search follows every name to its definition, through imports, inside of this project, and adds the statements that
-the modules on its way, the packages that they are in and ENVIRONMENT run when they are imported. Of Python and of
-libraries only the version counts. The store's modules in STORE do not count: they decide how artifacts are kept, not what is
-in them; store.FORMAT is their version.
+the modules on its way, the packages that they are in and ENVIRONMENT run when they are imported. The store's modules in
+STORE do not count: they decide how artifacts are kept, not what is in them; store.FORMAT is their version.
+
+Of Python and of a library the version counts, and the digest of each file that is not as it was installed. Code of users
+counts like the project's, wherever it lies: in a project folder, in an editable or local installation, or on PYTHONPATH.
+Some of it cannot be followed by names (UNFOLLOWED). If a step reaches such code, all users' modules that it reaches count whole.
 """
 
 import ast
+import base64
+import csv
 import hashlib
 import importlib.metadata
 import importlib.util
+import json
+import os
+import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from phrasemodels.project import folder
 from phrasemodels.project import modules as added_modules
 
 PROJECT = "phrasemodels"  # beside it the modules that users add (project.py) count
@@ -35,6 +44,14 @@ ENVIRONMENT = "phrasemodels.infra.environment"  # sets variables before anything
 PARSE_ATTEMPTS = 20
 PYTHON = ".".join(map(str, sys.version_info[:2]))
 IMPORT_TIME = "<module>"  # in place of a top-level name: the statements that a module runs when it is imported
+WHOLE = "<whole>"  # in place of a top-level name: all of a user's module
+DYNAMIC = "<dynamic>"  # in place of a top-level name: a user's module has code that names cannot follow
+UNFOLLOWED = {"eval", "exec", "globals", "locals", "vars", "__import__"}  # functions, by their bare names
+UNFOLLOWED_PARTS = {"import_module", "__subclasses__", "__init_subclass__"}  # also as attributes and definitions
+VARIABLES = "os.environ"  # in place of a module: a variable of the environment that users' code names
+LIBRARY = "<library>"  # in place of a top-level name: a library that users' code imports
+IMPORTED = re.compile(r"^[ \t]*(?:from|import)[ \t]+([\w., \t]+)", re.MULTILINE)
+CODE = (".py", ".so", ".pyd")  # files of a library that run
 
 Name = tuple[str, str]  # module, top-level name
 
@@ -49,16 +66,15 @@ class Module:
         self.definitions: dict[str, ast.AST] = {}
         self.imports = _imports(_statements(tree), package)
         self.imported = frozenset().union(*_imports(_run_with_the_module(tree), package).values())
-        for hidden, _ in self.imports.get("*", ()):
-            if _is_ours(hidden):
-                raise ValueError(f"{name}: `from {hidden} import *` hides what a step reaches; name what you import")
         bindings: dict[str, list[ast.stmt]] = {}
         for statement in tree.body:
             for bound in _bound_names(statement):
                 bindings.setdefault(bound, []).append(statement)
         for bound, (first, *others) in bindings.items():
             self.definitions[bound] = ast.Module([first, *others], []) if others else first
-        if run := [statement for statement in tree.body if _runs_code(statement)]:
+        own = {*bindings, *(bound for bound, found in self.imports.items() if any(_is_users(of) for of, _ in found))}
+        own = own if _is_users(name) else set()
+        if run := [statement for statement in tree.body if _runs_code(statement, own)]:
             self.definitions[IMPORT_TIME] = ast.Module(run, [])
 
 
@@ -114,19 +130,74 @@ def _bound_names(node: ast.stmt) -> list[str]:
     ]
 
 
-def _runs_code(node: ast.stmt) -> bool:
-    """Whether a top-level statement does more than bind names: a call, or a decorator that registers a definition."""
+def _runs_code(node: ast.stmt, own: Collection[str]) -> bool:
+    """Whether a top-level statement does more than bind names: a call, or a decorator that registers a definition. own: names
+    of users' functions, which may register what they decorate."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         # such as @registry.register(key): it changes another object. @dataclass(frozen=True) has keywords alone and
         # does not
-        return any(isinstance(decorator, ast.Call) and decorator.args for decorator in node.decorator_list)
+        calls = any(isinstance(decorator, ast.Call) and decorator.args for decorator in node.decorator_list)
+        return calls or any(parts[0] in own for decorator in node.decorator_list for parts in _references(decorator))
     return not isinstance(node, ast.Import | ast.ImportFrom) and not _bound_names(node) and not _bare_string(node)
 
 
 def _is_ours(module: str) -> bool:
-    """Return whether a module is of this project, or one that users add."""
+    """Return whether a module is of this project, or code of users."""
+    return _is_project(module) or _is_users(module)
+
+
+def _is_users(module: str) -> bool:
     top = module.split(".")[0]
-    return top == PROJECT or top in added_modules()
+    return top != PROJECT and (top in added_modules() or users_place(top) is not None)
+
+
+@cache
+def users_place(top: str) -> Path | None:
+    """Return the file or folder of a module that is code of users, though no part names it; None: it is no such module.
+
+    It is no module of Python, of what this package requires, or of another distribution that an installer unpacked.
+    """
+    if top in sys.stdlib_module_names or top in sys.builtin_module_names or top in _required():
+        return None
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    places = [*(spec.submodule_search_locations or ()), spec.origin] if spec else []
+    place = next((path for path in map(Path, filter(None, places)) if path.exists()), None)
+    if place is None or not any(place.parent.glob("*-info")) or (found := _distribution(top)) is None:
+        return place
+    record, source = found.read_text("RECORD") or "", json.loads(found.read_text("direct_url.json") or "{}")
+    name = os.path.relpath(spec.origin if spec and spec.origin else place, str(found.locate_file("")))
+    installed = f"\n{Path(name).as_posix()}" in f"\n{record}"
+    return None if installed and "dir_info" not in source else place
+
+
+def users_places() -> list[Path]:
+    """Return the project folder, and all files and folders of users' modules that its modules and those of parts import."""
+    places, queue, own = dict[str, Path](), [*added_modules()], folder()
+    while queue:
+        top = queue.pop()
+        if top in places or (place := added_modules().get(top) or users_place(top)) is None:
+            continue
+        places[top] = place
+        files = place.rglob("*.py") if place.is_dir() else [place]
+        lines = (
+            line for file in files for line in IMPORTED.findall(file.read_text(encoding="utf-8", errors="replace"))
+        )
+        queue += [name.split()[0].split(".")[0] for line in lines for name in line.split(",") if name.strip()]
+    outside = (place for place in places.values() if own is None or not place.is_relative_to(own))
+    return [*([own] if own else []), *sorted(outside)]
+
+
+@cache
+def _required() -> frozenset[str]:
+    """Return the names of the distributions that this package requires."""
+    try:
+        found = importlib.metadata.requires(PROJECT) or []
+    except importlib.metadata.PackageNotFoundError:
+        return frozenset()
+    return frozenset(re.split(r"[^\w.-]", one)[0].lower().replace("-", "_") for one in found)
 
 
 @cache
@@ -137,12 +208,24 @@ def _module(name: str) -> Module | None:
     try:
         # find_spec imports parent packages, but not the module itself
         spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError:
+    except ImportError:
         return None
-    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+    if spec is None or not spec.origin or not spec.has_location:
         return None
     package = name if spec.submodule_search_locations else name.rpartition(".")[0]
-    return Module(name, _parsed(Path(spec.origin)), package)
+    file = Path(spec.origin)
+    # of compiled code the digest stands in place of the source, as a number
+    tree = _parsed(file) if file.suffix == ".py" else ast.parse(str(int(sha256(file), 16)))
+    return Module(name, tree, package)
+
+
+def sha256(file: Path) -> str:
+    """Return the sha256 of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _is_project(module: str) -> bool:
+    return module.split(".")[0] == PROJECT
 
 
 def _parsed(path: Path) -> ast.Module:
@@ -176,21 +259,40 @@ def _bare_string(node: Any) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def _references(nodes: Iterable[ast.AST]) -> Iterable[list[str]]:
-    """Yield every dotted name among the nodes of a definition, as the list of its parts."""
-    for leaf in nodes:
-        if isinstance(leaf, ast.Name):
-            yield [leaf.id]
-        elif isinstance(leaf, ast.Attribute):
-            parts = [leaf.attr]
-            value: ast.expr = leaf.value
+def _references(node: ast.AST) -> Iterable[list[str]]:
+    """Yield every dotted name in a definition, at its full length, as the list of its parts."""
+    nodes = [node]
+    while nodes:
+        leaf = nodes.pop()
+        if isinstance(leaf, ast.Attribute):
+            parts, value = [leaf.attr], leaf.value
             while isinstance(value, ast.Attribute):
                 parts.append(value.attr)
                 value = value.value
             if isinstance(value, ast.Name):
                 yield [value.id, *reversed(parts)]
+            else:
+                nodes.append(value)
+            continue
+        if isinstance(leaf, ast.Name):
+            yield [leaf.id]
         elif isinstance(leaf, ast.Constant) and isinstance(leaf.value, str) and leaf.value.isidentifier():
             yield [leaf.value]  # a quoted annotation
+        nodes += ast.iter_child_nodes(leaf)
+
+
+def _unfollowed(module: str, nodes: Iterable[ast.AST]) -> Iterable[Name]:
+    """Yield what users' code reads by other means than names: any module, or variables of the environment."""
+    texts, reads = set(), False
+    for leaf in nodes:
+        name = getattr(leaf, "attr", getattr(leaf, "id", getattr(leaf, "name", "")))
+        bare = isinstance(leaf, ast.Name) and name in UNFOLLOWED
+        if bare or name in UNFOLLOWED_PARTS or (name == "modules" and ast.unparse(leaf) == "sys.modules"):
+            yield module, DYNAMIC
+        elif isinstance(leaf, ast.Constant) and isinstance(leaf.value, str):
+            texts.add(leaf.value)
+        reads |= name in ("environ", "getenv")
+    yield from ((VARIABLES, text) for text in texts if reads)
 
 
 def _run_modules(nodes: Iterable[ast.AST]) -> Iterable[Name]:
@@ -213,24 +315,31 @@ def _resolve(module: str, parts: list[str], seen: frozenset[Name] = frozenset())
     if head in here.definitions:
         yield module, head
         return
-    for target, attribute in here.imports.get(head, ()):
+    stars = [(target, head) for target, _ in here.imports.get("*", ()) if _offers(target, head)]
+    for target, attribute in here.imports.get(head, stars):
         path = [*target.split("."), *([attribute] if attribute else []), *rest]
-        if _is_ours(path[0]):
+        if path[0] == PROJECT or (not _is_project(module) and _is_users(path[0])):
             yield from _in_project(path, seen | {(module, head)})
         else:
-            yield path[0], ""
+            yield path[0], "" if _is_project(module) else LIBRARY
+
+
+def _offers(module: str, name: str) -> bool:
+    """Whether `from module import *` may bind a name."""
+    found = _module(module)
+    return found is None or bool({name, "*"} & {*found.definitions, *found.imports})
 
 
 def _in_project(path: list[str], seen: frozenset[Name]) -> Iterable[Name]:
     """Yield what a dotted path of the project refers to. What a module binds in an `if` or `try` counts with its statements."""
     for cut in range(len(path), 0, -1):
         inner = ".".join(path[:cut])
-        if (found := _module(inner)) is not None:
-            if cut == len(path):
-                return
-            if path[cut] in found.definitions or path[cut] in found.imports:
+        if _module(inner) is not None:
+            if cut < len(path) and _offers(inner, path[cut]):
                 yield from _resolve(inner, path[cut:], seen)
-            else:
+            elif _is_users(inner):  # a module that is passed on, as to getattr, or has the name in another way
+                yield inner, WHOLE
+            elif cut < len(path):
                 yield inner, IMPORT_TIME
             return
 
@@ -264,6 +373,8 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
     """
     module, attribute = name
     found = _module(module)
+    if found is not None and attribute == WHOLE:
+        return "", frozenset((module, one) for one in (*found.definitions, IMPORT_TIME))
     if found is not None and attribute == IMPORT_TIME and attribute not in found.definitions:
         return "", _run_at_import(module)
     if found is None or attribute not in found.definitions:
@@ -271,8 +382,9 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
     node = found.definitions[attribute]
     digest = hashlib.sha256(_without_docstrings(node).encode()).hexdigest()[:16]
     nodes = [*ast.walk(node)]
-    named = {target for parts in _references(nodes) for target in _resolve(module, parts)}
-    return digest, frozenset({*named, *_run_modules(nodes), *_run_at_import(module)})
+    named = {target for parts in _references(node) for target in _resolve(module, parts)}
+    hidden = _unfollowed(module, nodes) if _is_users(module) else ()
+    return digest, frozenset({*named, *hidden, *_run_modules(nodes), *_run_at_import(module)})
 
 
 @cache
@@ -298,25 +410,47 @@ def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
     queue = list(roots)
     seen: set[Name] = set()
     source: dict[str, str] = {}
-    libraries = {"python": PYTHON}
-    while queue:
+    libraries, imported, dynamic = {"python": PYTHON}, dict[str, str](), False
+    while queue or dynamic:
+        if not queue:
+            tops = {one for one in {*added_modules(), *(of.split(".")[0] for of, _ in seen)} if _is_users(one)}
+            queue = [(one, WHOLE) for top in tops for one in _modules_below(top) if (one, WHOLE) not in seen]
+            if not queue:
+                break
         name = queue.pop()
         if name in seen:
             continue
         seen.add(name)
         module, attribute = name
-        if not attribute:
-            libraries |= _version(module)
+        if module == VARIABLES:
+            value = os.environ.get(attribute)
+            source |= (
+                {} if value is None else {f"{module}:{attribute}": hashlib.sha256(value.encode()).hexdigest()[:16]}
+            )
+        elif attribute in ("", LIBRARY):
+            (imported if attribute else libraries).update(_version(module, bool(attribute)))
+        elif attribute == DYNAMIC:
+            dynamic = True
         elif (definition := _definition(name)) is not None:
             if definition[0]:
                 source[f"{module}:{attribute}"] = definition[0]
             queue += definition[1]
-    return dict(sorted(source.items())), dict(sorted(libraries.items()))
+    return dict(sorted(source.items())), dict(sorted((libraries | imported).items()))
+
+
+def _modules_below(top: str) -> list[str]:
+    """Return the names of a user's module and of all modules below it; tests, which no step reaches, are left out."""
+    place = added_modules().get(top) or users_place(top)
+    if place is None or top.startswith("test_") or top == "conftest":
+        return []
+    files = sorted(place.rglob("*.py")) if place.is_dir() else []
+    below = (file.relative_to(place).with_suffix("").parts for file in files)
+    return list(dict.fromkeys([top, *(".".join((top, *parts)).removesuffix(".__init__") for parts in below)]))
 
 
 def forget() -> None:
     """Forget the parsed files of the project; for a process in which they change."""
-    for known in (_module, _definition, _run_at_import, _closure):
+    for known in (_module, _definition, _run_at_import, _closure, users_place, _distribution, _version):
         known.cache_clear()
 
 
@@ -326,13 +460,47 @@ def _distributions() -> dict[str, list[str]]:
 
 
 @cache
-def _version(package: str) -> dict[str, str]:
-    """Return {distribution: version} of an imported package; an empty dictionary for the standard library."""
-    if package in sys.stdlib_module_names:
-        return {}
+def _distribution(package: str) -> importlib.metadata.Distribution | None:
+    """Return the distribution that an imported package is of; None: it is of none."""
     try:  # most packages have their distribution's name; to read all distributions takes half a second
-        found = importlib.metadata.distribution(package)
+        return importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
         names = _distributions().get(package, [])
-        return {name: importlib.metadata.version(name).split("+")[0] for name in names[:1]}
-    return {found.metadata["Name"]: found.version.split("+")[0]}
+        return importlib.metadata.distribution(names[0]) if names else None
+
+
+@cache
+def _version(package: str, by_users: bool = False) -> dict[str, str]:
+    """Return {distribution: version} of an imported package; an empty dictionary for the standard library.
+
+    by_users: users' code imports it. Two builds of what this package does not require may then have one version, so the digest of
+    their RECORD counts, too.
+    """
+    if package in sys.stdlib_module_names or (found := _distribution(package)) is None:
+        return {}
+    name = found.metadata["Name"]
+    known = not by_users or name.lower().replace("-", "_") in _required()
+    more = [] if known else [found.read_text("RECORD") or ""]
+    more += [f"{file} {digest}" for file, digest in _edited(found)]
+    digest = hashlib.sha256("\n".join(more).encode()).hexdigest()[:16]
+    return {name: " ".join([found.version.split("+")[0], *([digest] if more else [])])}
+
+
+def _edited(found: importlib.metadata.Distribution) -> Iterable[tuple[str, str]]:
+    """Yield the files of a distribution that are not as they were installed, with their digests. A file is read if its size is
+    not that of RECORD, or if it was changed after RECORD was written."""
+    rows = [row for row in csv.reader((found.read_text("RECORD") or "").splitlines()) if len(row) == 3]
+    record = next((row[0] for row in rows if row[0].endswith(".dist-info/RECORD")), None)
+    if record is None:
+        return
+    base = str(found.locate_file(""))
+    written = os.stat(os.path.join(base, record)).st_mtime_ns
+    for name, installed, size in rows:
+        if not installed or not name.endswith(CODE):
+            continue
+        with suppress(OSError):  # a file that is gone does not run
+            state = os.stat(path := os.path.join(base, name))
+            if str(state.st_size) != size or state.st_mtime_ns > written:
+                digest = hashlib.sha256(Path(path).read_bytes()).digest()
+                if installed != f"sha256={base64.urlsafe_b64encode(digest).decode().rstrip('=')}":
+                    yield name, digest.hex()

@@ -45,6 +45,7 @@ from phrasemodels.data.store.artifacts import (
     write_durably,
 )
 from phrasemodels.data.store.fingerprint import closure
+from phrasemodels.project import declared_files_only
 
 FORMAT = 1  # of keys and manifests; the source of this module is part of no key
 
@@ -534,7 +535,8 @@ class Store:
         try:
             with self._naming_disk():
                 job = Job(out, out.parent / "checkpoints", inputs, self, executor, step.key, step.parts)
-                meta = step.make(job, step.settings)
+                with declared_files_only():
+                    meta = step.make(job, step.settings)
                 meta = {**inherited(inputs), **meta}
                 if "shards" in meta and (lacking := [name for name in TERMS if name not in meta]):
                     raise ValueError(

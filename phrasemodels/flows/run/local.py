@@ -16,6 +16,7 @@ from typing import Any
 import phrasemodels
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.artifacts import Artifact, describe, files_of, with_digest, write_durably
+from phrasemodels.data.store.fingerprint import users_places
 from phrasemodels.data.store.store import Executor, Job, Store, digest_of, inherited, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import file_name
@@ -38,6 +39,10 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
 
     if not experiment.recipe.trains:
         raise ValueError(f"{experiment.name} trains nothing: `phrasemodels verdicts --count` runs it")
+    if local and experiment.train.gpus and not _has_gpu():
+        raise ValueError(
+            f"{experiment.name}: train.gpus={experiment.train.gpus:g}, but this machine has no GPU; set it to 0"
+        )
     settings = Settings()
     store, sources = open_store(settings), sources_of(settings)
     pipeline = _with_files(experiment, sources).steps(seed)
@@ -62,6 +67,12 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
         "train_seconds": trained.meta["train_seconds"],
         "scores": scored.meta["scores"],
     }
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def _with_files(experiment: Experiment, sources: Sources) -> Experiment:
@@ -204,9 +215,14 @@ def key_of_prepared(stages: Mapping[str, Stage], seed: int, data: Mapping[str, s
 
 
 def code_digest() -> str:
-    """Return the digest of this package's Python files."""
-    folders = sorted(os.walk(Path(phrasemodels.__file__).parent, followlinks=True))
-    files = [Path(folder, name) for folder, _, names in folders for name in sorted(names) if name.endswith(".py")]
+    """Return the digest of the Python files of this package and of users' code."""
+    files = []
+    for place in (Path(phrasemodels.__file__).parent, *users_places()):
+        folders = (
+            sorted(os.walk(place, followlinks=True)) if place.is_dir() else [(str(place.parent), [], [place.name])]
+        )
+        shown = (folder for folder in folders if "/." not in os.path.relpath(folder[0], place) + "/")
+        files += [Path(folder, name) for folder, _, names in shown for name in sorted(names) if name.endswith(".py")]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Job
+from phrasemodels.project import line_of
 from phrasemodels.verdicts.significance import Array, Statistic
 
 if TYPE_CHECKING:
@@ -208,7 +210,19 @@ def score_with_own(job: Job, settings: OwnScoring) -> dict[str, Any]:
 
 
 def _score(metric: Metric, references: Sequence[str], answers: Sequence[str]) -> Score:
-    return Score(float(metric(references, answers)), f"{metric.__module__}:{metric.__name__}", len(answers))
+    """Return the score by a user's metric. ValueError: it fails, or returns no finite number."""
+    try:
+        found: Any = metric(references, answers)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}{line_of(error)}"
+        raise ValueError(f"metric {metric.__name__!r} fails on the test set: {said}") from error
+    try:
+        value = float(found)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"metric {metric.__name__!r} returned {str(found)[:80]}: it has to return one finite number")
+    return Score(value, f"{metric.__module__}:{metric.__name__}", len(answers))
 
 
 def _text(value: Any) -> str:
