@@ -141,6 +141,13 @@ class Tracker:
                 client.set_tag(run_id, tag, value)
         return run_id
 
+    def unregister(self, model: str) -> None:
+        """Remove a registered model with all of its versions, if there is one."""
+        from mlflow.exceptions import MlflowException
+
+        with contextlib.suppress(MlflowException):
+            self.client().delete_registered_model(model)
+
     def run_of(self, key: str) -> Any:
         """Return the run with this key; None if there is none."""
         client = self.client()

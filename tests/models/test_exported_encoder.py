@@ -58,7 +58,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[models.Model]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(models, "find_experiment", lambda _: row)
         artifact = store.run(row.steps(0).trained)
-        yield models.stored(Lineage(store), artifact)
+        yield models.stored(Lineage(store), artifact, row)
 
 
 @pytest.fixture

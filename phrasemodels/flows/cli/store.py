@@ -63,6 +63,23 @@ def gc(
 
 
 @app.command()
+def forget(
+    row: Annotated[str, typer.Argument(help="Its name, like my-study/table1/sample/mine.")],
+    dry: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, and remove nothing.")] = False,
+) -> None:
+    """Remove a failed idea: what was made for one row alone, the comparisons that it stands in, its runs in MLflow and its
+    registered model. `reproduce` makes the comparisons of other rows again from their scores."""
+    from phrasemodels.flows.results.records import remove_row
+    from phrasemodels.infra.settings import Settings
+    from phrasemodels.infra.tracking import Tracker
+
+    removed = remove_row(_store(), Tracker(Settings().tracking_uri), row, dry)
+    for text in removed:
+        print(clean(text))
+    print(f"{len(removed)} things" + (" would go" if dry else " removed"))
+
+
+@app.command()
 def verify(as_json: Json = False) -> None:
     """Compare every file with its digest. Exit status 1 if an artifact is damaged; `reproduce` makes it again.
 

@@ -28,6 +28,7 @@ from phrasemodels.flows.results.records import (
     read_kept,
 )
 from phrasemodels.flows.results.results import (
+    code_today,
     contradiction,
     keep_tests,
     runs_of,
@@ -171,7 +172,8 @@ def _parts(
     models = [store.run(pipeline.trained) for pipeline in seeds if pipeline.trains]
     parts = (models or scores)[0].manifest["parts"]
     keys = [(pipeline.trained if pipeline.trains else pipeline.scored).key for pipeline in seeds]
-    return {
+    code = code_today(experiment)  # what is kept has the keys of today
+    return ({"code": code} if code else {}) | {
         "runs": [run_of(p.seed, key, run_ids.get(key, "")) for p, key in zip(seeds, keys, strict=True)],
         "training": training_of(models) if models else {},
         "settings": {name: value for name, value in parts["settings"].items() if name != "seed"},

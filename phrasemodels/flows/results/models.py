@@ -8,6 +8,7 @@ import dataclasses
 import json
 import math
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from phrasemodels.flows.results.results import TRAININGS
 from phrasemodels.inference.loaded import README, model_readme
 from phrasemodels.inference.text import too_long
 from phrasemodels.models.ctranslate2 import check_plain, write_ctranslate2
+from phrasemodels.project import StudyFile
 from phrasemodels.saved import LIBRARY, check_header, describe, first_line
 from phrasemodels.tasks.prepare.tokenise import user_texts
 from phrasemodels.tasks.prepare.vocabulary import ExportedPieces, Pieces, read_words
@@ -45,7 +47,7 @@ from phrasemodels.written import writing_folder
 if TYPE_CHECKING:
     from phrasemodels.data.download.manifest import Sources
 
-CARD, ENCODER = "card.json", "encoder"
+CARD, ENCODER, FILES = "card.json", "encoder", "files"
 ROWS = ("train", "rows", "corpus")  # the inputs that lead from a training to its corpus
 MOST_TEXTS = 256  # answered at a time
 DAMAGED = (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError, SafetensorError)
@@ -175,16 +177,17 @@ class Model:
             write_durably(new / CARD, json.dumps(self.card(), indent=1))
             predictor = self.experiment.recipe.predictor(self.vocabulary)
             write_durably(new / README, model_readme(self.card(), predictor))
-            parts = {name: artifact.path for name, artifact in self.artifacts.items()} | {ENCODER: new / ENCODER}
-            config = self._with_encoder_in(new)
+            parts = {name: artifact.path for name, artifact in self.artifacts.items()}
+            parts |= {name: new / name for name in (ENCODER, FILES)}
+            config = self._with_files_in(new)
             how = predictor.described() if predictor else None
             write_durably(new / LIBRARY, json.dumps(describe(config, parts, how), indent=1))
             for write in also:
                 write(self, new)
         return to
 
-    def _with_encoder_in(self, folder: Path) -> Any:
-        """Write the pretrained encoder of the model, if it has one, to a folder; return the configuration that names it."""
+    def _with_files_in(self, folder: Path) -> Any:
+        """Copy the files that the model reads, such as a pretrained encoder, to a folder; return the configuration that names them."""
 
         def written(part: PretrainedConfig | ExportedEncoderConfig, _: Any) -> ExportedEncoderConfig:
             if isinstance(part, ExportedEncoderConfig):
@@ -193,7 +196,16 @@ class Model:
                 export_encoder(part, folder / ENCODER)
             return ExportedEncoderConfig(str(folder / ENCODER))
 
-        return replaced(self.configured, dict.fromkeys((PretrainedConfig, ExportedEncoderConfig), written), None)
+        def copied(file: StudyFile, _: Any) -> StudyFile:
+            to = folder / FILES / file.sha256[:16] / file.path.name
+            copy = shutil.copytree if file.path.is_dir() else shutil.copy
+            to.parent.mkdir(parents=True, exist_ok=True)
+            copy(file.path, to)
+            return StudyFile(str(to), file.sha256)
+
+        own: dict[type, Callable[[Any, Any], Any]] = {PretrainedConfig: written, ExportedEncoderConfig: written}
+        own[StudyFile] = copied
+        return replaced(self.configured, own, None)
 
     def card(self) -> dict[str, Any]:
         """Return what users should know of the model: training, corpus, scores, licences, and the paper that it is of."""
@@ -233,7 +245,7 @@ def load(folder: Path) -> Model:
         raise ValueError(f"{folder}: not an exported model, or damaged; export it again with `phrasemodels export`")
     try:
         card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-        model = _model(weights, vocabulary, bpe, str(card["corpus"]), folder)
+        model = _model(weights, vocabulary, bpe, str(card["corpus"]), experiment_of(weights), folder)
         model = dataclasses.replace(model, scores=card.get("scores", {}))
         model.check()
         return model
@@ -278,37 +290,63 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
         raise ValueError(
             f"{what!r} is {artifact.manifest['label']}, which no training led to; name a training or a score"
         )
-    return stored(lineage, trained[0])
+    return stored(lineage, trained[0], experiment_of(trained[0]))
+
+
+def experiment_of(trained: Artifact) -> Experiment:
+    """Return the row that a training is of today: the one of its name, or one that is trained in the same way.
+
+    ValueError: there is none any more.
+    """
+    from phrasemodels.flows.results.results import renamed
+
+    name = str(trained.about["experiment"])
+    try:
+        return find_experiment(name)
+    except ValueError as error:
+        if (known := renamed(name, trained.manifest["parts"]["settings"])) is None:
+            raise ValueError(
+                f"{name}: no row is trained in this way any more, so nothing says how it answers: {error}"
+            ) from None
+        return known
 
 
 def champion(lineage: Lineage, experiment: str) -> Model | None:
     """Return the model of an experiment with the lowest dev loss, among its trainings with the settings and data that its
     name says: a row's own name never means a model with overrides or of another corpus."""
     from phrasemodels.data.download.manifest import Sources
-    from phrasemodels.flows.results.results import matches_its_experiment
+    from phrasemodels.flows.results.results import code_of, matches
     from phrasemodels.infra.settings import Settings
 
     settings = Settings()
     sources = Sources(settings.mirrors, settings.offline, settings.private)
-    by_name = named(lineage)
-    own = by_name.get(experiment) or _under_another_name(lineage, experiment, by_name, sources)
-    defined = [artifact for artifact in own if matches_its_experiment(artifact, lineage.artifacts, sources)]
-    newest = [artifact for artifact in defined if setting(artifact) == setting(defined[-1])]
-    return stored(lineage, best_of(newest)) if newest else None
-
-
-def _under_another_name(
-    lineage: Lineage, experiment: str, by_name: Mapping[str, Sequence[Artifact]], sources: "Sources"
-) -> list[Artifact]:
-    """Return the trainings of an experiment that bear the name of another one, which is trained in the same way."""
     try:
-        known = resolved(find_experiment(experiment), sources)
+        known = find_experiment(experiment)
+    except ValueError:
+        return None
+    by_name = named(lineage)
+    # a name is a label, which another row may have had: what has the keys of today comes first
+    if not (defined := _with_todays_keys(lineage, known, by_name, sources)):
+        defined = [one for one in by_name.get(experiment, []) if matches(one, known, lineage.artifacts, sources)]
+    newest = [artifact for artifact in defined if setting(artifact) == setting(defined[-1])]
+    if not newest:
+        return None
+    now = known.steps(int(newest[-1].about["seed"])).trained.parts
+    if (then := code_of([newest[-1].manifest["parts"]])) and then != code_of([now]):
+        print(f"{experiment}: its weights are of older code of the study; train it again", file=sys.stderr)
+    return stored(lineage, best_of(newest), known)
+
+
+def _with_todays_keys(
+    lineage: Lineage, known: Experiment, by_name: Mapping[str, Sequence[Artifact]], sources: "Sources"
+) -> list[Artifact]:
+    """Return the trainings that are made as an experiment says today, whatever their names."""
+    seeds = sorted({int(artifact.about["seed"]) for own in by_name.values() for artifact in own})
+    try:
+        own = resolved(known, sources)
+        keys = [own.steps(seed).trained.key for seed in seeds] if own.recipe.trains else []
     except (ValueError, OSError):
         return []
-    if not known.recipe.trains:
-        return []
-    seeds = sorted({int(artifact.about["seed"]) for own in by_name.values() for artifact in own})
-    keys = (known.steps(seed).trained.key for seed in seeds)
     return [lineage.artifacts[key] for key in keys if key in lineage.artifacts]
 
 
@@ -326,12 +364,13 @@ def best_of(trained: Sequence[Artifact]) -> Artifact:
     return min(trained, key=lambda a: float(a.meta["dev_loss"]))
 
 
-def stored(lineage: Lineage, trained: Artifact) -> Model:
-    """Return the model of a training in the store. ValueError: its vocabulary is gone."""
+def stored(lineage: Lineage, trained: Artifact, known: Experiment) -> Model:
+    """Return the model of a training in the store. known: the experiment that it is of. ValueError: its vocabulary is gone."""
     key = trained.manifest["parts"]["inputs"].get("vocabulary", "")
     if (vocabulary := lineage.artifacts.get(key)) is None:
         raise ValueError(f"{trained.manifest['label']}: its vocabulary {key} is no longer in the store; train it again")
-    model = _model(trained, vocabulary, lineage.made_by(vocabulary, "learn_bpe"), _corpus(lineage, trained))
+    bpe = lineage.made_by(vocabulary, "learn_bpe")
+    model = _model(trained, vocabulary, bpe, _corpus(lineage, trained), known)
     return dataclasses.replace(model, scores=_scores(lineage, trained))
 
 
@@ -354,11 +393,15 @@ def _scores(lineage: Lineage, trained: Artifact) -> dict[str, Any]:
 
 def _scored(lineage: Lineage, trained: Artifact) -> dict[str, Any]:
     """Return the scores of a training by metric; empty if it has none."""
-    for predicted in lineage.made_from.get(trained.key, []):
-        for scored in lineage.made_from.get(predicted.key, []):
-            if "scores" in scored.meta and scored.about == predicted.about == trained.about:
-                return dict(scored.meta["scores"])
-    return {}
+    found = [
+        scored
+        for predicted in lineage.made_from.get(trained.key, [])
+        for scored in lineage.made_from.get(predicted.key, [])
+        if "scores" in scored.meta and scored.about == predicted.about
+    ]
+    # rows that share a training may score other predictions; after another name those of this row have the new one
+    own = [scored for scored in found if scored.about == trained.about] or found[-1:]
+    return dict(own[0].meta["scores"]) if own else {}
 
 
 def _corpus(lineage: Lineage, trained: Artifact) -> str:
@@ -371,18 +414,22 @@ def _corpus(lineage: Lineage, trained: Artifact) -> str:
 
 
 def _model(
-    trained: Artifact, vocabulary: Artifact, bpe: Artifact | None, corpus: str, exported: Path | None = None
+    trained: Artifact,
+    vocabulary: Artifact,
+    bpe: Artifact | None,
+    corpus: str,
+    known: Experiment,
+    exported: Path | None = None,
 ) -> Model:
     """Return a model. exported: the folder that it was exported to, whose encoder it has, instead of one of the sources."""
     from phrasemodels.data.download.manifest import Sources
     from phrasemodels.infra.settings import Settings
 
-    name, encoder = str(trained.about["experiment"]), str((exported or Path()) / ENCODER)
-    known = find_experiment(name)
+    encoder = str((exported or Path()) / ENCODER)
     if exported is None:
         settings = Settings()
         known = with_encoders(known, Sources(settings.mirrors, settings.offline))
-    config = from_template(known.model, trained.manifest["parts"]["settings"]["model"], name)
+    config = from_template(known.model, trained.manifest["parts"]["settings"]["model"], known.name)
     made = dataclasses.replace(known, model=config)
     if exported is not None:
         own = {PretrainedConfig: lambda *_: ExportedEncoderConfig(encoder), Pieces: lambda *_: ExportedPieces(encoder)}

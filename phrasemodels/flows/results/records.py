@@ -32,13 +32,14 @@ from phrasemodels.data.store.artifacts import (
     NotAFileError,
     has_own_digest,
     read_regular,
+    remove,
     sha256_of,
     with_digest,
     write_durably,
 )
-from phrasemodels.data.store.gc import DAY, Waste, collect, is_alive, lease, trim, trimmed, waste
+from phrasemodels.data.store.gc import DAY, Waste, collect, is_alive, lease, leased_keys, trim, trimmed, waste
 from phrasemodels.data.store.store import Step, Store
-from phrasemodels.flows.experiments.names import CHANGE
+from phrasemodels.flows.experiments.names import CHANGE, file_name
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker, flatten, readable
 
@@ -188,6 +189,44 @@ def collect_garbage(store: Store, settings: Settings, days: float, newest: int, 
     if store.shared is not None and not dry:
         removed += [Waste(a.path, 0, a.manifest["label"]) for a in trim(store, settings.cache_bytes)]
     return removed
+
+
+def remove_row(store: Store, tracker: Tracker, name: str, dry: bool = False) -> list[str]:
+    """Remove what was made for a row alone, the comparisons that it stands in, its runs in MLflow and its registered model.
+
+    dry: remove nothing. Returns what goes, in words. ValueError: nothing of this name is there, a run uses it, or the store is on
+    object storage.
+    """
+    if store.shared is not None:
+        raise ValueError(
+            "other nodes may read a store on object storage now: `phrasemodels store gc` removes what no verdict needs"
+        )
+    known = {artifact.key: artifact for artifact in store.artifacts()}
+    tables = {
+        key: {row["experiment"] for row in a.meta["rows"]}
+        for key, a in known.items()
+        if a.manifest["step"] == "compare"
+    }
+    queue, needed = [key for key, rows in tables.items() if name not in rows], set[str]()
+    while queue:
+        if (key := queue.pop()) not in needed:
+            needed.add(key)
+            queue += known[key].manifest["parts"]["inputs"].values() if key in known else []
+    own = {key for key, artifact in known.items() if artifact.about.get("experiment") == name} - needed
+    own |= {key for key, rows in tables.items() if name in rows}
+    runs = [run.info.run_id for run in tracker.runs() if run.data.tags.get("experiment") == name]
+    if not own and not runs:
+        raise ValueError(f"{name}: neither the store nor MLflow has anything of this name")
+    if own & leased_keys(store):
+        raise ValueError(f"{name}: a run under way uses it; stop that run first")
+    if not dry:
+        for key in own:
+            remove(known[key].path)
+        for run in runs:
+            tracker.client().delete_run(run)
+        if runs:
+            tracker.unregister(file_name(name))
+    return [known[key].manifest["label"] for key in sorted(own)] + [f"MLflow run {run}" for run in runs]
 
 
 _OVERRIDES = re.compile(rf"{re.escape(CHANGE)}(?:recipe|model|train)\.\S*")

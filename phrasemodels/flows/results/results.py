@@ -7,7 +7,8 @@ significance tests, which take seconds to compute and are the same bits for the 
 import contextlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -23,13 +24,22 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, has_own_digest, with_digest, write_durably
 from phrasemodels.data.store.disk_cache import cached_on_disk, contents
 from phrasemodels.data.store.fingerprint import closure
-from phrasemodels.data.store.store import Step, Store, digest_of
-from phrasemodels.flows.experiments.catalogue import PROFILES, Table, experiments, resolved
-from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
+from phrasemodels.data.store.store import Step, Store, digest_of, with_dependencies
+from phrasemodels.flows.experiments.catalogue import PAPERS, PROFILES, Table, experiments, resolved
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, Pipeline
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.overrides import MACHINE, overridden, with_precision_of
-from phrasemodels.flows.results.records import RESULT, SENTENCES, TESTS, kept_files, limited_memory, read_kept, seal
+from phrasemodels.flows.results.records import (
+    RESULT,
+    SENTENCES,
+    TESTS,
+    kept_files,
+    limited_memory,
+    read_kept,
+    seal,
+    sources_of,
+)
+from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite, reason_not
 from phrasemodels.tasks.problems.recipe import Outcome
@@ -66,6 +76,7 @@ def write_tests(folder: Path, rows: Sequence[TestedRow], tests: Tests) -> None:
     )
 
 
+OURS = {file.PAPER for file in PAPERS}
 TRAININGS = ("train", "train_restarts")  # steps that make weights
 
 
@@ -94,7 +105,14 @@ class Result:
     def outdated(self) -> str:
         """How its settings, or what its row says of it, differ from its experiment today; empty if they do not."""
         settings = changed_since(self.row.get("settings", {}), self.experiment.train)
-        found = self.row.get("outdated", ""), f"run with earlier settings: {settings}" if settings else ""
+        if not settings and self.experiment.table.paper not in OURS and self.experiment.recipe.trains:
+            same = same_settings(_without_seed(self.row.get("settings", {})), _settings_of(self.experiment))
+            settings = "" if same else "its model"
+        found = (
+            self.row.get("outdated", ""),
+            older_code(self.experiment, self.row.get("code", "")),
+            f"run with earlier settings: {settings}" if settings else "",
+        )
         return "; ".join(filter(None, found))
 
     @property
@@ -113,7 +131,8 @@ def _by_name() -> dict[str, Experiment]:
 
 def _answer(row: Mapping[str, Any]) -> tuple[Experiment, Answer] | None:
     """Return the experiment, with its overrides, and the answer of a row, if they still exist."""
-    if (known := _by_name().get(divided(row["experiment"])[0])) is None:
+    known = _by_name().get(divided(row["experiment"])[0]) or renamed(row["experiment"], row.get("settings", {}))
+    if known is None:
         return None
     try:
         experiment = with_precision_of(overridden(known, *row.get("changed", ())), row.get("settings", {}))
@@ -121,6 +140,77 @@ def _answer(row: Mapping[str, Any]) -> tuple[Experiment, Answer] | None:
         return None
     answers = [a for a in experiment.answers if row.get("metric", a.metric) == a.metric]
     return (experiment, answers[0]) if answers else None
+
+
+def renamed(name: str, settings: Mapping[str, Any]) -> Experiment | None:
+    """Return the row of a user's table that has another name than when it was trained: the only one with the settings of the
+    training. settings: of the training. None: there is none, or several."""
+    paper, _, profile, _ = divided(name)[0].split("/", 3)
+    if not settings or paper in OURS:
+        return None
+    then = _without_seed(settings)
+    found = [e for e in users_rows() if e.profile == profile and same_settings(then, _settings_of(e))]
+    return found[0] if len(found) == 1 else None
+
+
+def _without_seed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {part: value for part, value in settings.items() if part != "seed"}
+
+
+OLDER = "made with older code or data of the study: run it again"
+
+
+def code_of(parts: Iterable[Mapping[str, Any]]) -> str:
+    """Return the digest of users' code, and of the files of corpora, in the keys of a row's steps; empty without such code."""
+    code, files = dict[str, str](), dict[str, Any]()
+    for one in parts:
+        code |= {name: digest for name, digest in one["source"].items() if not re.match(r"phrasemodels\b", name)}
+        if isinstance(one["settings"], Mapping) and one["settings"].get("digests"):
+            files[str(one["settings"].get("corpus"))] = one["settings"]["digests"]
+    return digest_of([code, files]) if code or files else ""
+
+
+def code_today(experiment: Experiment) -> str:
+    """Return the digest of code and data that a row of a user reaches; empty for other rows, or if it cannot be planned."""
+    if experiment.table.paper in OURS:
+        return ""
+    with contextlib.suppress(ValueError, OSError):
+        found = resolved(experiment, sources_of(Settings())).steps(0)
+        return code_of(step.parts for step in with_dependencies([found.scored]))
+    return ""
+
+
+def older_code(experiment: Experiment, code: str) -> str:
+    """Say that a result was made with other code or data of users than its row has today; empty if it was not. code: of the
+    result."""
+    return OLDER if code and (today := code_today(experiment)) and code != today else ""
+
+
+def _code_in(artifacts: Mapping[str, Artifact], key: str) -> str:
+    """Return the digest of users' code and data that an artifact was made with; empty if a part is no longer in the store."""
+    found, queue = dict[str, Artifact](), [key]
+    while queue:
+        if (key := queue.pop()) in found:
+            continue
+        if key not in artifacts:
+            return ""
+        found[key] = artifacts[key]
+        queue += artifacts[key].manifest["parts"]["inputs"].values()
+    return code_of(found[key].manifest["parts"] for key in sorted(found))
+
+
+@cache
+def users_rows() -> list[Experiment]:
+    """Return the rows that are trained of the tables that users add."""
+    return [e for e in experiments() if e.table.paper not in OURS and e.recipe.trains]
+
+
+def _settings_of(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings of the training of a row; none if it cannot be planned."""
+    try:
+        return _without_seed(to_json(resolved(experiment, sources_of(Settings())).steps(0).trained.settings))
+    except (ValueError, OSError):
+        return {}
 
 
 def all_results(store: Store, tracker: Tracker) -> list[Result]:
@@ -139,7 +229,8 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
             trained = artifacts.get(runs[0]["train"]) if runs else None
             settings = trained.manifest["parts"]["settings"] if trained else {}
             if (answer := _answer({**row, "settings": settings})) is not None:
-                made = {**row, "experiment": answer[0].name, "settings": settings}
+                code = _code_in(artifacts, runs[0]["score"]) if runs and answer[0].table.paper not in OURS else ""
+                made = {**row, "experiment": answer[0].name, "settings": settings, "code": code}
                 yield Result(key, artifact.meta["title"], *answer, made, runs, artifact.manifest["finished"])
 
 
@@ -308,15 +399,14 @@ def statistics_of(folder: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[l
 PLACEMENT = {path.rpartition(".")[2] for path in MACHINE}  # settings of a training that change no score
 
 
-def matches_its_experiment(trained: Artifact, artifacts: Mapping[str, Artifact], sources: Sources) -> bool:
-    """Return whether a training, and all that it was made from, has the settings of the experiment that it is named after.
+def matches(trained: Artifact, experiment: Experiment, artifacts: Mapping[str, Artifact], sources: Sources) -> bool:
+    """Return whether a training, and all that it was made from, has the settings of an experiment.
 
     Keys are not compared: they change with any line of code. Settings that one of the two lacks are not compared, nor what
     is no longer in the store. A training whose corpus the user no longer supplies is taken by its name.
     """
     try:
-        named = find_experiment(str(trained.about["experiment"]))
-        experiment = with_precision_of(named, trained.manifest["parts"]["settings"])
+        experiment = with_precision_of(experiment, trained.manifest["parts"]["settings"])
         pipeline = resolved(experiment, sources).steps(int(trained.about["seed"]))
     except (ValueError, OSError):
         return True

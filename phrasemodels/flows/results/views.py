@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from phrasemodels import project
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.disk_cache import cached_on_disk
@@ -188,19 +189,27 @@ def _numbers(row: Mapping[str, str]) -> dict[str, float | None]:
 
 
 def compared(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the rows of compared tables: of the store, each by the newest comparison that has it, and of kept results."""
-    from phrasemodels.flows.results.results import kept_results  # imports torch
+    """Return the rows of compared tables: of the store, each by the newest comparison that has it, and of kept results. The reason
+    says if the code or data of a row are older."""
+    from phrasemodels.flows.results.results import kept_results, older_code, stored_results  # imports torch
 
+    found = stored_results(store, {}) if project.parts("papers") else ()
+    older = {(r.source, r.experiment.name, r.row["metric"]): older_code(r.experiment, r.row["code"]) for r in found}
     rows = {
-        (artifact.meta["title"], row["experiment"], row["metric"]): _compared(artifact.meta["title"], STORE, row)
+        (artifact.meta["title"], row["experiment"], row["metric"]): _compared(
+            artifact.meta["title"], STORE, row, older.get((artifact.key, row["experiment"], row["metric"]), "")
+        )
         for artifact in of_step(store, "compare")  # oldest first
         for row in artifact.meta["rows"]
     }
-    kept = (_compared(one.title, one.source, one.row) for one in kept_results())
+    kept = (
+        _compared(one.title, one.source, one.row, older_code(one.experiment, one.row.get("code", "")))
+        for one in kept_results()
+    )
     return table("compared", [*rows.values(), *kept])
 
 
-def _compared(title: str, origin: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def _compared(title: str, origin: str, row: Mapping[str, Any], older: str) -> dict[str, Any]:
     ours, against = row["intervals"][row["metric"]], row["against"]
     found = against["differences"][row["metric"]] if against else {}
     return {
@@ -208,6 +217,7 @@ def _compared(title: str, origin: str, row: Mapping[str, Any]) -> dict[str, Any]
         **_place(row["experiment"]),
         "title": title,
         "origin": origin,
+        "reason": "; ".join(filter(None, (older, row["reason"]))),
         "ours": ours["mean"],
         "half_width": ours["half_width"],
         "seeds": len(row["seeds"]),

@@ -215,7 +215,8 @@ class Record:
             if not experiment.recipe.answers_inputs:
                 continue
             own = [p for p in self.plan.pipelines if p.experiment == experiment]
-            model = stored(lineage, best_of([a for p in own if (a := self.store.find(p.trained))]))
+            best = best_of([a for p in own if (a := self.store.find(p.trained))])
+            model = stored(lineage, best, experiment)
             tags = {
                 KEY: model.weights.key,
                 SETTING: digest_of(setting(model.weights)),

@@ -34,6 +34,7 @@ from phrasemodels.flows.results.keep import (
     write,
 )
 from phrasemodels.flows.results.records import RESULT, SENTENCES, commit, open_store, sources_of
+from phrasemodels.flows.results.results import code_today
 from phrasemodels.flows.run.local import code_digest, key_of_prepared
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.settings import Settings
@@ -217,6 +218,7 @@ def _rows(seeds: Sequence[Trained], statistics: Statistics) -> list[dict[str, An
         table = read_shard(one.scores.file(SENTENCES)).select(["id", "group", *sorted(columns)])
         statistics[row_of(experiment.name), one.seed] = table
     shared = {
+        **({"code": code} if (code := code_today(experiment)) else {}),
         "runs": [run_of(one.seed, one.model.manifest["key"]) for one in seeds],
         "training": training_of([one.model for one in seeds]),
         "settings": {k: v for k, v in to_json(experiment.steps(0).trained.settings).items() if k != "seed"},
