@@ -1,9 +1,14 @@
 """Everything that a study of one's own imports: the parts of tables, corpora and problems, encoders, and how they are trained.
 
 `from phrasemodels.study import ...` names nothing that is not also in the module where it is defined, by which keys, exported models
-and the reference name it.
+and the reference name it. Only `table`, which makes a table in ten lines, is defined here.
 """
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from phrasemodels.data.download.manifest import find_corpus
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.baselines import AdaSentConfig, BiLSTMMaxConfig, DisanConfig, HConvNetConfig, MultiHeadConfig
@@ -31,6 +36,7 @@ from phrasemodels.models.classifier import ClassifierConfig
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.project import StudyFile
 from phrasemodels.tasks.metrics.scores import CORPUS_BLEU
 from phrasemodels.tasks.prepare.constituents import Dependencies, Levels, none
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
@@ -81,6 +87,7 @@ __all__ = [
     "Size",
     "Stage",
     "Step",
+    "StudyFile",
     "TableName",
     "TaggerConfig",
     "TaggingRecipe",
@@ -99,5 +106,109 @@ __all__ = [
     "phrase_graph",
     "spaces",
     "subtrees",
+    "table",
     "training_stage",
 ]
+
+SIZE = Size(d=64, heads=2, layers=2, d_ff=128, dropout=0.1, hidden=64)  # of a table that says nothing else
+TRAIN = TrainConfig(steps=300, batch_tokens=1500, learning_rate=3e-3, evaluate_every=100, checkpoint_every=100)
+PRINTED = "printed.csv"
+
+
+@dataclass(frozen=True)
+class StudyTable:
+    """A table whose rows differ in their encoder alone, as `table` makes it."""
+
+    rows: Mapping[str, Any]
+    corpus: str
+    printed: str = ""
+    metrics: tuple[Callable[..., float], ...] = ()
+    phrases: int = 2
+    size: Mapping[str, Any] = field(default_factory=dict)
+    train: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.printed not in ("", PRINTED):
+            raise ValueError(f"printed={self.printed!r}: printed numbers stand in {PRINTED} beside the module")
+
+    def experiments(self, paper: str, number: str, profile: str) -> list[Experiment]:
+        """Return the rows of the table `number` of a paper. There is one profile, sample."""
+        if profile != "sample":
+            return []
+        schema = find_corpus(self.corpus).schema_
+        if schema not in PROBLEMS:
+            raise ValueError(
+                f"table(corpus={self.corpus!r}): its records are {schema}; make its recipe and rows yourself"
+            )
+        recipe, model, main = PROBLEMS[schema]
+        chosen = Profile(replace(SIZE, **self.size), replace(TRAIN, **self.train), recipe(self))
+
+        def row(system: str, encoder: Any) -> Row:
+            slug = "-".join("".join(c if c.isalnum() else " " for c in system.lower()).split())
+            own = {"structure": Levels()} if isinstance(encoder, PsanConfig) else {}
+            return Row(slug, system, "", lambda size: model(_encoder(encoder, size), size, self.phrases), own)
+
+        def answers(row: Row) -> tuple[Answer, ...]:
+            name, printed, statistic = main
+            cell = Cell(paper, f"Table {number}", row.system, "", printed) if self.printed else None
+            return (Answer(name, cell, statistic), *(Answer(metric.__name__) for metric in self.metrics))
+
+        rows = [row(system, encoder) for system, encoder in self.rows.items()]
+        return experiments(TableName(paper, number, f"table{number}"), profile, chosen, rows, answers)
+
+
+def table(
+    rows: Mapping[str, Any],
+    corpus: str,
+    printed: str = "",
+    metrics: Sequence[Callable[..., float]] = (),
+    phrases: int = 2,
+    size: Mapping[str, Any] | None = None,
+    train: Mapping[str, Any] | None = None,
+) -> StudyTable:
+    """Make a table whose rows differ in their encoder alone. The first row is the baseline.
+
+    Args:
+        rows: Encoders by the names of their rows: a class of configurations, which gets the table's sizes, or a configuration.
+        corpus: Name of a corpus of pairs of texts (translation) or of sentences with labels (classification).
+        printed: "printed.csv", if the rows are compared with its numbers. A row that it lacks has no printed number.
+        metrics: Functions of references and answers, for translation.
+        phrases: Number of words of the longest run of words that encoders see as a phrase.
+        size: Fields of `Size` with other values, such as {"d": 128}.
+        train: Fields of `TrainConfig` with other values, such as {"steps": 1000}.
+    """
+    return StudyTable(rows, corpus, printed, tuple(metrics), phrases, size or {}, train or {})
+
+
+def _encoder(encoder: Any, size: Size) -> Any:
+    """Return a configuration: itself, or of a class of token encoders with the sizes of a table."""
+    return encoder(**size.encoder) if isinstance(encoder, type) else encoder
+
+
+def _translation(of: StudyTable) -> TranslationRecipe:
+    languages = find_corpus(of.corpus).languages
+    divided = languages is not None and languages.tokeniser == "spaces"
+    text = TranslationText(tokeniser=spaces, detokenise=join) if divided else TranslationText()
+    return TranslationRecipe(BitextCorpus(of.corpus), Phrases(adjacent, of.phrases), text, metrics=of.metrics)
+
+
+def _translator(encoder: Any, size: Size, phrases: int) -> TranslationConfig:
+    return TranslationConfig(encoder, 0, 0, encoder.layers, encoder.d_ff)
+
+
+def _classification(of: StudyTable) -> ClassificationRecipe:
+    if of.metrics:
+        raise ValueError("table(metrics=...): labels are no texts; leave metrics out")
+    return ClassificationRecipe(Corpus(of.corpus), Levels(trees=none))
+
+
+def _classifier(encoder: Any, size: Size, phrases: int) -> ClassifierConfig:
+    pooled = PooledEncoderConfig(encoder, phrases, size.dropout) if isinstance(encoder, EncoderConfig) else encoder
+    return ClassifierConfig(pooled, hidden=size.hidden, dropout=size.dropout)
+
+
+# by the kind of a corpus's records: the recipe, the model around an encoder, and the metric with its printed name and its test
+PROBLEMS: Mapping[str, tuple[Any, Any, tuple[str, str, Any]]] = {
+    "bitext": (_translation, _translator, ("bleu", "BLEU", CORPUS_BLEU)),
+    "sentences": (_classification, _classifier, ("accuracy", "accuracy", RIGHT)),
+}

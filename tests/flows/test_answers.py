@@ -39,8 +39,7 @@ from phrasemodels.flows.results.results import all_results, kept_results, key_of
 from phrasemodels.flows.results.results import tested as with_tests
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.execute import Execution
-from phrasemodels.flows.run.outline import outlined
-from phrasemodels.flows.run.plan import Plan
+from phrasemodels.flows.run.plan import Plan, outlined
 from phrasemodels.flows.run.reproduce import replay_finished_run
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings

@@ -55,7 +55,8 @@ def keys(*edit):
     fingerprint.forget()
     return {name: step.key for name, step in rows("colours")[1].steps(0).stages.items()}
 
-made = [keys(), keys('"colours"  #', '"colours"  # edited:'), keys("return 100 *", "return 50 * 2 *"), keys("return x +", "return 2 * x +")]
+edits = ('corpus="commands",', 'corpus="commands",  # edited'), ("return 100 *", "return 50 * 2 *"), ("return x +", "return 2 * x +")
+made = [keys(), *(keys(*edit) for edit in edits)]
 # a worker elsewhere gets a step by the names of its parts
 WORKER = "import pickle, sys; print(type(pickle.load(sys.stdin.buffer).settings.model.encoder).__module__)"
 step = pickle.dumps(rows("colours")[1].steps(0).trained)
@@ -109,11 +110,11 @@ def test_a_study_and_a_package_are_listed_planned_and_fingerprinted_like_our_own
 @pytest.mark.parametrize(
     "template", sorted((PROJECT / "phrasemodels/flows/cli/template").rglob("study.py")), ids=lambda p: p.parent.name
 )
-def test_a_study_needs_five_imports_of_public_names(template: Path) -> None:
+def test_a_study_imports_at_most_eight_public_names(template: Path) -> None:
     imports = [
         node for node in ast.walk(ast.parse(template.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
     ]
-    assert len(imports) <= 5
+    assert sum(len(node.names) for node in imports) <= 8
     ours = {
         name.name
         for node in imports

@@ -18,6 +18,7 @@ from phrasemodels.data.store.store import Executor, OutOfTimeError, with_depende
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.report.table import chosen_settings, expected_bests
 from phrasemodels.flows.run.execute import stop_at
+from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.tune import (
     SEED,
     SHARES,
@@ -61,6 +62,43 @@ def test_each_row_has_the_same_budget_and_its_draws_are_the_same_again():
     assert {p.seed for p in plan.pipelines} == {SEED} and not any(p.experiment.answers for p in plan.pipelines)
     steps = with_dependencies([pipeline.trained for pipeline in plan.pipelines])
     assert not {"score_translations", "translate"} & {step.name for step in steps}, "test sets are not read"
+
+
+def test_a_study_adds_its_own_fields_to_the_space(monkeypatch):
+    monkeypatch.setattr(
+        "phrasemodels.flows.run.tune.space_of", lambda paper: {"train.clip": (1.0, 5.0), "model.encoder.d_ff": 2}
+    )
+    row = SMALL.resolve().experiments[0]
+    drawn = [trial.pipeline.experiment for trial in Search.of(row, 9).trials[1:]]
+    assert {one.train.clip for one in drawn} == {1.0, 5.0}
+    assert all(row.model.encoder.d_ff / 2 <= one.model.encoder.d_ff <= 2 * row.model.encoder.d_ff for one in drawn)
+    monkeypatch.setattr("phrasemodels.flows.run.tune.space_of", lambda paper: {"train.clip": 0.5})
+    with pytest.raises(ValueError, match=r"SPACE: train.clip is 0.5: give values to choose from, or a factor above 1"):
+        Search.of(row, 2)
+
+
+def test_a_row_of_ones_own_and_a_sweep_stand_beside_the_rows_of_a_table():
+    own = Request("000", "1", rows=["mine"], like="phrase-k2", set=["model.encoder.dropout=0.3"]).resolve()
+    assert [(e.row, e.changed) for e in own.experiments] == [
+        ("transformer", ()), ("phrase-k2", ()), ("mine", ("model.encoder.dropout=0.3",)),
+    ]  # fmt: skip
+    mine = own.experiments[-1]
+    assert mine.name == "000/table1/sample/phrase-k2+model.encoder.dropout=0.3" and not any(
+        a.cell for a in mine.answers
+    )
+    tested = [row.baseline for row in Plan(own).rows_of(mine)]
+    assert tested == [""] and (mine.system, mine.variant) == ("mine", "phrase-k2 with model.encoder.dropout=0.3")
+    sweep = Request("000", "1", rows=["phrase-k2"], sweep=["model.encoder.dropout=0.1,0.2", "train.clip=1,2"]).resolve()
+    assert [e.row for e in sweep.experiments] == [f"phrase-k2-dropout={d}-clip={c}" for d in (0.1, 0.2) for c in (1, 2)]
+    assert len({e.name for e in sweep.experiments}) == 4
+    for wrong, says in (
+        ({"rows": ["mine"], "like": "phrase-k2"}, "nothing differs; say what by --set"),
+        ({"like": "phrase-k2", "set": ["train.steps=2"]}, "--like needs a row of your own"),
+        ({"sweep": ["train.steps"]}, "write it like train.learning_rate=0.001,0.002"),
+        ({"set": ["model.encoder.window=3"]}, "transformer: 'model.encoder.window': no field"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            Request("000", "1", **wrong).resolve()
 
 
 def test_the_worse_half_is_the_same_in_any_order():

@@ -230,3 +230,19 @@ def test_the_sample_deployment_runs_on_a_worker(deployed):
     assert list((deployed.folder / "store" / "reports").glob("000-table1-sample+*.html"))
     refused = deployed("deployment", "run", "reproduce/sample", "--param", "seeds=many")
     assert refused.returncode == 1
+
+
+@pytest.mark.slow
+def test_a_study_is_deployed_from_its_folder(prefect) -> None:
+    command = [sys.executable, "-m", "phrasemodels", "init", "my-study"]
+    subprocess.run(command, cwd=prefect.folder, env=prefect.environment, check=True, capture_output=True)
+    study = prefect.folder / "my-study"
+    assert prefect("work-pool", "create", "phrasemodels", "--type", "process").returncode == 0
+    command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
+    done = subprocess.run(
+        command, cwd=study, env=prefect.environment | {"PWD": str(study)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = json.loads(prefect("deployment", "inspect", "reproduce/my-study", "--output", "json").stdout)
+    assert shown["parameters"]["paper"] == "my-study"
+    assert shown["job_variables"]["env"]["PHRASEMODELS_PROJECT"] == str(study)

@@ -213,7 +213,7 @@ def init(
         raise ValueError(f"{folder} is not empty: name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     template, corpus = EXAMPLES[problem]
-    for file in sorted(template.glob("[!_.]*.*")):
+    for file in (*sorted(template.glob("[!_.]*.*")), TEMPLATE / "prefect.yaml"):
         if file.stem != corpus["name"]:
             write_durably(folder / file.name, file.read_text(encoding="utf-8").replace(NAME, name))
     add(template / f"{corpus['name']}.txt", Added(**corpus, licence="Apache-2.0"), folder / CORPORA)

@@ -15,11 +15,13 @@ from phrasemodels.flows.cli.terminal import (
     FirstSeed,
     Force,
     Json,
+    Like,
     Overrides,
     Paper,
     Profile,
     Rows,
     Seeds,
+    Sweep,
     TableNumber,
     Tune,
     check_duration,
@@ -45,6 +47,8 @@ def reproduce(
     set: Overrides = None,
     row: Rows = None,
     first_seed: FirstSeed = 0,
+    like: Like = "",
+    sweep: Sweep = None,
     offline: Annotated[
         bool, typer.Option("--offline", help="Never fetch from a URL; list at once the files that are missing.")
     ] = False,
@@ -61,11 +65,11 @@ def reproduce(
     import phrasemodels.infra.environment  # noqa: F401  before prefect
     from phrasemodels.flows.cli.terminal import print_rows, print_table
     from phrasemodels.flows.results.records import open_store
-    from phrasemodels.flows.run.outline import outlined
+    from phrasemodels.flows.run.plan import outlined
     from phrasemodels.flows.run.reproduce import replay_finished_run
     from phrasemodels.infra.settings import Settings
 
-    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row, first_seed)
+    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row, first_seed, like, sweep)
     outline = outlined(asked, settings)
     found = None if tune else replay_finished_run(asked, outline, open_store(settings), settings)
     result = found or _run(asked, settings, duration, tune)
@@ -110,11 +114,19 @@ def _planned(asked: dict[str, Any], settings: "Settings") -> tuple["Request", "P
 
 
 def _asked(
-    paper: str, table: str, profile: str, seeds: int, set: list[str] | None, row: list[str] | None, first_seed: int
+    paper: str,
+    table: str,
+    profile: str,
+    seeds: int,
+    set: list[str] | None,
+    row: list[str] | None,
+    first_seed: int,
+    like: str = "",
+    sweep: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return the fields of a `Request`."""
     asked = {"paper": paper, "table": table, "profile": profile, "seeds": seeds, "set": set or [], "rows": row or []}
-    return asked | {"first_seed": first_seed}
+    return asked | {"first_seed": first_seed, "like": like, "sweep": sweep or []}
 
 
 @app.command()
@@ -126,6 +138,8 @@ def plan(
     set: Overrides = None,
     row: Rows = None,
     first_seed: FirstSeed = 0,
+    like: Like = "",
+    sweep: Sweep = None,
     duration: Annotated[
         str,
         typer.Option("--for", callback=check_duration, help="Show what fits into this time, like 3h, 90m or 1h30m."),
@@ -144,10 +158,10 @@ def plan(
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.results.records import explain, open_store
-    from phrasemodels.flows.run.outline import outlined
+    from phrasemodels.flows.run.plan import outlined
     from phrasemodels.infra.settings import Settings
 
-    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row, first_seed)
+    settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row, first_seed, like, sweep)
     if measure:
         _, made, store = _planned(asked, settings)
         _print_costs(made, store, settings, as_json)
@@ -221,6 +235,8 @@ def keep(
     set: Overrides = None,
     row: Rows = None,
     first_seed: FirstSeed = 0,
+    like: Like = "",
+    sweep: Sweep = None,
     tune: Annotated[int, typer.Option(min=0, help="Trials of each row, if the run had --tune; they are kept too.")] = 0,
     note: Annotated[str, typer.Option(help="What a reader has to know: machine, what else ran, why this size.")] = "",
     join: Annotated[
@@ -253,8 +269,10 @@ def keep(
         raise ValueError(f"{name!r}: not the name of a folder in results/: give one like 000-table1-laptop")
     if own() != KEPT and (KEPT / name).exists():
         raise ValueError(f"{name}: a result that came with this package is called so; choose another name")
-    if trained is not None and (join is not None or set or row or tune):
-        raise ValueError("--trained takes all trainings of its folder: leave --join, --set, --row and --tune out")
+    if trained is not None and (join is not None or set or row or like or sweep or tune):
+        raise ValueError(
+            "--trained takes all trainings of its folder: leave --join, --set, --row, --like, --sweep and --tune out"
+        )
     if join is not None:
         for folder in (own() / name, join):
             if not (folder / "result.json").is_file():
@@ -267,7 +285,8 @@ def keep(
 
         print(keep_trained(trained, own() / name, note))
         return
-    made, store = planned(Request(paper, table, profile, seeds, set or [], row or [], first_seed), Settings())
+    asked = Request(**_asked(paper, table, profile, seeds, set, row, first_seed, like, sweep))
+    made, store = planned(asked, Settings())
     if tune:
         from phrasemodels.flows.run.plan import Plan
         from phrasemodels.flows.run.tune import finished_searches, tuned

@@ -52,6 +52,19 @@ Rows = Annotated[
     list[str] | None,
     typer.Option("--row", help="Only this row, like phrase-k2; repeatable."),
 ]
+Like = Annotated[
+    str,
+    typer.Option(
+        help="With --row NAME: add a row of your own, like this one but for --set, beside it and its baseline: "
+        "--row mine --like phrase-k2 --set model.encoder=mine.",
+    ),
+]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Make a row for each value, like train.learning_rate=0.001,0.002; repeatable: rows for all combinations.",
+    ),
+]
 Tune = Annotated[
     int,
     typer.Option(

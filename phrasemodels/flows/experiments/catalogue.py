@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +18,7 @@ from phrasemodels.data.download.user_files import digests
 from phrasemodels.encoders.inputs import PretrainedConfig, content_of, load_pretrained
 from phrasemodels.flows.experiments import across, paper_000, paper_001, paper_002, paper_003, paper_004
 from phrasemodels.flows.experiments.experiment import PROFILE as COUNTED_PROFILE
-from phrasemodels.flows.experiments.experiment import Experiment
+from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.flows.experiments.names import CHANGE, divided, file_name
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.tasks.parsers.stanford import StanfordFiles
@@ -32,14 +34,27 @@ PAPERS = (paper_000, paper_001, paper_002, paper_003, paper_004, across)
 def _added(name: str) -> Mapping[str, Callable[[str], list[Experiment]]]:
     """Return the tables of a paper that a user adds. ValueError: its module is no such paper."""
     module = project.part("papers", name)
-    if getattr(module, "PAPER", None) != name or not isinstance(getattr(module, "TABLES", None), Mapping):
+    if getattr(module, "PAPER", name) != name or not isinstance(getattr(module, "TABLES", None), Mapping):
         raise ValueError(
-            f"{module.__file__}: a paper has PAPER = {name!r} and TABLES = {{number: function of a profile}}"
+            f"{module.__file__}: a paper has TABLES = {{number: table(...) or a function of a profile}}, and PAPER, if it says "
+            f"its name, is {name!r}"
         )
     if name in {file.PAPER for file in PAPERS}:
         raise ValueError(f"{module.__file__}: there is a paper {name!r} already; choose another name")
-    tables: Mapping[str, Callable[[str], list[Experiment]]] = module.TABLES
-    return tables
+    return {str(number): _bound(make, name, str(number), module.__doc__) for number, make in module.TABLES.items()}
+
+
+def _bound(make: Any, paper: str, number: str, about: str | None) -> Callable[[str], list[Experiment]]:
+    """Return a function of a profile; of a `StudyTable`, which doesn't know its names, one that gives them."""
+    if not hasattr(make, "experiments"):
+        return make
+
+    def rows(profile: str) -> list[Experiment]:
+        found: list[Experiment] = make.experiments(paper, number, profile)
+        return found
+
+    rows.__doc__ = about
+    return rows
 
 
 TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
@@ -101,7 +116,11 @@ class Table:
 @dataclass(frozen=True)
 class Request:
     """A request of a user: a table, its size, so many seeds from the first one on, only some rows (none: all), and overrides
-    of each row."""
+    of each row.
+
+    like: the row that a row of the user's own is like: `rows` then names the own one, too, and the overrides are of that one alone.
+    sweep: fields with several values, like train.dropout=0.1,0.2; each row gets a row for each combination.
+    """
 
     paper: str = "000"
     table: str = "1"
@@ -110,6 +129,8 @@ class Request:
     set: Sequence[str] = ()
     rows: Sequence[str] = ()
     first_seed: int = 0
+    like: str = ""
+    sweep: Sequence[str] = ()
 
     def resolve(self) -> Table:
         """Return the table with its overrides. ValueError: a name is unknown (the nearest one is named), or a value wrong."""
@@ -133,10 +154,17 @@ class Request:
             raise ValueError(
                 f"paper {self.paper}, table {self.table}: several rows are called {twice[0]!r}; give each its own slug"
             )
-        if unknown := [row for row in self.rows if row not in known]:
-            raise ValueError(f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}")
-        chosen = [e for e in experiments if not self.rows or e.row in self.rows]
-        chosen = [overridden(experiment, *self.set) for experiment in chosen]
+        unknown = [row for row in (*self.rows, *([self.like] if self.like else ())) if row not in known]
+        if self.like in known and len(unknown) == 1:
+            chosen = self._with_own_row(experiments, unknown[0])
+        elif unknown or self.like:
+            raise ValueError(
+                f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}" if unknown else OWN_ROW
+            )
+        else:
+            chosen = [e for e in experiments if not self.rows or e.row in self.rows]
+            chosen = [self._overridden(experiment) for experiment in chosen]
+        chosen = [one for experiment in chosen for one in swept(experiment, self.sweep)]
         if (self.paper, self.table) in COUNTED:
             return Table(self.paper, self.table, COUNTED_PROFILE, tuple(chosen), (0,))
         return Table(
@@ -146,6 +174,65 @@ class Request:
             tuple(chosen),
             tuple(range(self.first_seed, self.first_seed + self.seeds)),
         )
+
+    def _with_own_row(self, experiments: Sequence[Experiment], own: str) -> list[Experiment]:
+        """Return the chosen rows, or else the one that the own row is like and its baseline; then the own row."""
+        (like,) = (one for one in experiments if one.row == self.like)
+        if not self.set:
+            raise ValueError(
+                f"--row {own} --like {self.like}: nothing differs; say what by --set, like model.encoder=NAME"
+            )
+        beside = {*self.rows} - {own} or {self.like, like.baseline or experiments[0].row}
+        made = beside_its_row(like, own, self._overridden(like))
+        return [*(one for one in experiments if one.row in beside), made]
+
+    def _overridden(self, experiment: Experiment) -> Experiment:
+        try:
+            return overridden(experiment, *self.set)
+        except ValueError as error:
+            raise ValueError(f"{experiment.row}: {error}") from error
+
+
+OWN_ROW = "--like needs a row of your own: name it by --row, like --row mine --like phrase-k2 --set model.encoder=mine"
+MOST_ROWS = 200  # of a sweep
+
+
+def beside_its_row(row: Experiment, name: str, changed: Experiment) -> Experiment:
+    """Return an overridden row as a row of its own, with another name, beside the row as it is defined. It answers no printed
+    number."""
+    how = ", ".join(changed.changed)
+    answers = tuple(replace(answer, cell=None, reading=None) for answer in changed.answers)
+    return replace(changed, row=name, like=row.row, system=name, variant=f"{row.row} with {how}", answers=answers)
+
+
+def swept(row: Experiment, sweep: Sequence[str]) -> list[Experiment]:
+    """Return a row for each combination of the values of a sweep, like train.clip=1,5; without a sweep the row itself.
+
+    Values of a field that has several, such as a pair, are divided by semicolons. ValueError: a field has no values, or there are
+    too many rows.
+    """
+    fields = [
+        (path, text.split(";" if ";" in text else ",")) for path, _, text in (one.partition("=") for one in sweep)
+    ]
+    if empty := [path for path, values in fields if not all(values)]:
+        raise ValueError(f"--sweep {empty[0]}: write it like train.learning_rate=0.001,0.002")
+    if (count := math.prod(len(values) for _, values in fields)) > MOST_ROWS:
+        raise ValueError(f"--sweep: {count} rows of {row.row}; at most {MOST_ROWS}")
+    if not fields:
+        return [row]
+    made = {}
+    for values in itertools.product(*(values for _, values in fields)):
+        texts = [f"{path}={value}" for (path, _), value in zip(fields, values, strict=True)]
+        name = "-".join(
+            (row.row, *(f"{path.split('.')[-1]}={value}" for (path, _), value in zip(fields, values, strict=True)))
+        )
+        try:
+            changed = overridden(row, *texts)
+        except ValueError as error:
+            raise ValueError(f"{row.row}: {error}") from error
+        # the row's own value changes nothing: it is the row as it is defined
+        made[changed.name] = beside_its_row(row, name, changed) if changed.changed != row.changed else row
+    return list(made.values())
 
 
 def experiments(paper: str = "") -> list[Experiment]:
@@ -169,7 +256,17 @@ def made_by(paper: str, table: str, profile: str) -> list[Experiment]:
         raise ValueError(f"{where} cannot be made: {type(error).__name__}: {error}{project.line_of(error)}") from error
     if not isinstance(found, list) or not all(isinstance(one, Experiment) for one in found):
         raise ValueError(f"{where}: the function has to return a list of Experiment")
-    return found
+    return [replace(one, answers=tuple(map(_printed_or_alone, one.answers))) for one in found]
+
+
+def _printed_or_alone(answer: Answer) -> Answer:
+    """Return the answer of a user's row, without its cell if printed.csv has no such number."""
+    return answer if answer.cell is None or answer.cell.is_printed else replace(answer, cell=None)
+
+
+def space_of(paper: str) -> Mapping[str, Any]:
+    """Return what a user's study adds to the space that --tune searches: SPACE of its module, values or a factor by field."""
+    return getattr(project.part("papers", paper), "SPACE", {}) if paper in project.parts("papers") else {}
 
 
 def about(paper: str, table: str) -> str:

@@ -56,9 +56,17 @@ class Cell:
         return printed_value(self._row)
 
     @cached_property
+    def _matching(self) -> list[dict[str, str]]:
+        return [row for row in published_results() if all(row[n] == value for n, value in self.wanted.items())]
+
+    @property
+    def is_printed(self) -> bool:
+        """Whether a row of the file matches."""
+        return bool(self._matching)
+
+    @cached_property
     def _row(self) -> dict[str, str]:
-        matching = [row for row in published_results() if all(row[n] == value for n, value in self.wanted.items())]
-        if len(matching) != 1:
+        if len(matching := self._matching) != 1:
             paper = self.wanted.get("paper", "")
             file = project.beside(paper, PRINTED) if paper in project.parts("papers") else "data/published_results.csv"
             raise ValueError(f"{len(matching)} rows of {file or PRINTED} match {self.wanted}: one must")
@@ -114,6 +122,8 @@ class Experiment:
     baseline: str = ""
     changed: tuple[str, ...] = ()
     origin: str = ""
+    like: str = ""
+    """The row that it differs from by its overrides, if it stands beside that row in its table."""
 
     @property
     def name(self) -> str:
@@ -121,7 +131,7 @@ class Experiment:
 
         All that is made of an experiment has this name: its steps, runs, reports, registered models and folders.
         """
-        return CHANGE.join((self.sibling(self.row), *self.changed))
+        return CHANGE.join((self.sibling(self.like or self.row), *self.changed))
 
     def sibling(self, row: str) -> str:
         """Return the name of a row of the same table and profile, as it is defined."""

@@ -1,43 +1,41 @@
 """The plan of a table: the steps that lead from corpora to verdicts. To plan runs nothing and writes nothing.
 
-A request is checked as a whole, so that every mistake in it is reported before anything starts.
+A request is checked as a whole, so that every mistake in it is reported before anything starts. The outline of a plan, names and
+keys of its steps, is cached on disk: a command that only looks steps up imports neither torch nor the code of the steps.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from phrasemodels.data.download.fetch import missing
-from phrasemodels.data.download.manifest import find_corpus
-from phrasemodels.data.download.manifest import load_parser as load_parser
+from phrasemodels.data.store.disk_cache import cached_on_disk, states
 from phrasemodels.data.store.store import Step, Store, with_dependencies
-from phrasemodels.flows.experiments.catalogue import Request, Table, missing_encoders, with_user_files
-from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
-from phrasemodels.flows.results.records import open_store, sources_of
+from phrasemodels.flows.results.records import OutlinedStep, open_store, sources_of
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
-from phrasemodels.tasks.parsers.stanza import fetch_parser
-from phrasemodels.tasks.prepare.corpora import fetch_corpus
 
 if TYPE_CHECKING:
-    from phrasemodels.data.store.store import Step
-    from phrasemodels.flows.experiments.catalogue import Table
+    from phrasemodels.flows.experiments.catalogue import Request, Table
+    from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
+    from phrasemodels.tasks.metrics.compare import RowSettings
 
 
 @dataclass(frozen=True)
 class Plan:
     """The steps of a table whose experiments already refer to the files that the user supplied."""
 
-    table: Table
+    table: "Table"
 
     @cached_property
-    def pipelines(self) -> list[Pipeline]:
+    def pipelines(self) -> "list[Pipeline]":
         """One for each seed and experiment; all experiments of a seed come before the next seed."""
         return [experiment.steps(seed) for seed in self.table.seeds for experiment in self.table.experiments]
 
     @cached_property
     def comparison(self) -> Step:
         """The last step: the table compared with the paper."""
+        from phrasemodels.tasks.metrics.compare import CompareSettings, compare
+
         rows = tuple(row for experiment in self.table.experiments for row in self.rows_of(experiment))
         inputs = {f"{p.experiment.name} seed {p.seed}": p.scored for p in self.pipelines}
         return Step(
@@ -55,7 +53,7 @@ class Plan:
         return [leak for experiment in self.table.experiments if (leak := experiment.leak)]
 
     @cached_property
-    def owners(self) -> dict[str, Pipeline]:
+    def owners(self) -> "dict[str, Pipeline]":
         """The pipeline that each step of a model belongs to, by key; steps that prepare data have none."""
         return {step.key: pipeline for pipeline in self.pipelines for step in pipeline.stages.values()}
 
@@ -64,8 +62,10 @@ class Plan:
         """The steps that prepare data, inputs first."""
         return [step for step in self.steps[:-1] if step.key not in self.owners]
 
-    def rows_of(self, experiment: Experiment) -> list[RowSettings]:
+    def rows_of(self, experiment: "Experiment") -> "list[RowSettings]":
         """Return the rows of an experiment, one for each of its answers."""
+        from phrasemodels.tasks.metrics.compare import RowSettings
+
         return [
             RowSettings(
                 experiment.name,
@@ -85,11 +85,13 @@ class Plan:
         ]
 
 
-def planned(request: Request, settings: Settings) -> tuple[Plan, Store]:
+def planned(request: "Request", settings: Settings) -> tuple[Plan, Store]:
     """Return the plan of a request, and the store that it runs on.
 
     ValueError: the request is wrong. OSError: the store cannot be written to, or files are missing and may not be fetched.
     """
+    from phrasemodels.flows.experiments.catalogue import with_user_files
+
     sources = sources_of(settings)
     table = request.resolve()
     plan = Plan(with_user_files(table, sources))
@@ -101,6 +103,12 @@ def planned(request: Request, settings: Settings) -> tuple[Plan, Store]:
 
 def missing_files(plan: Plan, store: Store, settings: Settings) -> list[str]:
     """Return the files that no mirror has and that may not be downloaded, each with the place where it can be put."""
+    from phrasemodels.data.download.fetch import missing
+    from phrasemodels.data.download.manifest import find_corpus, load_parser
+    from phrasemodels.flows.experiments.catalogue import missing_encoders
+    from phrasemodels.tasks.parsers.stanza import fetch_parser
+    from phrasemodels.tasks.prepare.corpora import fetch_corpus
+
     if not settings.offline:
         return []
     absent = [step for step in plan.steps if step.make in (fetch_corpus, fetch_parser) and not store.find(step)]
@@ -120,3 +128,56 @@ def missing_files(plan: Plan, store: Store, settings: Settings) -> list[str]:
     return [f"{folder}/{file.mirror}  ({', '.join(file.urls) or 'no URL'})" for folder, file in files] + [
         f"{supplied}/{name}  (a folder of the transformers library)" for name in encoders
     ]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The steps of a plan, inputs first; the last one is the comparison with the paper. slug: the name of its page."""
+
+    title: str
+    slug: str
+    steps: tuple[OutlinedStep, ...]
+
+
+def outlined(asked: Mapping[str, Any], settings: Settings) -> Outline:
+    """Return the outline of the plan of a request; asked: the fields of `Request`. ValueError: the request is wrong."""
+
+    def outline(table: "Table") -> dict[str, Any]:
+        return {"title": table.title, "slug": table.slug, "steps": [_line(step) for step in Plan(table).steps]}
+
+    made = _of_table("plan", asked, settings, outline)
+    return Outline(made["title"], made["slug"], tuple(OutlinedStep(**step) for step in made["steps"]))
+
+
+def outlined_page(asked: Mapping[str, Any], settings: Settings) -> OutlinedStep:
+    """Return the step that draws the page of a request."""
+
+    def page(table: "Table") -> dict[str, Any]:
+        from phrasemodels.flows.report.page import page_step
+
+        return _line(page_step(table, Plan(table).comparison))
+
+    return OutlinedStep(**_of_table("page", asked, settings, page))
+
+
+def _line(step: Step) -> dict[str, Any]:
+    return {"name": step.name, "label": step.label, "key": step.key, "parts": step.parts}
+
+
+def _of_table(
+    name: str, asked: Mapping[str, Any], settings: Settings, make: Callable[["Table"], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return what `make` says of the table of a request, cached on disk unless the table reads pretrained encoders: these may be
+    in any folder below the one in which the command runs."""
+    sources = sources_of(settings)
+
+    def made() -> dict[str, Any]:
+        from phrasemodels.flows.experiments.catalogue import Request, reads_encoders, with_user_files
+
+        table = Request(**asked).resolve()
+        settled = not any(map(reads_encoders, table.experiments))
+        return {"settled": settled, "answer": make(with_user_files(table, sources))}
+
+    # `states`: the digests of files that users supplied are in keys, and change with the files
+    known = cached_on_disk(name, [asked, sources, states(sources.mirrors)], made)
+    return dict((known if known["settled"] else made())["answer"])

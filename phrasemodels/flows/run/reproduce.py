@@ -40,8 +40,7 @@ from phrasemodels.flows.report.table import chosen_settings
 from phrasemodels.flows.results import records
 from phrasemodels.flows.results.records import collect_garbage, leased_steps, open_store, page_of, sources_of
 from phrasemodels.flows.run.execute import Execution
-from phrasemodels.flows.run.outline import Outline, outlined, outlined_page
-from phrasemodels.flows.run.plan import Plan, planned
+from phrasemodels.flows.run.plan import Outline, Plan, outlined, outlined_page, planned
 from phrasemodels.flows.run.progress import Watch, artifact_key, log, report_line
 from phrasemodels.flows.run.record import attempt, mark_ended, recorded, write
 from phrasemodels.flows.run.tune import (
@@ -73,6 +72,8 @@ def replay_finished_run(
     if comparison is None or not all(found) or not _completed(store, comparison) or not _has_mlflow(settings):
         return None
     drawn = outlined_page(asked, settings).find(store) or _drawn(asked, store, settings, comparison)
+    if drawn is None:
+        return None
     run = str(uuid4())
     report = place_page(store, drawn, outline.slug, records.page_of(store, run))
     entry: dict[str, Any] = {
@@ -125,8 +126,8 @@ def _has_mlflow(settings: Settings) -> bool:
     return not uri.startswith(SQLITE) or (Path(uri.removeprefix(SQLITE)).exists() and not Tracker(uri).damage())
 
 
-def _drawn(asked: Mapping[str, Any], store: Store, settings: Settings, comparison: Artifact) -> Artifact:
-    """Draw the page of a table again: its code has changed."""
+def _drawn(asked: Mapping[str, Any], store: Store, settings: Settings, comparison: Artifact) -> Artifact | None:
+    """Draw the page of a table again: its code has changed. None: so have the table's settings."""
     from phrasemodels.flows.experiments.catalogue import Request
     from phrasemodels.flows.report.page import drawn
     from phrasemodels.flows.results.results import FinishedTable
@@ -134,6 +135,8 @@ def _drawn(asked: Mapping[str, Any], store: Store, settings: Settings, compariso
     from phrasemodels.infra.tracking import Tracker
 
     plan, _ = planned(Request(**asked), settings)
+    if plan.comparison.key != comparison.key:
+        return None
     run_ids = Tracker(settings.tracking_uri).keys()
     return drawn(FinishedTable(plan.table, plan.pipelines, store, comparison, run_ids))
 
@@ -155,8 +158,8 @@ def _name_of_table_run() -> str:
     """Return the name of a flow run: its table, profile and seeds, and all else that was set."""
     asked = runtime.flow_run.parameters
     name = f"paper {asked['paper']}, table {asked['table']}, {asked['profile']}, {_seeds(asked['seeds'])}"
-    other = [*(asked.get("rows") or []), *(asked.get("set") or [])]
-    other += [f"{kind} {asked[kind]}" for kind in ("duration", "tune", "first_seed") if asked.get(kind)]
+    other = [text for kind in ("rows", "set", "sweep") for text in asked.get(kind) or []]
+    other += [f"{kind} {asked[kind]}" for kind in ("like", "duration", "tune", "first_seed") if asked.get(kind)]
     return ", ".join((name, *other))[:MOST_LETTERS]
 
 
@@ -184,6 +187,8 @@ def reproduce(
     duration: str = "",
     tune: Annotated[int, Field(ge=0)] = 0,
     first_seed: int = 0,
+    like: str = "",
+    sweep: list[str] | None = None,
 ) -> dict[str, Any]:
     """Run a table of a paper from raw corpora to verdicts.
 
@@ -191,10 +196,10 @@ def reproduce(
     first_seed on.
     set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"]. duration: stop
     the trainings after this time, like "3h", with all that they have done kept for the next run. Empty: run to the end. tune:
-    trials of each row before its settings are chosen on dev; 0: as they are defined.
+    trials of each row before its settings are chosen on dev; 0: as they are defined. like, sweep: as of Request.
     """
     settings, until = Settings(), end_of(duration)
-    request = Request(paper, table, profile, seeds, set or [], rows or [], first_seed)
+    request = Request(paper, table, profile, seeds, set or [], rows or [], first_seed, like, sweep or [])
     with ending_as_prefect_does():
         result = run_table(request, *planned(request, settings), settings, until, tune)
     if result["diverged"]:
@@ -225,7 +230,15 @@ def reproduce_plan(
 
     @flow(**OPTIONS)
     def run(
-        paper: str, table: str, profile: str, seeds: int, set: list[str], rows: list[str], first_seed: int
+        paper: str,
+        table: str,
+        profile: str,
+        seeds: int,
+        set: list[str],
+        rows: list[str],
+        first_seed: int,
+        like: str,
+        sweep: list[str],
     ) -> dict[str, Any]:
         return run_table(request, plan, store, settings, until, tune)
 

@@ -6,28 +6,25 @@ that no reported seed was chosen by its luck.
 """
 
 import math
+import random
 import re
 import statistics
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from phrasemodels.data.store.store import Step, Store, with_dependencies
-from phrasemodels.flows.experiments.catalogue import MOST_SEEDS, Table
+from phrasemodels.flows.experiments.catalogue import MOST_SEEDS, Table, space_of
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
-from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.flows.experiments.overrides import as_text, overridden
 from phrasemodels.flows.run.execute import SharedCheckpoints, progress_of, stop_at
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.tasks.train.checkpoints import Progress, newest
 from phrasemodels.tasks.train.config import constant, halved_thrice
 from phrasemodels.tasks.train.trainer import history
 from phrasemodels.verdicts.significance import expected_best
-
-if TYPE_CHECKING:
-    import optuna
-
 
 UNITS = {"h": 3600, "m": 60, "s": 1}
 
@@ -169,10 +166,10 @@ class Dimension:
 
     path: str
     factor: float = 0.0
-    values: tuple[float, ...] = ()
+    values: tuple[Any, ...] = ()
 
 
-# A row is searched in the fields of it that are here.
+# A row is searched in the fields of it that are here, and in those of the SPACE of a user's study.
 SPACE = (
     Dimension("train.learning_rate", factor=4),
     Dimension("train.warmup", factor=4),
@@ -214,8 +211,6 @@ class Search:
     def of(cls, row: Experiment, budget: int) -> "Search":
         """Draw a budget of trials; a row has the same ones whenever they are drawn. ValueError: the row trains nothing, or
         has no dev set to choose on."""
-        import optuna
-
         if not row.recipe.trains:
             raise ValueError(f"{row.name}: it trains nothing that could be tuned; leave out --tune")
         if not getattr(row.recipe, "score_dev", True):
@@ -223,13 +218,11 @@ class Search:
                 f"{row.name}: its dev set is a part of train, or test itself, so no setting can be chosen on it; leave it out "
                 "by --row, or leave out --tune"
             )
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
         # crc32, not hash(), which differs from process to process: a second run draws the same trials
-        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(zlib.crc32(row.name.encode())))
-        trials = []
+        draw, trials = random.Random(zlib.crc32(row.name.encode())), []
+        space = (*SPACE, *(_dimension(path, values) for path, values in space_of(row.table.paper).items()))
         for number in range(budget):
-            drawn = study.ask()
-            changed = [text for one in SPACE if (text := _drawn(drawn, row, one))] if number else []
+            changed = [text for one in space if (text := _drawn(draw, row, one))] if number else []
             # without answers: a trial answers no printed number
             trials.append(Trial(replace(overridden(row, *changed), answers=()).steps(SEED)))
         return cls(row, trials)
@@ -265,7 +258,16 @@ def worse_half(losses: Sequence[float]) -> list[bool]:
     return [loss > limit for loss in losses]
 
 
-def _drawn(drawn: "optuna.Trial", row: Experiment, one: Dimension) -> str:
+def _dimension(path: str, values: float | Sequence[Any]) -> Dimension:
+    """Return a dimension of a study's SPACE: a factor, or values. ValueError: it is neither."""
+    if isinstance(values, int | float) and values > 1:
+        return Dimension(path, factor=values)
+    if isinstance(values, tuple | list) and values:
+        return Dimension(path, values=tuple(values))
+    raise ValueError(f"SPACE: {path} is {values!r}: give values to choose from, or a factor above 1")
+
+
+def _drawn(draw: random.Random, row: Experiment, one: Dimension) -> str:
     """Return a value of a dimension as an override; empty if the row has no such field, or uses none of it."""
     try:
         own: Any = reduce(getattr, one.path.split("."), row)
@@ -274,10 +276,10 @@ def _drawn(drawn: "optuna.Trial", row: Experiment, one: Dimension) -> str:
     if one.path == "train.warmup" and row.train.schedule in WITHOUT_WARMUP:
         return ""
     if one.values:
-        return f"{one.path}={drawn.suggest_categorical(one.path, one.values)}"
+        return f"{one.path}={as_text(draw.choice(one.values))}"
     if not own:
         return ""
-    value = drawn.suggest_float(one.path, own / one.factor, own * one.factor, log=True)
+    value = own * math.exp(draw.uniform(-1, 1) * math.log(one.factor))
     return f"{one.path}={max(1, round(value)) if isinstance(own, int) else float(f'{value:.3g}')}"
 
 

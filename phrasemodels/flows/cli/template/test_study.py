@@ -1,7 +1,7 @@
 """The layer keeps shapes and sees phrases; every row of the table can be planned."""
 
 import torch
-from study import MineConfig, table_1
+from study import TABLES, MineConfig
 
 
 def test_the_layer_reads_phrases() -> None:
@@ -13,4 +13,5 @@ def test_the_layer_reads_phrases() -> None:
 
 
 def test_every_row_has_its_steps() -> None:
-    assert [set(row.steps(0).stages) for row in table_1("sample")] == 2 * [{"model", "predictions", "scores"}]
+    rows = TABLES["1"].experiments("my-study", "1", "sample")
+    assert [set(row.steps(0).stages) for row in rows] == 2 * [{"model", "predictions", "scores"}]
