@@ -3,16 +3,19 @@
 Needs numpy and scipy alone.
 """
 
-from phrasemodels.verdicts.judgement import Judged, Test, Verdict, judge, judge_table
+from phrasemodels.verdicts.judgement import Judged, JudgedGain, Test, Verdict, how_read, judge, judge_gains, judge_table
 from phrasemodels.verdicts.printed import Printed, impossible, read_printed
 from phrasemodels.verdicts.readers import Observation, Scores, collected, read
 from phrasemodels.verdicts.rule import Judgement, PrintedValue, judge_runs
 from phrasemodels.verdicts.significance import Difference, SeedGroup, difference, holm, seed_group
+from phrasemodels.verdicts.tables import Names
 
 __all__ = [
     "Difference",
     "Judged",
+    "JudgedGain",
     "Judgement",
+    "Names",
     "Observation",
     "Printed",
     "PrintedValue",
@@ -23,8 +26,10 @@ __all__ = [
     "collected",
     "difference",
     "holm",
+    "how_read",
     "impossible",
     "judge",
+    "judge_gains",
     "judge_runs",
     "judge_table",
     "read",

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from phrasemodels.verdicts.readers import csv_rows
 from phrasemodels.verdicts.rule import (
     LARGEST_RATIO,
     MOST_FURTHER,
@@ -27,6 +26,7 @@ from phrasemodels.verdicts.rule import (
     worst_end,
 )
 from phrasemodels.verdicts.significance import FEWEST_SEEDS, Array, two_level_error, two_level_parts
+from phrasemodels.verdicts.tables import csv_rows
 
 CONFIRMED, SMALLER, NOT_CONFIRMED, CONTRADICTED, OPEN = ANSWERS = (
     *("confirmed", "smaller", "not confirmed", "contradicted", "open"),
@@ -242,6 +242,8 @@ def printed_gain(better: str, than: str, how: PrintedValue, kind: str = "main") 
         if min(one, other) <= 0:
             raise ValueError(f"{better} and {than}: a ratio needs positive numbers")
         return sign * math.log(one / other)
+    if how.scale == "positive" and min(one, other) > 0:
+        one, other = math.log(one), math.log(other)
     if kind != EQUAL and sign * (one - other) <= 0:
         raise ValueError(f"{better} is not better than {than}: exchange the rows, or say kind=equal")
     return sign * (one - other)

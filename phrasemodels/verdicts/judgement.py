@@ -5,11 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 
+import numpy as np
+
+from phrasemodels.verdicts.claims import OPEN, ClaimVerdict, Gain, gain_of_items, gain_of_values, judge_gain
 from phrasemodels.verdicts.printed import COUNT, Printed, impossible, prints_as
 from phrasemodels.verdicts.readers import Scores, ratio
-from phrasemodels.verdicts.rule import PrintedValue, judge_runs, read_number
+from phrasemodels.verdicts.rule import PrintedValue, factor_of, judge_runs, read_number
 from phrasemodels.verdicts.scales import Decision, decide
 from phrasemodels.verdicts.significance import Array, Difference, SeedGroup, difference, few_seeds, holm, seed_group
+from phrasemodels.verdicts.tables import folded, folded_metric
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ def judge_table(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Ju
     names, or else the first row of its table, data set and metric. ValueError: two
     scores answer one number, or arithmetic names a number that is not there.
     """
-    answers = [_answer(one, scores) for one in printed]
+    answers = _answers(printed, scores)
     scales = _scales(printed, answers)
     judged = [_judged(*each, printed, scores) for each in zip(printed, answers, scales, strict=True)]
     by_place = {one.where: place for place, one in enumerate(printed)}
@@ -142,25 +146,154 @@ def judge_table(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Ju
     return _corrected(judged)
 
 
+@dataclass(frozen=True)
+class Read:
+    """How the numbers of one metric in one table were read: their scale, what ours are multiplied by, and how many there are."""
+
+    table: str
+    metric: str
+    scale: str
+    factor: float
+    systems: tuple[str, ...]
+    datasets: tuple[str, ...]
+    printed: int
+    answered: int
+    seeds: tuple[int, ...]
+    problem: str
+
+
+def how_read(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Read]:
+    """Return how printed numbers and scores were read, a metric of a table each."""
+    answers = _answers(printed, scores)
+    groups: dict[tuple[str, str, Decision], list[int]] = {}
+    for place, (one, scale) in enumerate(zip(printed, _scales(printed, answers), strict=True)):
+        groups.setdefault((one.table, one.metric, scale), []).append(place)
+    made = []
+    for (table, metric, scale), places in groups.items():
+        numbers, ours = [printed[place] for place in places], [answers[place] for place in places]
+        lower = scale.lower_is_better or any(one.lower_is_better for one in numbers)
+        known = f"{scale.scale}, {'lower' if lower else 'higher'} is better" if scale.scale else "unknown"
+        made.append(
+            Read(
+                table, metric, known, scale.factor,
+                tuple(dict.fromkeys(one.row for one in numbers)), tuple(dict.fromkeys(one.dataset for one in numbers if one.dataset)),
+                sum(bool(one.value) for one in numbers), sum(one is not None for one in ours),
+                tuple(sorted({len(one.seeds) for one in ours if one})), scale.problem,
+            )
+        )  # fmt: skip
+    return made
+
+
+@dataclass(frozen=True)
+class JudgedGain:
+    """A claim that one system of a table is better than another one, with its answer."""
+
+    system: str
+    baseline: str
+    table: str
+    dataset: str
+    metric: str
+    answer: ClaimVerdict
+
+
+def judge_gains(
+    printed: Sequence[Printed], scores: Sequence[Scores], pairs: Sequence[tuple[str, str]] = ()
+) -> list[JudgedGain]:
+    """Return an answer to each claim that a system is better than a baseline, for each table, data set and metric with both.
+
+    Args:
+        printed: The printed numbers; those with `gain_over` are claims, too.
+        scores: Ours.
+        pairs: Further claims: names of system and baseline.
+
+    Raises:
+        ValueError: No table has both systems of a claim.
+    """
+    answers = _answers(printed, scores)
+    scales = _scales(printed, answers)
+    wanted = [*pairs, *((one.row, one.gain_over) for one in printed if one.gain_over)]
+    made = []
+    for system, baseline in dict.fromkeys(wanted):
+        found = [
+            (mine, base)
+            for mine, one in enumerate(printed)
+            for base, other in enumerate(printed)
+            if one.value and other.value and folded(one.row) == folded(system) and folded(other.row) == folded(baseline)
+            and (*one.where[:2], *one.where[3:]) == (*other.where[:2], *other.where[3:])
+        ]  # fmt: skip
+        if not found:
+            rows = ", ".join(dict.fromkeys(one.row for one in printed))
+            raise ValueError(f"gain {system}:{baseline}: no table has both; its systems are {rows[:200]}")
+        for mine, base in found:
+            one = printed[mine]
+            answer = _gain(one, printed[base], answers[mine], answers[base], scales[mine])
+            made.append(JudgedGain(one.row, printed[base].row, one.table, one.dataset, one.metric, answer))
+    return made
+
+
+def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None, scale: Decision) -> ClaimVerdict:
+    """Return the answer to one claim; an open one where ours cannot tell."""
+    how = PrintedValue(scale.scale, lower_is_better=one.lower_is_better or scale.lower_is_better)
+    problem = scale.problem or next((s.problem for s in (ours, base) if s and s.problem), "")
+    if ours is None or base is None or problem:
+        return ClaimVerdict(OPEN, problem or "ours lack one of the two systems", math.nan)
+    if ours is base:
+        return ClaimVerdict(OPEN, "both systems have the same scores of ours", math.nan)
+    one_run = [s.repeats for s in (ours, base)]
+    if len(ours.items) > 1 and ours.items == base.items and not any((*one_run, *ours.diverged, *base.diverged)):
+        factor = scale.factor * factor_of(how)
+        sign = -1.0 if how.lower_is_better else 1.0
+        gain: Gain | None = gain_of_items(ours.sums, base.sums, _scaled(factor, how.scale == "positive"), sign)
+    else:
+        values = [[scale.factor * x for x in s.values()][: 1 if s.repeats else None] for s in (ours, base)]
+        gain = gain_of_values(values[0], values[1], how)
+    try:
+        return judge_gain(one.digits, other.digits, gain, how)
+    except ValueError as error:
+        return ClaimVerdict(OPEN, str(error), math.nan)
+
+
 def unused(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores]:
     """Return the scores that answer no printed number."""
-    used = {id(_answer(one, scores)) for one in printed}
+    used = set(map(id, _answers(printed, scores)))
     return [one for one in scores if id(one) not in used]
 
 
-def _answer(one: Printed, scores: Sequence[Scores]) -> Scores | None:
-    """Return the scores of a printed number: of its row, data set and metric; a name that scores lack fits any."""
-    wanted = (one.our_row or one.row, one.our_dataset or one.dataset, one.our_metric or one.metric)
-    fitting = [
-        s
-        for s in scores
-        if all(has in ("", want) for has, want in zip((s.row, s.dataset, s.metric), wanted, strict=True))
-    ]
-    if len(fitting) > 1:
+def _answers(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores | None]:
+    only = tuple(len({*names}) == 1 for names in zip(*map(_wanted, printed), strict=True))
+    return [_answer(one, scores, only) for one in printed]
+
+
+def _answer(one: Printed, scores: Sequence[Scores], only: tuple[bool, ...]) -> Scores | None:
+    """Return the scores of a printed number: of its row, data set and metric, in any case and punctuation.
+
+    A name that scores lack fits if all printed numbers have one name there (only). ValueError: several results fit.
+    """
+    wanted = _wanted(one)
+    fitting = [s for s in scores if all(map(_fits, (s.row, s.dataset, s.metric), wanted, only, METRIC_LAST))]
+    exact = [s for s in fitting if (s.row, s.dataset, s.metric) == wanted]
+    if len(exact or fitting) > 1:
+        found = "; ".join(" / ".join(filter(None, (s.row, s.dataset, s.metric))) for s in fitting)
         raise ValueError(
-            f"{' / '.join(one.where)[:200]}: {len(fitting)} results have these names; give results data set and metric"
+            f"{' / '.join(filter(None, one.where))[:200]}: {len(fitting)} results fit: {found[:200]}; name data set and metric"
         )
-    return fitting[0] if fitting else None
+    return next(iter(exact or fitting), None)
+
+
+METRIC_LAST = (False, False, True)
+
+
+def _wanted(one: Printed) -> tuple[str, str, str]:
+    return one.our_row or one.row, one.our_dataset or one.dataset, one.our_metric or one.metric
+
+
+def _fits(has: str, want: str, only: bool, metric: bool) -> bool:
+    if has == want or (not has and only):
+        return True
+    if not metric:
+        return folded(has) == folded(want)
+    (mine, unit), (theirs, other) = folded_metric(has), folded_metric(want)
+    return mine == theirs and bool(mine) and (unit == other or not unit or not other)
 
 
 def _judged(
@@ -178,6 +311,8 @@ def _judged(
 def _verdict(one: Printed, ours: Scores, values: Sequence[float], scale: Decision) -> Verdict:
     """Return the verdict on a number; without a scale or a margin it is not comparable, and the others are judged all the same."""
     exact = one.arithmetic == COUNT
+    if one.value and ours.problem:
+        return Verdict("not comparable", f"a score of ours isn't read: {ours.problem}")
     if one.value and scale.problem and not (exact or one.margin or one.not_comparable):
         return Verdict("not comparable", scale.problem)
     how = PrintedValue(
@@ -220,15 +355,18 @@ def _caveat(one: Printed, ours: Scores, scale: Decision) -> str:
 
 def _not_run(one: Printed, scores: Sequence[Scores]) -> str:
     """Say which name of a printed number no scores have."""
-    for kind, want, known in (
-        ("row", one.our_row or one.row, {s.row for s in scores}),
-        ("data set", one.our_dataset or one.dataset, {s.dataset for s in scores}),
-        ("metric", one.our_metric or one.metric, {s.metric for s in scores}),
+    known = [{s.row for s in scores}, {s.dataset for s in scores}, {s.metric for s in scores}]
+    for kind, want, names, metric in zip(
+        ("system", "data set", "metric"), _wanted(one), known, METRIC_LAST, strict=True
     ):
-        if want not in known and "" not in known:
-            near = get_close_matches(want, known, 1, 0.0)
-            return f"no results of the {kind} {want!r}" + (f"; the closest is {near[0]!r}" if near else "")
-    return "no results of this row, data set and metric together"
+        if not any(_fits(has, want, False, metric) for has in names):
+            near = get_close_matches(want, names - {""}, 1, 0.0)
+            if near:
+                return f"no results of the {kind} {want!r}; the closest is {near[0]!r}"
+            return (
+                f"the results name no {kind}, and several are printed: add a column, or say --{kind.replace(' ', '')}"
+            )
+    return "no results of this system, data set and metric together"
 
 
 def _baseline(one: Printed, printed: Sequence[Printed]) -> str:
@@ -256,8 +394,8 @@ def _test(name: str, ours: Scores, base: Scores, factor: float) -> Test:
     return Test(name, found, None, few_seeds(found.seeds))
 
 
-def _scaled(factor: float) -> Callable[[Array], Array]:
-    return lambda sums: factor * ratio(sums)
+def _scaled(factor: float, logarithm: bool = False) -> Callable[[Array], Array]:
+    return lambda sums: np.log(factor * ratio(sums)) if logarithm else factor * ratio(sums)
 
 
 def _corrected(judged: list[Judged]) -> list[Judged]:

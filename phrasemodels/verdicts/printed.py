@@ -7,13 +7,15 @@ The printed numbers of a paper: their CSV, and what a paper's own numbers say ag
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.verdicts.readers import csv_rows
+from phrasemodels.verdicts.cells import plain, value_of
+from phrasemodels.verdicts.scales import scale_of_unit
+from phrasemodels.verdicts.tables import Column, Names, Row, Table, columns_of, roles_of, tables
 
 
 def half_unit(printed: str) -> float:
@@ -170,7 +172,7 @@ def _percent(k: int, n: int, printed: str, rounding: str) -> Decimal:
 NEEDED = ("paper", "table", "row", "dataset", "metric", "value")
 OPTIONAL = (
     *("n", "runs", "best_of", "deviation", "scale", "margin", "bound", "lower_is_better", "arithmetic", "baseline"),
-    *("our_row", "our_dataset", "our_metric", "not_comparable"),
+    *("our_row", "our_dataset", "our_metric", "not_comparable", "gain_over"),
 )
 MOST = 100_000  # printed numbers
 MOST_ITEMS = 10_000_000
@@ -188,7 +190,7 @@ class Printed:
     margin: how far our mean may lie from it, in its unit; None: by the scale. bound: it is a bound, > or <. arithmetic: how the paper's
     numbers make it, such as "mean of A; B"; "count" if it does not vary by seed. baseline: the row that it is tested against.
     our_row, our_dataset, our_metric: names in our results, if they are others. not_comparable: why it cannot be compared with
-    them, such as other data. ValueError: a value that is none of these.
+    them, such as other data. gain_over: the paper claims that it is better than this row. ValueError: a value that is none of these.
     """
 
     paper: str
@@ -211,6 +213,7 @@ class Printed:
     our_dataset: str = ""
     our_metric: str = ""
     not_comparable: str = ""
+    gain_over: str = ""
 
     def __post_init__(self) -> None:
         if self.value and not VALUE.fullmatch(self.value):
@@ -248,44 +251,126 @@ class Printed:
         return self.paper, self.table, self.row, self.dataset, self.metric
 
 
-def read_printed(path: Path) -> list[Printed]:
-    """Return the printed numbers of a CSV with the columns NEEDED, and OPTIONAL ones. ValueError: a mistake, with its row."""
+def read_printed(path: Path, names: Names | None = None, unread: list[str] | None = None) -> list[Printed]:
+    """Return the printed numbers of a file.
+
+    Args:
+        path: A table of one number a line, with the columns NEEDED and OPTIONAL ones, or a table as papers print it.
+        names: What the file doesn't say.
+        unread: Gets a line for each cell or line that isn't read, with its place and what to write; None: the first one is an error.
+
+    Raises:
+        ValueError: A mistake, with its line.
+    """
+    problems: list[str] = [] if unread is None else unread
+    names = names or Names()
+    names = names._replace(paper=names.paper or re.sub(r"[\W_]+", " ", path.name.partition(".")[0]).strip())
     found: dict[tuple[str, ...], Printed] = {}
-    for number, row in enumerate(csv_rows(path), 1):
-        if lacking := [name for name in NEEDED if name not in row]:
-            raise ValueError(f"{path}: no column {lacking[0]}; needed are {', '.join(NEEDED)}")
-        if unknown := sorted(row.keys() - {*NEEDED, *OPTIONAL}):
-            raise ValueError(f"{path}: unknown column {unknown[0][:40]!r}; optional are {', '.join(OPTIONAL)}")
-        try:
-            one = _printed(row)
-        except ValueError as error:
-            raise ValueError(f"{path}, row {number}: {error}") from error
-        if one.where in found:
-            raise ValueError(f"{path}, row {number}: {' / '.join(one.where)[:200]} stands there twice")
-        if number > MOST:
-            raise ValueError(f"{path}: more than {MOST} numbers; divide it")
-        found[one.where] = one
-    if not found:
-        raise ValueError(f"{path}: no printed numbers; its columns are {', '.join(NEEDED)}")
-    return list(found.values())
+    twice: set[tuple[str, ...]] = set()
+    for table in tables(path):
+        for where, one in _numbers(table, names, problems):
+            if one.where in found:
+                problems.append(f"{where}: {' / '.join(filter(None, one.where))[:200]} stands there twice")
+                twice.add(one.where)
+            found[one.where] = one
+            if len(found) > MOST:
+                raise ValueError(f"{path}: more than {MOST} numbers; divide it")
+        if unread is not None:
+            problems += table.notes
+    if unread is None and problems:
+        raise ValueError(problems[0])
+    if not found.keys() - twice:
+        raise ValueError(
+            problems[0] if problems else f"{path}: no printed numbers; a table has system, dataset, metric and value"
+        )
+    return [one for where, one in found.items() if where not in twice]
 
 
-def _printed(row: Mapping[str, str]) -> Printed:
-    fields: dict[str, Any] = dict(row)
-    for name in ("n", "runs", "best_of"):
-        text = row.get(name, "")
-        if text and not re.fullmatch(r"\d{1,9}", text):
-            raise ValueError(f"{name}={text[:20]!r} is no whole number")
-        fields[name] = int(text or 0)
-    for name in ("margin", "deviation"):
-        text = row.get(name, "")
-        if text and not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
-            raise ValueError(f"{name}={text[:20]!r} is no positive number")
-        fields[name] = float(text) if text else None
-    text = row.get("lower_is_better", "").lower()
-    if text not in ("", "yes", "no", "true", "false", "1", "0"):
+def _numbers(table: Table, names: Names, problems: list[str]) -> Iterator[tuple[str, Printed]]:
+    """Yield the printed numbers of a table with their places. problems: gets what cannot be read."""
+    roles, columns = columns_of(table, names, "value")
+    problems += table.bad
+    several = len({row.get("split", roles) for row in table.rows}) > 1
+    above: dict[str, str] = {}
+    for row in table.rows:
+        given = {role: row.get(role, roles).strip() for role in roles}
+        for role in ("system", "dataset", "metric", "paper", "table") if columns and not columns[0].long else ():
+            if role in roles:  # an empty cell stands below a name that is for several rows
+                above[role] = given[role] = given[role] or above.get(role, "")
+        for column in columns:
+            where = f"{row.where}, column {column.name}" if not column.long else row.where
+            for metric, part in column.cells_of(row.cells.get(column.name), given.get("metric", "")):
+                try:
+                    yield where, _number(given, column, metric, part, row, names, several, table, problems)
+                except _EmptyError:
+                    continue
+                except ValueError as error:
+                    problems.append(f"{where}: {error}")
+
+
+class _EmptyError(Exception):
+    """A cell of a table as it is printed holds nothing."""
+
+
+def _number(
+    given: Mapping[str, str], column: Column, metric: str, cell: str, row: Row, names: Names, several: bool, table: Table,
+    problems: list[str],
+) -> Printed:  # fmt: skip
+    """Return the number of a cell. ValueError: it is none, or a column beside it is wrong. _EmptyError: there is nothing."""
+    value = value_of(str(cell or ""), table.comma)
+    if not value.text and not column.long:
+        raise _EmptyError
+    if value.text == "nan":
+        raise ValueError(f"{str(cell)[:40]!r} is no printed number")
+    if value.note:
+        problems.append(f"{row.where}: {value.note}")
+    system = ", ".join(filter(None, (given.get("system") or column.system or names.system, given.get("variant"))))
+    dataset = given.get("dataset") or column.dataset or names.dataset
+    if several:
+        dataset = ", ".join(filter(None, (dataset, given.get("split"))))
+    spread = given.get("deviation") or (str(row.cells.get(column.deviation, "")) if column.deviation else "")
+    deviation = value_of(spread, table.comma).text.removesuffix("%") if spread else value.deviation
+    if not system and "row" not in roles_of(table.columns):
+        raise ValueError("no system: add a column of systems, or say --system")
+    fields: dict[str, Any] = {
+        "paper": plain(given.get("paper") or names.paper),
+        "table": plain(given.get("table") or names.table),
+        "row": plain(system),
+        "dataset": plain(dataset),
+        "metric": plain(metric or names.metric),
+        "value": value.text,
+        "deviation": None if deviation in ("", None) else float(deviation),
+        "bound": given.get("bound") or value.bound,
+        "lower_is_better": _yes(given.get("lower is better", "")) or column.lower_is_better,
+        "scale": given.get("scale") or scale_of_unit(given.get("unit", "")),
+        **{name: given.get(name.replace("_", " "), "") for name in TEXTS},
+        **{name: _whole(name, given.get(name.replace("_", " "), "")) for name in ("n", "runs", "best_of")},
+    }
+    if not fields["metric"]:
+        raise ValueError("no metric: add a column metric, or say --metric")
+    margin = given.get("margin", "")
+    return Printed(**fields, margin=_positive("margin", margin) if margin else None)
+
+
+TEXTS = ("arithmetic", "baseline", "our_row", "our_dataset", "our_metric", "not_comparable", "gain_over")
+
+
+def _whole(name: str, text: str) -> int:
+    if text and not re.fullmatch(r"\d{1,9}", text):
+        raise ValueError(f"{name}={text[:20]!r} is no whole number")
+    return int(text or 0)
+
+
+def _positive(name: str, text: str) -> float:
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+        raise ValueError(f"{name}={text[:20]!r} is no positive number")
+    return float(text)
+
+
+def _yes(text: str) -> bool:
+    if text.lower() not in ("", "yes", "no", "true", "false", "1", "0"):
         raise ValueError(f"lower_is_better={text[:20]!r}: must be yes or no")
-    return Printed(**fields | {"lower_is_better": text in ("yes", "true", "1")})
+    return text.lower() in ("yes", "true", "1")
 
 
 def impossible(one: Printed, others: Sequence[Printed]) -> str:

@@ -1,14 +1,14 @@
-"""Readers of scores: tables of seed × item × score, and the logs of evaluation tools. Files are untrusted: a mistake is a
+"""Readers of scores: tables as people have them, and the logs of evaluation tools. Files are untrusted: a mistake is a
 ValueError of one line that names the file.
 
 Scores of one's own runs: of each seed and test item, or of each seed alone.
 """
 
-import csv
+import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from phrasemodels.verdicts.cells import content, value_of
+from phrasemodels.verdicts.scales import known
 from phrasemodels.verdicts.significance import Array
+from phrasemodels.verdicts.tables import Column, Names, Row, Table, columns_of, tables
 
 MOST = 5_000_000  # observations that are read at most
 LARGEST = 1e15  # score or total: sums of them stay exact enough, and finite
@@ -25,7 +28,7 @@ INFINITY = 1.797e308  # as MLflow stores an infinite metric: the largest float64
 
 class Observation(NamedTuple):
     """The score of one item by one seed. item: empty if the score is of all of them. total: what the score is out of, such as 1,
-    or the words of a sentence. where: the file and line that it was read from."""
+    or the words of a sentence. where: the file and line that it was read from. problem: why the score cannot be read."""
 
     row: str
     dataset: str
@@ -35,6 +38,7 @@ class Observation(NamedTuple):
     score: float
     total: float = 1.0
     where: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no one truth value
@@ -42,6 +46,7 @@ class Scores:
     """The scores of one row, data set and metric; sums: (S, n, 2), score and total of each seed and item.
 
     The metric is Σ score / Σ total. So it is a mean over items, a share of words, or the F1 of 2 · matches in gold + predicted.
+    problem: why a score of them cannot be read, so that they judge nothing.
     """
 
     row: str
@@ -50,6 +55,7 @@ class Scores:
     seeds: tuple[str, ...]
     items: tuple[str, ...]
     sums: Array
+    problem: str = ""
 
     @property
     def is_share(self) -> bool:
@@ -77,24 +83,32 @@ def ratio(sums: Array) -> Array:
     return np.divide(sums[..., 0], sums[..., 1], out=np.zeros(sums.shape[:-1]), where=sums[..., 1] != 0)
 
 
-def collected(observations: Iterable[Observation], metrics: Container[str] | None = None) -> list[Scores]:
+def collected(observations: Iterable[Observation], is_printed: Callable[[str], bool] | None = None) -> list[Scores]:
     """Return the scores of each row, data set and metric, in the order in which they first occur.
 
-    A score that is not finite, or as large as MLflow stores infinity, becomes NaN: its run diverged. metrics: the printed ones; of
-    others, scores with such a value, or a wrong total, are left out. None: all are printed. ValueError: a score is too large, a
-    total is negative, not finite or too large, a seed has an item twice, seeds have different items, or there are too many.
+    A score that is not finite, or as large as MLflow stores infinity, becomes NaN: its run diverged.
+
+    Args:
+        observations: The scores in any order.
+        is_printed: Whether a metric is printed; of others, scores that are wrong are left out. None: all are.
+
+    Raises:
+        ValueError: A score or total is too large or no number, a seed has an item twice or lacks one, or there are too many.
     """
     found: dict[tuple[str, str, str], dict[str, dict[str, tuple[float, float]]]] = {}
-    left_out = set()
+    left_out, problems = set(), {}
     for count, one in enumerate(observations):
         if count >= MOST:
             raise ValueError(f"more than {MOST} scores; judge fewer rows at a time")
         key = (one.row, one.dataset, one.metric)
+        if one.problem:
+            problems.setdefault(key, f"{one.where}: {one.problem}")
+            continue
         items = found.setdefault(key, {}).setdefault(one.seed, {})
         place = f"{one.where}: " if one.where else ""
         diverged = not abs(one.score) < INFINITY
         finite = math.isfinite(one.total) and one.total >= 0
-        printed = metrics is None or one.metric in metrics or not one.metric
+        printed = is_printed is None or not one.metric or is_printed(one.metric)
         if (
             not finite
             or one.total > LARGEST
@@ -112,10 +126,10 @@ def collected(observations: Iterable[Observation], metrics: Container[str] | Non
                 f"{place}{_named(one)}: {twice if one.item else 'two scores; give them a column item, or other seeds'}"
             )
         items[one.item] = (math.nan if diverged else one.score, one.total)
-    return [_scores(key, seeds) for key, seeds in found.items() if key not in left_out]
+    return [_scores(key, seeds, problems.get(key, "")) for key, seeds in found.items() if key not in left_out]
 
 
-def _scores(key: tuple[str, str, str], seeds: dict[str, dict[str, tuple[float, float]]]) -> Scores:
+def _scores(key: tuple[str, str, str], seeds: dict[str, dict[str, tuple[float, float]]], problem: str) -> Scores:
     items = tuple(sorted(set().union(*seeds.values())))
     for seed, own in seeds.items():
         if lacking := [item for item in items if item not in own]:
@@ -125,7 +139,7 @@ def _scores(key: tuple[str, str, str], seeds: dict[str, dict[str, tuple[float, f
                 "the same items"
             )
     sums = np.array([[own[item] for item in items] for own in seeds.values()], np.float64)
-    return Scores(*key, tuple(seeds), items, sums)
+    return Scores(*key, tuple(seeds), items, sums, problem)
 
 
 def _named(one: Observation) -> str:
@@ -133,83 +147,88 @@ def _named(one: Observation) -> str:
     return ", ".join(f"{kind} {name[:60]!r}" for kind, name in names if name)
 
 
-Reader = Callable[[Path], Iterator[Observation]]
+Reader = Callable[[Path, Names, list[str]], Iterator[Observation]]
 
-NAMES_OF_ROWS = ("row", "model", "system")  # columns and parameters that name a row; the first one that is there
-NO_MEASURES = frozenset((*NAMES_OF_ROWS, "dataset", "metric", "seed", "item", "total"))
 MOST_FILES = 10_000
-MOST_BYTES = 1 << 30  # of one file
 MOST_TEXT = 300  # characters of a name
 # Fields of a line of lm-evaluation-harness' samples that are no metrics.
 NO_METRICS = frozenset(
     "doc_id doc target arguments resps filtered_resps filter metrics doc_hash prompt_hash target_hash schema_version".split()
 )
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # inspect_ai: correct, incorrect, partial, no answer
+SEED = re.compile(r"(?:^|[^a-z])(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)", re.I)
 
 
-def from_rows(rows: Iterable[Mapping[str, Any]], where: str, row_name: str) -> Iterator[Observation]:
-    """Yield the scores of a table with a column score, and optionally row (or model, system), dataset, metric, seed, item, total.
+def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observation]:
+    """Yield the scores of a table: of a column score, or of a column for each metric, data set or seed.
 
-    Without a column score, each other column is a metric, and an empty cell no score. row_name: the row of a table that has no
-    such column. Without a seed there is one run; without an item the score is of all items of the seed. ValueError: there is no
-    score, a column seed has an empty cell, or a score is no number.
+    Without a seed there is one run; without an item the score is of all items of the seed. A cell that is no number stops the
+    numbers of its row, data set and metric. names: what the table doesn't say. unread: gets what isn't read.
+
+    ValueError: there is no score, a line has too few cells, or a column seed has an empty cell.
     """
-    for number, row in enumerate(rows, 1):
-        place = f"{where}, row {number}"
-        measures = {row.get("metric", ""): row["score"]} if "score" in row else _measures(row, place)
-        if row.get("seed", "0") in (None, ""):
-            raise ValueError(f"{place}: no seed")
-        named = next((row[name] for name in NAMES_OF_ROWS if name in row), row_name)
-        total = row.get("total")
-        for metric, score in measures.items():
-            yield Observation(
-                _text(named),
-                _text(row.get("dataset", "")),
-                _text(metric),
-                _text(row.get("seed", "0")),
-                "" if (item := row.get("item")) is None else _text(item),
-                _number(score, place),
-                1.0 if total in (None, "") else _number(total, place),
-                place,
-            )
+    roles, columns = columns_of(table, names, "score")
+    if table.bad:
+        raise ValueError(table.bad[0])
+    unread += table.notes
+    if not columns:
+        raise ValueError(f"{table.where}: no score; a table of scores has a column score, or a column for each metric")
+    for row in table.rows:
+        if roles.get("seed") and row.get("seed", roles) == "":
+            raise ValueError(f"{row.where}: no seed")
+        for column in columns:
+            yield from _scores_of(row, column, roles, names, table.comma)
 
 
-def _measures(row: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return the scores of a row by metric, each of a column of its own. ValueError: there is none."""
-    measures = {name: value for name, value in row.items() if name not in NO_MEASURES and value not in (None, "")}
-    if not measures or "metric" in row:
-        raise ValueError(f"{place}: no score; a table of scores has a column score, or a column for each metric")
-    return measures
-
-
-def from_csv(path: Path) -> Iterator[Observation]:
-    """Yield the scores of a CSV; see `from_rows`."""
-    yield from from_rows(csv_rows(path), str(path), path.stem)
-
-
-def csv_rows(path: Path) -> Iterator[dict[str, str]]:
-    """Yield the rows of a CSV in UTF-8 by the names of its columns. ValueError: the file is not such a CSV.
-
-    Its cells are divided by what divides its first line: commas, semicolons, as spreadsheets of many countries write, or tabs.
-    """
-    with _opened(path).open(encoding="utf-8-sig", newline="") as file:
+def _scores_of(
+    row: Row, column: Column, roles: Mapping[str, str], names: Names, comma: bool | None
+) -> Iterator[Observation]:
+    """Yield the scores of a cell: one for each metric of its column. Where a cell is empty there is none."""
+    cell = row.cells.get(column.name)
+    given = {role: row.get(role, roles) for role in ("system", "dataset", "metric", "seed", "item", "total")}
+    place = {
+        "system": given["system"] or column.system or names.system,
+        "dataset": given["dataset"] or column.dataset or names.dataset,
+        "seed": column.seed or given["seed"] or names.seed,
+    }
+    for metric, part in column.cells_of(cell, given["metric"]):
+        where = f"{row.where}, column {column.name}" if not column.long else row.where
+        key = (
+            _text(place["system"]),
+            _text(place["dataset"]),
+            _text(metric),
+            _text(place["seed"]),
+            _text(given["item"]),
+        )
         try:
-            first = file.readline(MOST_BYTES)
-            file.seek(0)
-            reader = csv.reader(file, strict=True, delimiter=max(",;\t", key=first.count))
-            columns = [name.strip() for name in next(reader, [])]
-            if len(set(columns)) < len(columns):
-                raise ValueError(f"{path}: two columns have one name")
-            for cells in reader:
-                if not any(map(str.strip, cells)):  # an empty line
-                    continue
-                if len(cells) != len(columns):
-                    raise ValueError(f"{path}, line {reader.line_num}: {len(cells)} cells, but {len(columns)} columns")
-                yield dict(zip(columns, map(str.strip, cells), strict=True))
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: no CSV in UTF-8 ({error})") from error
-        except csv.Error as error:
-            raise ValueError(f"{path}, line {reader.line_num + 1}: no CSV in UTF-8 ({error})") from error
+            score, total = _read(part, comma), 1.0 if given["total"] in ("", None) else _read(given["total"], comma)
+        except ValueError as error:
+            yield Observation(*key, math.nan, where=where, problem=str(error))
+            continue
+        if score is None or total is None:
+            if column.long:
+                yield Observation(
+                    *key, math.nan, where=where, problem="no score: write nan if the run diverged, or delete the line"
+                )
+            continue
+        yield Observation(*key, score, total, row.where)
+
+
+def _read(cell: Any, comma: bool | None) -> float | None:
+    """Return a number, which may be NaN or infinite; None if the cell is empty. ValueError: it is none."""
+    if isinstance(cell, bool | int | float):
+        return float(cell)
+    found = value_of(str(cell), comma)
+    return found.number if found.text else None
+
+
+def from_file(path: Path, names: Names, unread: list[str]) -> Iterator[Observation]:
+    """Yield the scores of all tables of a text file or of an Excel file; see `from_table`."""
+    found = tables(path)
+    if not found:
+        unread.append(f"{path}: no table")
+    for table in found:
+        yield from from_table(table, names, unread)
 
 
 def from_lm_eval(path: Path) -> Iterator[Observation]:
@@ -221,24 +240,23 @@ def from_lm_eval(path: Path) -> Iterator[Observation]:
     found = re.fullmatch(r"samples_(.+)_(\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl", path.name)
     task, date = found.groups() if found else (path.stem.removeprefix("samples_"), path.stem)
     model = _model_of(path.with_name(f"results_{date}.json")) or path.resolve().parent.name
-    with _opened(path).open("rb") as file:
-        for number, line in enumerate(file, 1):
-            sample = _json(line, f"{path}, line {number}")
-            if not isinstance(sample, dict) or "doc_id" not in sample:
-                raise ValueError(f"{path}, line {number}: no sample of lm-evaluation-harness: it has no doc_id")
-            kept = "" if (kind := sample.get("filter", "none")) == "none" else f",{kind}"
-            for name in sorted(sample.keys() - NO_METRICS):
-                if isinstance(value := sample[name], int | float):
-                    score = _number(value, where := f"{path}, line {number}")
-                    item = _text(sample["doc_id"])
-                    yield Observation(model, task, _text(name + kept), date, item, score, where=where)
+    for number, line in enumerate(content(path).splitlines(), 1):
+        sample = _json(line, f"{path}, line {number}")
+        if not isinstance(sample, dict) or "doc_id" not in sample:
+            raise ValueError(f"{path}, line {number}: no sample of lm-evaluation-harness: it has no doc_id")
+        kept = "" if (kind := sample.get("filter", "none")) == "none" else f",{kind}"
+        for name in sorted(sample.keys() - NO_METRICS):
+            if isinstance(value := sample[name], int | float):
+                score = _number(value, where := f"{path}, line {number}")
+                item = _text(sample["doc_id"])
+                yield Observation(model, task, _text(name + kept), date, item, score, where=where)
 
 
 def _model_of(path: Path) -> str:
     """Return the name of the model in lm-evaluation-harness' results; empty if there is no such file."""
     if not path.is_file():
         return ""
-    results = _json(_opened(path).read_bytes(), str(path))
+    results = _json(content(path), str(path))
     return _text(results.get("model_name") or "") if isinstance(results, dict) else ""
 
 
@@ -248,7 +266,7 @@ def from_inspect(path: Path) -> Iterator[Observation]:
     The row is the model, the data set the task, the metric the scorer; an epoch of a run is a seed. ValueError: the run did
     not succeed.
     """
-    log = _json(_opened(path).read_bytes(), str(path))
+    log = _json(content(path), str(path))
     if not is_inspect(log):
         raise ValueError(f"{path}: no log of inspect_ai: it has no eval and samples")
     if log.get("status") != "success":
@@ -284,41 +302,146 @@ def _values(scorer: str, value: Any, where: str) -> Iterator[tuple[str, float]]:
         yield scorer, _number(value, where)
 
 
-def _from_json(path: Path) -> Iterator[Observation]:
-    """Yield the scores of a JSON file in a folder: a log of inspect_ai, or nothing."""
-    if is_inspect(_json(_opened(path).read_bytes(), str(path))):
+def _from_json(path: Path, names: Names, unread: list[str]) -> Iterator[Observation]:
+    """Yield the scores of JSON: a log of inspect_ai, results of lm-evaluation-harness, rows, or one object a run or a row."""
+    if path.name.lower().endswith((".jsonl", ".ndjson", ".jsonl.gz")):
+        lines = content(path).splitlines()
+        found = [_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    else:
+        found = _json(content(path), str(path))
+    if is_inspect(found):
         yield from from_inspect(path)
+    elif (
+        isinstance(found, dict)
+        and isinstance(found.get("results"), dict)
+        and ("config" in found or "versions" in found)
+    ):
+        yield from _of_harness(found, path)
+    elif rows := _rows_of(found):
+        config = _config(path.with_name("config.yaml")) if path.name == "wandb-summary.json" else {}
+        yield from from_table(Table.of([config | row for row in rows], str(path)), names, unread)
+    else:
+        unread.append(f"{path}: JSON without rows of scores")
 
 
-def _compressed(path: Path) -> Iterator[Observation]:
+def _of_harness(found: Mapping[str, Any], path: Path) -> Iterator[Observation]:
+    """Yield the means of results_DATE.json of lm-evaluation-harness, but of tasks whose samples lie beside it."""
+    date = path.stem.partition("_")[2] or path.stem
+    about = found.get("config")
+    model = (
+        found.get("model_name") or (about.get("model") if isinstance(about, dict) else "") or path.resolve().parent.name
+    )
+    for task, measures in found["results"].items():
+        if isinstance(measures, dict) and not path.with_name(f"samples_{task}_{date}.jsonl").is_file():
+            for name, value in measures.items():
+                metric, _, kept = name.partition(",")
+                if isinstance(value, int | float) and not metric.endswith("_stderr"):
+                    shown = metric if kept in ("", "none") else name
+                    yield Observation(_text(model), _text(task), _text(shown), date, "", float(value), where=str(path))
+
+
+def _rows_of(found: Any) -> list[dict[str, Any]]:
+    """Return the rows of JSON: a list of objects, one under rows or data, an object a row, or one of objects by system."""
+    if isinstance(found, list):
+        return found if found and all(isinstance(row, dict) for row in found) else []
+    if not isinstance(found, dict):
+        return []
+    for name in ("rows", "data", "results", "scores"):
+        if isinstance(found.get(name), list):
+            return _rows_of(found[name])
+    if found and all(isinstance(row, dict) for row in found.values()):
+        return [{"system": name} | row for name, row in found.items()]
+    return [found] if any(isinstance(value, int | float) for value in found.values()) else []
+
+
+def _config(path: Path) -> dict[str, Any]:
+    """Return the settings of a run of W&B, in config.yaml beside its summary."""
+    if not path.is_file():
+        return {}
+    import yaml
+
+    found = yaml.safe_load(content(path))
+    return {
+        name: one["value"]
+        for name, one in found.items()
+        if isinstance(one, dict) and "value" in one and not isinstance(one["value"], dict | list)
+    }
+
+
+def _compressed(path: Path, names: Names, unread: list[str]) -> Iterator[Observation]:
     raise ValueError(
         f"{path}: compressed; `inspect log convert {path.name} --to json --output-dir json` makes JSON of it"
     )
 
 
+TABLES = ("*.csv", "*.tsv", "*.tab", "*.txt", "*.md", "*.markdown", "*.tex", "*.xlsx", "*.xlsm")
 READERS: Mapping[str, Reader] = {
-    "*.csv": from_csv,
-    "samples_*.jsonl": from_lm_eval,
-    "results_*.json": lambda path: iter(()),  # read with the samples beside it
-    "*.json": _from_json,
+    "samples_*.jsonl": lambda path, names, unread: from_lm_eval(path),
+    **dict.fromkeys(("*.json", "*.jsonl", "*.ndjson"), _from_json),
     "*.eval": _compressed,
+    **dict.fromkeys(TABLES, from_file),
 }
 
 
-def read(path: Path, readers: Mapping[str, Reader] = READERS) -> Iterator[Observation]:
-    """Yield the scores of a file, or of all files of a folder that a reader knows by their names.
+def read(
+    path: Path, readers: Mapping[str, Reader] = READERS, names: Names | None = None, unread: list[str] | None = None
+) -> Iterator[Observation]:
+    """Yield the scores of a file, or of all files of a folder; names in any case, and packed by gzip.
 
-    ValueError: no file has scores, or there are too many.
+    Args:
+        path: A file or folder.
+        readers: Reader by the pattern of a file's name.
+        names: What the files don't say.
+        unread: Gets a line for each file or line that isn't read.
+
+    Raises:
+        ValueError: No file has scores, a file is the copy of another one, or there are too many.
     """
+    unread = [] if unread is None else unread
     files = [path] if path.is_file() else _files(path)
+    wanted = {file: reader for file in files if (reader := _reader(file, readers))}
+    unread += [f"{file}: no file of scores by its name" for file in files if file not in wanted]
+    _no_copies(wanted)
     some = False
-    for file in files:
-        reader = next((one for pattern, one in readers.items() if fnmatch(file.name, pattern)), None)
-        for one in reader(file) if reader else ():
+    for file, reader in wanted.items():
+        for one in reader(file, _named_by(file, path, names or Names(), len(wanted) > 1), unread):
             some = True
             yield one
     if not some:
         raise ValueError(f"{path}: no scores; files that are read: {', '.join(readers)}")
+
+
+def _reader(file: Path, readers: Mapping[str, Reader]) -> Reader | None:
+    name = file.name.lower().removesuffix(".gz")
+    return next((one for pattern, one in readers.items() if fnmatch(name, pattern)), None)
+
+
+def _no_copies(files: Iterable[Path]) -> None:
+    """Check that no file is the copy of another one: a copied run is no second one. ValueError: one is."""
+    by_content: dict[bytes, Path] = {}
+    for file in files:
+        same = by_content.setdefault(hashlib.sha256(content(file)).digest(), file)
+        if same is not file:
+            raise ValueError(f"{file}: the same bytes as {same}; a copy is no further run: take one away")
+
+
+def _named_by(file: Path, root: Path, names: Names, several: bool) -> Names:
+    """Return what a file says by its name, and its folders by theirs: system, metric and seed, where nothing else does."""
+    parts = [
+        file.name[
+            : len(file.name) - len("".join(file.suffixes[-2:] if file.name.endswith(".gz") else file.suffixes[-1:]))
+        ]
+    ]
+    parts += reversed(file.relative_to(root).parent.parts if file != root else ())
+    seed = next((found[1] for part in parts if (found := SEED.search(part))), "")
+    metric = next((word for part in parts for word in re.split(r"[\s_-]+", part) if known(word).kind), "")
+    rest = [" ".join(w for w in re.split(r"[\s_-]+", SEED.sub("", part)) if w and w != metric) for part in parts]
+    rest = [part for part in rest if part and part not in ("results", "scores", "result")]
+    return names._replace(
+        system=names.system or (rest[0] if rest else ""),
+        metric=names.metric or metric,
+        seed=seed or ("/".join(reversed(parts)) if several else "0"),
+    )
 
 
 def _files(folder: Path) -> list[Path]:
@@ -331,15 +454,6 @@ def _files(folder: Path) -> list[Path]:
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
             found.append(path)
     return sorted(found)
-
-
-def _opened(path: Path) -> Path:
-    """Return the path of a file. ValueError: it is none, or too large."""
-    if not path.is_file():
-        raise ValueError(f"{path}: {'a folder; name a file' if path.is_dir() else 'no such file'}")
-    if (size := path.stat().st_size) > MOST_BYTES:
-        raise ValueError(f"{path}: {size} bytes, at most {MOST_BYTES} are read; divide it")
-    return path
 
 
 def _json(content: bytes, where: str) -> Any:
@@ -360,7 +474,4 @@ def _number(value: Any, where: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        said = str(value)[:40]
-        plain = said.replace(",", ".").strip(" %")
-        hint = f"; write {plain}" if re.fullmatch(r"-?\d+(\.\d+)?", plain) else "; leave it out if there is none"
-        raise ValueError(f"{where}: {said!r} is no number{hint}") from None
+        raise ValueError(f"{where}: {str(value)[:40]!r} is no number; leave it out if there is none") from None

@@ -14,9 +14,10 @@ OUT_OF_REACH = 1e15  # a larger value is of a run that diverged
 SMALL = 10.0  # percent: printed numbers below it may be beside percentages of ours that are at most 1
 TOLERANCE = 1e-6
 WORD = re.compile(r"[^\W_]+|[@+]")
-QUALIFIERS = frozenset(
+UNITS = frozenset("ms s sec h min b kb mb gb mib gib k m g".split())
+QUALIFIERS = UNITS | frozenset(
     "test dev val valid validation eval train macro micro weighted avg average mean overall total balanced score scores rate points "
-    "percent pct in on of k n ms s sec h min b kb".split()
+    "percent pct in on of n".split()
 )
 CHANGING = frozenset(
     "relative delta δ gain drop gap difference diff change improvement reduction std sd stdev stderr variance deviation".split()
@@ -54,28 +55,25 @@ def known(name: str) -> Metric:
 
     Words are compared whole. "accuracy drop" or "time to accuracy" are no accuracy.
     """
-    found, rest = _found(words(name))
-    kinds = {metric.kind for _, metric in found}
-    if len(kinds) != 1 or CHANGING & {*rest}:
+    text, found = words(name), _found(words(name))
+    if len({metric.kind for _, metric, _ in found}) != 1 or CHANGING & {*text}:
         return Metric()
-    end, metric = found[-1]
-    tail = words(name)[end:]
+    end, metric, _ = found[-1]
+    tail = text[end:]
     if all(word in QUALIFIERS or word == "@" or word.isdigit() for word in tail) or tail[0] in ("on", "at", "@"):
         return metric
     return Metric()
 
 
-def _found(text: tuple[str, ...]) -> tuple[list[tuple[int, Metric]], list[str]]:
-    """Return the metrics among words, each with the place after it, the longest names first; and the other words."""
-    found, rest, place = [], [], 0
+def _found(text: tuple[str, ...]) -> list[tuple[int, Metric, int]]:
+    """Return the metrics among words, the longest names first: the place after each, and the number of its words."""
+    found, place = [], 0
     while place < len(text):
         length = next((n for n in range(4, 0, -1) if text[place : place + n] in _metrics()), 0)
         if length:
-            found.append((place + length, _metrics()[text[place : place + length]]))
-        else:
-            rest.append(text[place])
+            found.append((place + length, _metrics()[text[place : place + length]], length))
         place += length or 1
-    return found, rest
+    return found
 
 
 def scale_of_unit(unit: str) -> str:
@@ -84,6 +82,15 @@ def scale_of_unit(unit: str) -> str:
         return unit
     kind = "percent" if unit == "%" else known(unit).kind
     return {"percent": "percent", "fraction": "percent", "correlation": "share", "positive": "positive"}.get(kind, "")
+
+
+def phrase(name: str) -> tuple[str, ...]:
+    """Return the words of a name, with the usual name of each metric in place of its words."""
+    text, made, place = words(name), [], 0
+    for end, metric, length in _found(text):
+        made += [*text[place : end - length], *metric.name.split()]
+        place = end
+    return (*made, *text[place:])
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
@@ -285,54 +287,124 @@ def judge(
     printed: Annotated[
         Path,
         typer.Argument(
-            help="CSV of printed numbers: paper, table, row, dataset, metric, value; optionally n, runs, arithmetic, baseline, "
-            "our_row, our_dataset, our_metric, not_comparable."
+            help="Printed numbers: a table as it stands in the paper (CSV, Excel, Markdown, LaTeX), or with one number a line."
         ),
     ],
     results: Annotated[
         list[str],
         typer.Argument(
-            help="Files or folders of your results: CSV or Parquet of row, dataset, metric, seed, score and optionally item, or with a "
-            "column for each metric; samples_*.jsonl of lm-evaluation-harness; JSON logs of inspect_ai; a folder or URI of MLflow."
+            help="Your results: files or folders of tables, JSON, lm-evaluation-harness, inspect_ai or W&B; a folder or URI of MLflow."
         ),
     ],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Metric that the table doesn't name, or COLUMN=METRIC; a/b of cells with two numbers. Repeatable."
+        ),
+    ] = None,
+    scale: Annotated[
+        list[str] | None, typer.Option(help="METRIC=percent, share, positive or count. Repeatable.")
+    ] = None,
+    gain: Annotated[
+        list[str] | None, typer.Option(help="SYSTEM:BASELINE: judge the claim that the system is better. Repeatable.")
+    ] = None,
+    paper: Annotated[str, typer.Option(help="The paper, if no column names it. Default: the file's name.")] = "",
+    table: Annotated[str, typer.Option(help="The table, if no column names it.")] = "",
+    dataset: Annotated[str, typer.Option(help="The data set, if no column names it.")] = "",
+    system: Annotated[str, typer.Option(help="The system, if no column or file name names it.")] = "",
+    check: Annotated[bool, typer.Option("--check", help="Show how the files are read, and stop.")] = False,
     page: Annotated[Path, typer.Option(help="Write the page to this file.")] = Path("judged.html"),
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Judge the printed numbers of any paper by results of your own: verdicts, tests, plots, one HTML page.
 
-    Example: phrasemodels judge printed.csv results/
+    Example: phrasemodels judge table.md results/ --gain Ours:Baseline
     """
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.cli.terminal import clean, print_rows
     from phrasemodels.flows.report.judgement import write_judgement
-    from phrasemodels.flows.results.exchange import read_scores
-    from phrasemodels.verdicts.judgement import judge_table, plain, unused
-    from phrasemodels.verdicts.printed import read_printed
+    from phrasemodels.flows.results.exchange import read_both
+    from phrasemodels.verdicts.judgement import how_read, judge_gains, judge_table, plain, unused
+    from phrasemodels.verdicts.tables import Names
     from phrasemodels.written import check_replaceable, writing
 
     if page.suffix != ".html":
         raise ValueError(f"--page {page}: a page is HTML; name a file that ends with .html")
-    check_replaceable(page, force)
-    numbers = read_printed(printed)
-    scores = read_scores(results, {one.our_metric or one.metric for one in numbers})
-    judged = judge_table(numbers, scores)
+    if not check:
+        check_replaceable(page, force)
+    columns = dict(_pair(one, "=", "--metric") for one in metric or () if "=" in one)
+    alone = next((one for one in metric or () if "=" not in one), "")
+    names = Names(paper, table, system, dataset, alone, columns=columns)
+    both = read_both(printed, results, names, dict(_pair(one, "=", "--scale") for one in scale or ()))
+    read = how_read(both.printed, both.scores)
+    if not as_json:
+        _print_read(read, both.unread)
+    if check:
+        if as_json:
+            print_json({"read": [asdict(one) for one in read], "unread": both.unread})
+        return
+    judged = judge_table(both.printed, both.scores)
+    gains = judge_gains(both.printed, both.scores, [_pair(one, ":", "--gain") for one in gain or ()])
     with writing(page, force=force):
-        write_judgement(judged, unused(numbers, scores), page)
+        write_judgement(judged, unused(both.printed, both.scores), page, gains, read, both.unread)
     rows = [plain(one) for one in judged]
     if as_json:
-        print_json(rows)
-        return
-    print_rows(
-        "",
-        ["row", "dataset", "metric", "printed", "ours", "seeds", "gain over baseline", "verdict"],
-        list(map(_judged_line, rows)),
-    )
+        claims = [asdict(one) for one in gains]
+        print_json({"read": [asdict(one) for one in read], "unread": both.unread, "numbers": rows, "gains": claims})
+    else:
+        _print_judged(rows, gains)
+        print(page)
+
+
+def _pair(text: str, divider: str, option: str) -> tuple[str, str]:
+    """Return both parts of an option. ValueError: it has no divider."""
+    first, found, second = text.rpartition(divider)
+    if not found or not first.strip() or not second.strip():
+        raise ValueError(f"{option} {text!r}: two names with {divider!r} between them")
+    return first.strip(), second.strip()
+
+
+def _print_read(read: Sequence[Any], unread: Sequence[str]) -> None:
+    """Print how the files were read: a line for each metric, then what wasn't read."""
+    from phrasemodels.flows.cli.terminal import clean, print_rows
+
+    rows = [
+        {
+            "table": one.table,
+            "metric": one.metric,
+            "scale": one.scale,
+            "systems": _few(one.systems),
+            "data sets": _few(one.datasets),
+            "printed": one.printed,
+            "ours": one.answered,
+            "seeds": " to ".join(map(str, dict.fromkeys((*one.seeds[:1], *one.seeds[-1:])))) or "–",
+            "ours times": "" if one.factor == 1 else f"{one.factor:g}",
+        }
+        for one in read
+    ]
+    shown = [name for name in rows[0] if any(row[name] != "" for row in rows)]
+    print_rows("How the files are read", shown, rows)
+    for line in (*(one.problem for one in read if one.problem), *unread):
+        print(clean(f"  {line}"))
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return up to three names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _print_judged(rows: list[dict[str, Any]], gains: Sequence[Any]) -> None:
+    """Print verdicts with their reasons, and the answers to claims."""
+    from phrasemodels.flows.cli.terminal import clean, print_rows
+
+    columns = ["row", "dataset", "metric", "printed", "ours", "seeds", "gain over baseline", "verdict"]
+    print_rows("", columns, list(map(_judged_line, rows)))
     for reason in dict.fromkeys(row["reason"] for row in rows):
         of = dict.fromkeys(_name_of(row, rows) for row in rows if row["reason"] == reason)
         print(clean(f"  {'; '.join(of)}: {reason}"))
-    print(page)
+    for one in gains:
+        where = ", ".join(filter(None, (one.dataset, one.metric)))
+        print(clean(f"  {one.system} better than {one.baseline} ({where}): {one.answer.verdict}; {one.answer.reason}"))
 
 
 def _name_of(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:

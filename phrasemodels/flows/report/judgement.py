@@ -10,22 +10,44 @@ from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.flows.experiments.published import VERDICTS
 from phrasemodels.flows.report.plots import differences, intervals
 from phrasemodels.flows.report.templates import digits_of, render
-from phrasemodels.verdicts.judgement import Judged, plain
+from phrasemodels.verdicts.judgement import Judged, JudgedGain, Read, plain
 from phrasemodels.verdicts.readers import Scores
 
 MOST_ROWS = 40  # of a plot
 Group = tuple[str, str, str, str]  # paper, table, data set, metric
 
 
-def write_judgement(judged: Sequence[Judged], left: Sequence[Scores], to: Path) -> Path:
-    """Write the page of judged numbers. left: scores that answer none."""
+def write_judgement(
+    judged: Sequence[Judged],
+    left: Sequence[Scores],
+    to: Path,
+    gains: Sequence[JudgedGain] = (),
+    read: Sequence[Read] = (),
+    unread: Sequence[str] = (),
+) -> Path:
+    """Write the page of judged numbers.
+
+    Args:
+        judged: The numbers.
+        left: Scores that answer none.
+        to: The file.
+        gains: Judged claims.
+        read: How the files were read.
+        unread: What wasn't read, a line each.
+    """
     to.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(to, judgement_text(judged, left))
+    write_durably(to, judgement_text(judged, left, gains, read, unread))
     return to
 
 
-def judgement_text(judged: Sequence[Judged], left: Sequence[Scores] = ()) -> str:
-    """Return the page of judged numbers."""
+def judgement_text(
+    judged: Sequence[Judged],
+    left: Sequence[Scores] = (),
+    gains: Sequence[JudgedGain] = (),
+    read: Sequence[Read] = (),
+    unread: Sequence[str] = (),
+) -> str:
+    """Return the page of judged numbers; see `write_judgement`."""
     rows: list[dict[str, Any]] = [plain(one) for one in judged]
     groups: dict[Group, list[dict[str, Any]]] = {}
     for row in rows:
@@ -45,6 +67,9 @@ def judgement_text(judged: Sequence[Judged], left: Sequence[Scores] = ()) -> str
         differences={_title(group): plot for group, found in groups.items() if (plot := _differences(found))},
         tested=[row for row in rows if row["test"]],
         left=left,
+        gains=gains,
+        read=read,
+        unread=unread,
     )
 
 

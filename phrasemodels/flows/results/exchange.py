@@ -2,10 +2,10 @@
 
 import os
 import socket
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -13,16 +13,9 @@ import pyarrow.parquet as pq
 
 from phrasemodels.flows.results.records import limited_memory
 from phrasemodels.infra.tracking import Tracker, readable
-from phrasemodels.verdicts.readers import (
-    NAMES_OF_ROWS,
-    NO_MEASURES,
-    READERS,
-    Observation,
-    Scores,
-    collected,
-    from_rows,
-    read,
-)
+from phrasemodels.verdicts.printed import Printed, read_printed
+from phrasemodels.verdicts.readers import READERS, Observation, Scores, collected, from_table, read
+from phrasemodels.verdicts.tables import OURS, Names, Row, Table, folded, folded_metric, roles_of
 
 # parameters of an MLflow run that name its row, the first that it has
 ROWS_OF_RUNS = ("row", "system", "model", "model_name")
@@ -32,19 +25,71 @@ SCHEMES = ("sqlite", "file", "http", "https", "postgresql", "mysql", "mssql", "d
 PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 
-def read_scores(sources: list[str], metrics: Container[str] | None = None) -> list[Scores]:
+@dataclass
+class Both:
+    """Printed numbers and scores of ours, as they were read. unread: what wasn't, a line each."""
+
+    printed: list[Printed]
+    scores: list[Scores]
+    unread: list[str]
+
+
+def read_both(
+    printed: Path, sources: Sequence[str], names: Names | None = None, scales: Mapping[str, str] | None = None
+) -> Both:
+    """Return the printed numbers of a file and the scores of files, folders and MLflow.
+
+    Args:
+        printed: A table of printed numbers.
+        sources: As in `read_scores`.
+        names: What the files don't say.
+        scales: Scale by metric, where it is stated.
+
+    Raises:
+        ValueError: A source cannot be read, or a scale is of no printed metric.
+    """
+    unread: list[str] = []
+    names = names or Names()
+    numbers = read_printed(printed, names, unread)
+    for metric, scale in (scales or {}).items():
+        named = [folded_metric(one.metric) == folded_metric(metric) for one in numbers]
+        if not any(named):
+            known = ", ".join(dict.fromkeys(one.metric for one in numbers))
+            raise ValueError(f"--scale {metric}={scale}: no such metric is printed; printed are {known[:200]}")
+        numbers = [replace(one, scale=scale) if of else one for one, of in zip(numbers, named, strict=True)]
+    known_names = names._replace(
+        systems=frozenset(folded(one.our_row or one.row) for one in numbers),
+        datasets=frozenset(folded(one.our_dataset or one.dataset) for one in numbers),
+    )
+    wanted = {folded_metric(one.our_metric or one.metric) for one in numbers}
+    return Both(
+        numbers, read_scores(sources, lambda metric: folded_metric(metric) in wanted, known_names, unread), unread
+    )
+
+
+def read_scores(
+    sources: Sequence[str],
+    is_printed: Callable[[str], bool] | None = None,
+    names: Names | None = None,
+    unread: list[str] | None = None,
+) -> list[Scores]:
     """Return the scores in files and folders, and in the databases of MLflow that URIs or folders name.
 
-    metrics: the printed ones, see `collected`. ValueError: a source cannot be read, or seeds have different items.
+    Args:
+        sources: Files, folders and URIs.
+        is_printed: Whether a metric is a printed one, see `collected`.
+        names: What the files don't say.
+        unread: Gets a line for each file, line or run that isn't read.
+
+    Raises:
+        ValueError: A source cannot be read, or seeds have different items.
     """
-    return collected(chain.from_iterable(map(observations, sources)), metrics)
-
-
-def observations(source: str) -> Iterator[Observation]:
-    """Return the scores in a file, a folder, or MLflow's runs. ValueError: it cannot be read."""
-    if uri := _tracking(source):
-        return from_mlflow(uri)
-    return read(Path(source), {**READERS, "*.parquet": from_parquet})
+    left = [] if unread is None else unread
+    found = (
+        from_mlflow(uri, left) if (uri := _tracking(source)) else read(Path(source), ALL_READERS, names, left)
+        for source in sources
+    )
+    return collected(chain.from_iterable(found), is_printed)
 
 
 def _tracking(source: str) -> str:
@@ -75,30 +120,41 @@ def _tracking(source: str) -> str:
     return path.resolve().as_uri() if path.is_dir() and any(path.glob("*/meta.yaml")) else ""
 
 
-KNOWN = {"score", "total", "item", *NO_MEASURES, *NAMES_OF_ROWS}  # columns of a table with a column score
 MOST_ROWS = 20_000_000
 
 
-def from_parquet(path: Path) -> Iterator[Observation]:
-    """Yield the scores of a Parquet file; see `from_rows`. ValueError: it is damaged, or a column is missing."""
+def from_parquet(path: Path, names: Names, unread: list[str]) -> Iterator[Observation]:
+    """Yield the scores of a Parquet file; see `from_table`. ValueError: it is damaged, or a column is missing."""
 
-    def rows() -> Iterator[dict[str, Any]]:
+    def rows(columns: list[str]) -> Iterator[Row]:
         with limited_memory(), pq.ParquetFile(path) as file:
-            names = [name for name in file.schema_arrow.names if "score" not in file.schema_arrow.names or name in KNOWN]
-            if nested := [name for name in names if pa.types.is_nested(file.schema_arrow.field(name).type)]:
-                raise ValueError(f"{path}: column {nested[0]} has lists or records; scores are numbers")
-            if file.metadata.num_rows > MOST_ROWS:
-                raise ValueError(f"{path}: more than {MOST_ROWS:,} rows: divide it")
-            for batch in file.iter_batches(4096, columns=names):
-                yield from batch.to_pylist()
+            for batch in file.iter_batches(4096, columns=columns):
+                yield from (Row(f"{path}", cells) for cells in batch.to_pylist())
 
     try:
-        yield from from_rows(rows(), str(path), path.stem)
+        columns = _columns(path)
+        yield from from_table(Table(str(path), columns, rows(columns)), names, unread)
     except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         raise ValueError(f"{path}: no Parquet ({str(error).splitlines()[0][:100]})") from error
 
 
-def from_mlflow(uri: str) -> Iterator[Observation]:
+def _columns(path: Path) -> list[str]:
+    """Return the columns of a Parquet file that are read. ValueError: one has lists or records, or there are too many rows."""
+    with pq.ParquetFile(path) as file:
+        if file.metadata.num_rows > MOST_ROWS:
+            raise ValueError(f"{path}: more than {MOST_ROWS:,} rows: divide it")
+        names, schema = list(file.schema_arrow.names), file.schema_arrow
+    roles = roles_of(names, OURS)
+    names = [name for name in names if "number" not in roles or name in roles.values()]
+    if nested := [name for name in names if pa.types.is_nested(schema.field(name).type)]:
+        raise ValueError(f"{path}: column {nested[0]} has lists or records; scores are numbers")
+    return names
+
+
+ALL_READERS = {**READERS, "*.parquet": from_parquet}
+
+
+def from_mlflow(uri: str, unread: list[str]) -> Iterator[Observation]:
     """Yield the last value of each metric of each finished run: one for each seed, without items.
 
     The row is the parameter row, system, model or model_name, or else the run's name; the seed the parameter seed, random_seed or
@@ -108,6 +164,9 @@ def from_mlflow(uri: str) -> Iterator[Observation]:
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     for run in Tracker(readable(uri)).runs():
         if run.info.status != "FINISHED":
+            unread.append(
+                f"{uri}: run {run.info.run_name or run.info.run_id} isn't read: its status is {run.info.status}"
+            )
             continue
         known = run.data.params
         row = next((known[name] for name in ROWS_OF_RUNS if name in known), run.info.run_name or run.info.run_id)

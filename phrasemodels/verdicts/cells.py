@@ -1,0 +1,383 @@
+"""Files to cells: text of tables as people have them (divided by commas, semicolons or tabs; Markdown; LaTeX; Excel), and what a cell says.
+
+Files are untrusted: a mistake is a ValueError of one line that names the file.
+"""
+
+import csv
+import gzip
+import io
+import re
+import unicodedata
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MOST_BYTES = 1 << 30  # of one file, unpacked
+DIVIDERS = ",;\t"
+TABULAR = re.compile(r"\\begin\{(tabular[xy*]?|longtable|tabu|array)\}(?:\{[^{}]*\})?(?=\{)")
+
+
+class Line(NamedTuple):
+    """A line of a table with its number in the file."""
+
+    number: int
+    cells: list[str]
+
+
+@dataclass
+class Grid:
+    """A table as text. where: its file. notes: lines that are no part of it."""
+
+    where: str
+    lines: list[Line]
+    divider: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def content(path: Path) -> bytes:
+    """Return the bytes of a file, unpacked. ValueError: there is none, or it is too large or damaged."""
+    if not path.is_file():
+        raise ValueError(f"{path}: {'a folder; name a file' if path.is_dir() else 'no such file'}")
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path) if packed else path.open("rb") as file:
+            found = file.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: no gzip ({error})") from error
+    if len(found) > MOST_BYTES:
+        raise ValueError(f"{path}: more than {MOST_BYTES} bytes; divide it")
+    return found
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file in UTF-8, UTF-16 or, as old spreadsheets write, cp1252. ValueError: it is no text."""
+    found = content(path)
+    utf16 = found[:2] in (b"\xff\xfe", b"\xfe\xff")
+    for encoding in ("utf-16",) if utf16 else ("utf-8-sig", "cp1252"):
+        try:
+            text = found.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if "\0" not in text:
+            return text.replace("\r\n", "\n").replace("\r", "\n")
+    raise ValueError(f"{path}: no text in UTF-8, UTF-16 or cp1252")
+
+
+def suffix(path: Path) -> str:
+    """Return the ending of a file's name in lower case, of a packed one the ending before .gz."""
+    name = path.name.lower().removesuffix(".gz")
+    return Path(name).suffix
+
+
+def grids(path: Path) -> list[Grid]:
+    """Return the tables of a file. ValueError: it cannot be read."""
+    if suffix(path) in (".xlsx", ".xlsm"):
+        return _sheets(path)
+    text = text_of(path)
+    if TABULAR.search(text) or (suffix(path) == ".tex" and "&" in text):
+        return _latex(str(path), text)
+    lines = text.split("\n")
+    if any(re.fullmatch(r"\s*\|?(\s*:?-+:?\s*\|)+(\s*:?-+:?\s*)?", line) for line in lines):
+        return _markdown(str(path), lines)
+    if suffix(path) in (".md", ".markdown", ".tex", ".rst"):
+        return []
+    return [_divided(str(path), text)]
+
+
+def _divided(where: str, text: str) -> Grid:
+    """Return a table whose cells are divided by what divides most of its lines alike."""
+    first, _, rest = text.partition("\n")
+    stated = re.fullmatch(r"sep=(.)\s*", first)
+    if stated:
+        text = "\n" + rest  # which keeps the numbers of lines
+    divider = stated[1] if stated else max(DIVIDERS, key=lambda one: _even(text, one))
+    reader, lines, before = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=divider), [], 0
+    try:
+        for cells in reader:
+            if any(map(str.strip, cells)):
+                lines.append(Line(before + 1, [cell.strip() for cell in cells]))
+            before = reader.line_num
+    except csv.Error as error:
+        raise ValueError(f"{where}, line {before + 1}: no CSV ({error})") from error
+    return Grid(where, lines, divider)
+
+
+def _even(text: str, divider: str) -> tuple[int, int]:
+    """Return how many of the first lines a divider divides into as many cells as the widest common number, and that number."""
+    try:
+        sample = list(csv.reader(io.StringIO(text[:20000], newline=""), delimiter=divider))[:50]
+    except csv.Error:
+        return 0, 0
+    widths = [len(cells) for cells in sample if len(cells) > 1]
+    return (0, 0) if not widths else max((widths.count(width), width) for width in set(widths))
+
+
+def _markdown(where: str, lines: Sequence[str]) -> list[Grid]:
+    found: list[Grid] = []
+    inside = False
+    for number, line in enumerate(lines, 1):
+        if "|" not in line:
+            inside = False
+            continue
+        if re.fullmatch(r"[\s|:-]+", line) and "-" in line:
+            continue
+        if not inside:
+            found.append(Grid(where, []))
+        inside = True
+        cells = re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
+        found[-1].lines.append(Line(number, [plain(cell.replace(r"\|", "|")) for cell in cells]))
+    return [grid for grid in found if len(grid.lines) > 1]
+
+
+RULES = re.compile(
+    r"\\(hline|toprule|midrule|bottomrule|addlinespace|centering|small|noalign)\b(\[[^\]]*\])?|\\(cmidrule|cline|rowcolor|specialrule|"
+    r"vspace\*?)(\([^()]*\))?(\[[^\]]*\])?(\{[^{}]*\})*"
+)
+
+
+def _latex(where: str, text: str) -> list[Grid]:
+    text = re.sub(r"(?<!\\)%[^\n]*", "", text)
+    found = []
+    for begin in TABULAR.finditer(text):
+        start = _closing(text, begin.end())
+        end = text.find("\\end{" + begin[1], start)
+        found.append(_tabular(where, text, start, len(text) if end < 0 else end))
+    return found or [_tabular(where, text, 0, len(text))]
+
+
+def _tabular(where: str, text: str, start: int, end: int) -> Grid:
+    grid = Grid(where, [])
+    for row in re.finditer(r"(.*?)(\\\\|\Z)", text[start:end], re.S):
+        body = RULES.sub(" ", row[1])
+        if not body.strip():
+            continue
+        number = text.count("\n", 0, start + row.start() + len(row[1]) - len(row[1].lstrip())) + 1
+        cells: list[str] = []
+        for cell in re.split(r"(?<!\\)&", body):
+            cells += _spanned(cell)
+        grid.lines.append(Line(number, cells))
+    return grid
+
+
+def _spanned(cell: str) -> list[str]:
+    r"""Return the cells of a LaTeX cell: \multicolumn{n} is n of them, \multirow one."""
+    if found := re.search(r"\\multicolumn\s*\{(\d{1,3})\}", cell):
+        start = _closing(cell, found.end())
+        return [plain(cell[start : _closing(cell, start)])] * int(found[1])
+    if found := re.search(r"\\multirow\*?(\[[^\]]*\])?\s*\{[^{}]*\}(\[[^\]]*\])?\s*\{[^{}]*\}(\[[^\]]*\])?", cell):
+        return [plain(cell[found.end() :])]
+    return [plain(cell)]
+
+
+def _closing(text: str, start: int) -> int:
+    """Return the place after the group in braces that begins at a place, or after blanks there."""
+    depth = 0
+    for place in range(start, len(text)):
+        depth += (text[place] == "{") - (text[place] == "}")
+        if depth == 0 and not text[place].isspace():
+            return place + 1
+    return len(text)
+
+
+def _sheets(path: Path) -> list[Grid]:
+    """Return the sheets of an Excel file, with numbers as they are shown. ValueError: it is none, or openpyxl is missing."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise ValueError(f"{path}: Excel's own files need openpyxl: pip install openpyxl, or save it as CSV") from None
+    try:
+        book = openpyxl.load_workbook(io.BytesIO(content(path)), read_only=True, data_only=True)
+        return [
+            Grid(
+                f"{path}, sheet {sheet.title}",
+                [
+                    Line(number, [_shown(cell) for cell in row])
+                    for number, row in enumerate(sheet.iter_rows(), 1)
+                    if any(cell.value is not None for cell in row)
+                ],
+            )
+            for sheet in book.worksheets
+        ]
+    except ValueError:
+        raise
+    except Exception as error:  # of openpyxl, zipfile or the parser of XML
+        raise ValueError(f"{path}: no Excel file ({str(error)[:100]})") from error
+
+
+def _shown(cell: Any) -> str:
+    """Return the value of a cell of Excel with the digits that its format shows."""
+    value = cell.value
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return plain(str(value))
+    found = re.fullmatch(r"[#,]*0(?:\.(0+))?(%?)(?:_\)|;.*)?", str(cell.number_format))
+    if not found:
+        return f"{value:.12g}"
+    return f"{100 * value if found[2] else value:.{len(found[1] or '')}f}{found[2]}"
+
+
+KEPT = r"textbf|textit|textsc|texttt|textrm|textsf|underline|uline|emph|mathbf|mathit|mathrm|bm|boldsymbol|text|mbox|makecell|shortstack"
+DROPPED = r"cite[a-z]*|footnote|footnotemark|footnotetext|tablefootnote|ref|label|textsuperscript|cellcolor|textcolor|color|tnote"
+SIGNS = {"pm": "±", "times": "×", "cdot": "·", "uparrow": "↑", "downarrow": "↓", "geq": "≥", "ge": "≥", "leq": "≤", "le": "≤",
+         "sim": "~", "approx": "~", "Delta": "Δ", "alpha": "α", "beta": "β", "rho": "ρ", "tau": "τ", "infty": "inf"}  # fmt: skip
+NO_MARKS = re.compile(r"[†‡§¶∗⋆★☆✓✔♠♣♥♦♢♡⁎∘°ªº◦•]|(?<=[\d\w)\]])[⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜ]+|(?<=\S)\*+$|^\*+(?=\S)")
+
+
+def plain(text: str) -> str:
+    """Return the text of a cell without markup of LaTeX, Markdown or HTML, and without footnote marks."""
+    text = re.sub(r"<(sup|sub)>[^<>]*</\1>|</?[a-zA-Z][^<>]*>|\[\^\w+\]", "", text)
+    if "\\" in text or "$" in text or "{" in text:
+        text = re.sub(r"\\([%&#_])", r"\1", text).replace("\\,", " ").replace("~", " ").replace("$", "")
+        text = re.sub(r"\\([a-zA-Z]+)(?![a-zA-Z{])", lambda found: SIGNS.get(found[1], f"\\{found[1]}"), text)
+        for _ in range(5):
+            text = re.sub(rf"\\({DROPPED})\*?(\[[^\]]*\])?\{{[^{{}}]*\}}", "", text)
+            text = re.sub(rf"\\({KEPT})\s*\{{([^{{}}]*)\}}", r"\2", text)
+            text = re.sub(
+                r"\{\s*\\(bf|it|em|sc|tt|bfseries|itshape|small|tiny|scriptsize|footnotesize)\b\s*([^{}]*)\}",
+                r"\2",
+                text,
+            )
+        text = re.sub(r"\^\s*(\{[^{}\d]*\}|\\[a-zA-Z]+|[^\d{\\\s-])", "", text)
+        text = re.sub(r"\{([^{}]*)\}", r"\1", text)
+        text = re.sub(
+            r"\\(dagger|ddagger|ast|star|bf|it|bfseries|itshape|small|tiny|phantom|quad|qquad)\b|\\[;:! ]", "", text
+        )
+    text = re.sub(r"(\*\*|__)(.+?)\1", r"\2", text)
+    text = re.sub(r"^([*_])(.+)\1(?=\W|$)", r"\2", text.strip())
+    return re.sub(r"\s+", " ", NO_MARKS.sub("", unicodedata.normalize("NFC", text))).strip()
+
+
+MISSING = frozenset(
+    (
+        "",
+        "-",
+        "--",
+        "---",
+        "–",
+        "—",
+        "−",
+        "n/a",
+        "n.a.",
+        "na",
+        "n.r.",
+        "nr",
+        "none",
+        "null",
+        "/",
+        "?",
+        "...",
+        "…",
+        ".",
+        "\\",
+        "x",
+        "✗",
+    )
+)
+DIVERGED = frozenset(("nan", "inf", "+inf", "-inf", "infinity", "-infinity", "∞", "diverged"))
+NUMBER = r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})(?:e[+-]?\d{1,3})?"
+VALUE = re.compile(rf"([<>]?)\s*({NUMBER})\s*(%?)(.*)", re.I)
+SPREAD = re.compile(rf"(?:±|\+/?-|_\s*±?|\(\s*±?|\[\s*±)\s*({NUMBER})\s*(%?)\s*[)\]]?\s*%?", re.I)
+
+
+class Value(NamedTuple):
+    """A number as a cell has it. text: the number alone, with a percent sign if it has one, or empty where nothing was measured."""
+
+    text: str
+    deviation: float | None = None
+    bound: str = ""
+    note: str = ""
+
+    @property
+    def number(self) -> float:
+        """The number; NaN of a run that diverged."""
+        return float(self.text.removesuffix("%"))
+
+
+def value_of(cell: str, decimal_comma: bool | None = False) -> Value:
+    """Return what a cell says: a number, its deviation, a bound. ValueError: it is no number; the message says what to write.
+
+    decimal_comma: commas stand before decimals (False: between thousands; None: it isn't known).
+    """
+    text = re.sub(r",\s+", "; ", plain(cell))  # a comma before a blank is in no number
+    text = re.sub(r"\s*[×x]\s*10\s*\^?\s*([-−]?\d+)", lambda found: f"e{found[1].replace('−', '-')}", text)
+    if text.casefold() in MISSING:
+        return Value("")
+    if text.casefold() in DIVERGED:
+        return Value("nan")
+    if len(pairs_of(cell)) > 1:
+        raise ValueError(
+            f"{cell[:40]!r} has several numbers: name as many metrics, as in --metric COLUMN=precision/recall"
+        )
+    clean = re.sub(r"(?<=\d)[   '](?=\d{3}(?!\d))", "", re.sub(r"[−–‐](?=[\d.])", "-", text))
+    clean = re.sub(r"[↑↓▲▼]", "", clean.replace("≥", ">").replace("≤", "<").replace(",", _comma(clean, decimal_comma)))
+    if decimal_comma and re.search(r"\d\.\d{3}\.", clean):
+        raise ValueError(f"{cell[:40]!r}: write it without dots between thousands")
+    found = VALUE.fullmatch(clean.strip())
+    if not found:
+        raise ValueError(f"{cell[:40]!r} is no number: write it alone, such as 47.1; leave it out if there is none")
+    bound, number, percent, rest = found.groups()
+    deviation, note = _rest(cell, number, rest.strip())
+    return Value(_decimal(number) + percent, deviation, bound, note)
+
+
+def _comma(text: str, decimal_comma: bool | None) -> str:
+    """Return what stands for the commas of a cell. ValueError: it isn't clear."""
+    if "," not in text or decimal_comma:
+        return "."
+    thousands = all(
+        re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", word) for word in re.findall(r"[+-]?[\d.,]*,[\d.,]*", text)
+    )
+    if not thousands or decimal_comma is None:
+        wanted = f"{text.replace(',', '.')} or {text.replace(',', '')}" if thousands else text.replace(",", ".")
+        raise ValueError(f"{text[:40]!r}: a comma before decimals or thousands? write {wanted[:40]}")
+    return ""
+
+
+def _rest(cell: str, number: str, rest: str) -> tuple[float | None, str]:
+    """Return the deviation, and a note, of what follows a number. ValueError: it isn't known what it is."""
+    if not rest:
+        return None, ""
+    if re.fullmatch(r"[(\[]\s*[+-]\s*[\d.]+\s*%?\s*[)\]]", rest):
+        return None, f"{cell[:40]!r}: {rest} is taken as a difference, and isn't read"
+    if re.fullmatch(rf"[\[(]\s*{NUMBER}\s*%?\s*(,|-|–|to|;)\s*{NUMBER}\s*%?\s*[\])]", rest):
+        return None, f"{cell[:40]!r}: {rest} is taken as an interval, and isn't read"
+    found = SPREAD.fullmatch(rest)
+    spread = found and abs(float(found[1]))
+    if spread is None or (
+        rest[0] in "([" and "±" not in rest and ("." not in found[1] or spread > abs(float(number)) / 2)
+    ):  # type: ignore[index]
+        said = (
+            f"{rest[:20]!r} may be a deviation or another number: write {number} ± …, or"
+            if "(" in rest or "[" in rest
+            else "write"
+        )
+        raise ValueError(f"{cell[:40]!r}: {said} the number alone, with its unit in the name of the column")
+    return spread, ""
+
+
+def _decimal(number: str) -> str:
+    """Return a number as Python prints it, with its digits: .841 is 0.841, 1.2e-3 is 0.0012."""
+    found = f"{Decimal(number):f}"
+    return found.removesuffix(".")
+
+
+def uses_decimal_commas(cells: Sequence[str], divider: str = "") -> bool | None:
+    """Return whether the numbers of a table have decimal commas; None: they may, since all commas stand before three digits."""
+    words = [word for cell in cells for word in re.findall(r"(?<![\w.,])\d+(?:[.,]\d+)+(?![\w])", cell)]
+    commas = [word for word in words if "," in word]
+    if not commas:
+        return False
+    if any(re.fullmatch(r"\d+,\d{1,2}|\d+,\d{4,}|0,\d+|\d{1,3}(\.\d{3})+,\d+|\d{4,},\d+", word) for word in commas):
+        return not any(re.fullmatch(r"\d+\.\d{1,2}|0\.\d+|\d{1,3}(,\d{3})+\.\d+", word) for word in words)
+    return False if divider == "," or any(re.fullmatch(r"\d+\.\d+", word) for word in words) else None
+
+
+def pairs_of(cell: str) -> list[str]:
+    """Return the numbers of a cell that are divided by a slash or a bar; one if there is none."""
+    parts = re.split(r"\s*[/|]\s*", plain(cell))
+    return parts if len(parts) > 1 and all(re.search(r"\d", part) or part in MISSING for part in parts) else [cell]

@@ -1,0 +1,389 @@
+"""Cells to rows: which columns of a table name the system, data set, metric and seed, and which hold numbers.
+
+A table has one number a line, in a column value or score; or it is as papers print it, with a column for each metric, data set, system
+or seed.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from phrasemodels.verdicts.cells import Grid, Line, grids, pairs_of, plain, uses_decimal_commas
+from phrasemodels.verdicts.scales import QUALIFIERS, UNITS, known, phrase, words
+
+ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the first one that is there
+    "system": tuple(
+        "row;model;system;method;approach;algorithm;modell;verfahren;methode;model name;mlflow runname;run name;experiment;name".split(";")
+    ),
+    "variant": ("variant",),
+    "dataset": tuple("dataset;data set;data;corpus;task;benchmark;testset;test set;datensatz;korpus".split(";")),
+    "split": ("split",),
+    "metric": tuple("metric;measure;metrik".split(";")),
+    "number": tuple("value;score;printed;reported;published;result;wert;valeur".split(";")),
+    "seed": tuple("seed;random seed;random state;run;trial;fold;repetition;run id;startwert".split(";")),
+    "item": tuple("item;item id;example;example id;doc id;sentence;sentence id".split(";")),
+    "total": ("total",),
+    "paper": ("paper",),
+    "table": ("table",),
+    "n": tuple("n;test items".split(";")),
+    "runs": tuple("runs;n runs".split(";")),
+    "best of": ("best of",),
+    "deviation": tuple("deviation;std;sd;stdev;standard deviation;±".split(";")),
+    "stderr": tuple("stderr;se;standard error".split(";")),
+    **{name: (name,) for name in ("scale", "unit", "margin", "bound", "lower is better", "arithmetic", "baseline", "our row", "our dataset",
+                                  "our metric", "not comparable", "gain over", "notes")},
+}  # fmt: skip
+OURS = (
+    "system",
+    "dataset",
+    "metric",
+    "number",
+    "seed",
+    "item",
+    "total",
+    "paper",
+    "table",
+    "variant",
+    "stderr",
+)  # roles in results
+PREFIXES = frozenset("params param metrics config summary tags eval predict".split())
+SEEDS = re.compile(r"(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)", re.I)
+MOST_HEADERS = 3
+
+
+class Names(NamedTuple):
+    """What files don't say: paper, table, system, data set, metric and seed. columns: metric by the name of a column."""
+
+    paper: str = ""
+    table: str = ""
+    system: str = ""
+    dataset: str = ""
+    metric: str = ""
+    seed: str = "0"
+    columns: Mapping[str, str] = {}
+    systems: frozenset[tuple[str, ...]] = frozenset()  # those that are printed, as `folded`
+    datasets: frozenset[tuple[str, ...]] = frozenset()
+
+
+class Row(NamedTuple):
+    """A row by the names of its columns. where: file and line."""
+
+    where: str
+    cells: dict[str, Any]
+
+    def get(self, role: str, roles: Mapping[str, str]) -> str:
+        """Return the text of the column that has a role; empty if there is none."""
+        found = self.cells.get(roles[role], "") if role in roles else ""
+        return "" if found is None else str(found)
+
+
+@dataclass
+class Table:
+    """Rows with one header. comma: decimals stand after commas; None: that isn't known. bad: lines that are no rows; notes: lines that
+    are left out."""
+
+    where: str
+    columns: list[str]
+    rows: Iterable[Row]
+    comma: bool | None = False
+    bad: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]], where: str) -> "Table":
+        """Return the table of rows of JSON or Parquet."""
+        made = [Row(f"{where}, row {number}", dict(row)) for number, row in enumerate(rows, 1)]
+        return cls(where, list(dict.fromkeys(name for row in made for name in row.cells)), made)
+
+
+def tables(path: Path) -> list[Table]:
+    """Return the tables of a file with their headers. ValueError: it cannot be read."""
+    return [table for grid in grids(path) if (table := _table(grid)) is not None]
+
+
+def csv_rows(path: Path) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table by the names of its columns. ValueError: the file is no such table."""
+    for table in tables(path):
+        if table.bad:
+            raise ValueError(table.bad[0])
+        yield from (row.cells for row in table.rows)
+
+
+@lru_cache(10_000)
+def folded(name: str) -> tuple[str, ...]:
+    """Return a name as it is compared: without case, markup and punctuation, but with signs, as in +CRF."""
+    text = unicodedata.normalize("NFKC", plain(name)).casefold()
+    return tuple(re.findall(r"[^\W_]+|[+<>=≥≤/%]|(?:^|(?<=\s))-(?=\w)", text))
+
+
+@lru_cache(10_000)
+def folded_metric(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return a metric as it is compared: its words, with the usual name of a well-known one, and its unit."""
+    found = [
+        word
+        for word in phrase(re.sub(r"[()\[\]↑↓]", " ", name))
+        if word not in ("score", "scores", "percent", "pct", "in")
+    ]
+    return tuple(word for word in found if word not in UNITS), tuple(word for word in found if word in UNITS)
+
+
+def is_value(cell: Any) -> bool:
+    """Return whether a cell holds a number, whatever stands beside it."""
+    if isinstance(cell, bool):
+        return False
+    return isinstance(cell, int | float) or bool(re.match(r"[<>≥≤~≈±(\[]*\s*[+−–-]?\.?\d", plain(str(cell or ""))))
+
+
+def _table(grid: Grid) -> Table | None:
+    """Return a grid as a table; None if it is empty. ValueError: it has no header."""
+    lines = [line for line in grid.lines if any(line.cells)]
+    width = max((len([cell for cell in line.cells if cell]) for line in lines[:50]), default=0)
+    notes = [_note(grid, line) for line in _before(lines, width)]
+    lines = lines[len(notes) :]
+    if not lines:
+        return None
+    header, body = _header(grid, lines)
+    kept = [place for place, name in enumerate(header) if name or any(_at(line, place) for line in body)]
+    if kept and not header[kept[0]] and not _is_index(body, kept[0]):
+        header[kept[0]] = "system" if "system" not in header else "name"
+    kept = [
+        place
+        for place in kept
+        if header[place] and not (header[place].casefold() in ("index", "unnamed: 0") and _is_index(body, place))
+    ]
+    names = [header[place] for place in kept]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{grid.where}: two columns have the name {twice[0][:40]!r}")
+    rows: list[Row] = []
+    table = Table(grid.where, names, rows, False, [], notes)
+    for line in body:
+        _add(table, rows, grid, line, kept, len(header))
+    cells = [str(cell) for row in rows for cell in row.cells.values()]
+    table.comma = uses_decimal_commas(cells, grid.divider)
+    return table
+
+
+def _before(lines: Sequence[Line], width: int) -> list[Line]:
+    """Return the lines before the header, such as a title: they have one cell, the others several."""
+    found = []
+    for line in lines:
+        if width < 2 or len({cell for cell in line.cells if cell}) > 1:
+            break
+        found.append(line)
+    return found
+
+
+def _header(grid: Grid, lines: Sequence[Line]) -> tuple[list[str], list[Line]]:
+    """Return the names of columns, of up to three lines where the first has cells over several columns, and the lines below."""
+    first = lines[0]
+    if len(first.cells) > 1 and sum(map(is_value, first.cells[1:])) > len(first.cells[1:]) / 2:
+        raise ValueError(
+            f"{grid.where}, line {first.number}: numbers where names of columns belong: add a line such as system,accuracy"
+        )
+    top = first.cells
+    spans = len(set(filter(None, top[1:]))) < len(top[1:]) and len(lines) > 1 and len(lines[1].cells) == len(top)
+    heads = [top]
+    if spans and not all(not name for name in lines[1].cells[1:]):
+        for line in lines[1:MOST_HEADERS]:
+            if any(map(is_value, line.cells[1:])) or len({cell for cell in line.cells if cell}) < 2:
+                break
+            heads.append(line.cells)
+    if len(heads) == 1:
+        return [cell.strip() for cell in top], list(lines[1:])
+    filled = [_filled(cells) for cells in heads[:-1]] + [heads[-1]]
+    names = [
+        " ".join(dict.fromkeys(filter(None, (_of(cells, place) for cells in filled)))) for place in range(len(top))
+    ]
+    return names, list(lines[len(heads) :])
+
+
+def _filled(cells: Sequence[str]) -> list[str]:
+    """Return a line of a header with each name over all of its columns."""
+    made, last = [], ""
+    for cell in cells:
+        last = cell or last
+        made.append(last)
+    return made
+
+
+def _of(cells: Sequence[str], place: int) -> str:
+    return cells[place] if place < len(cells) else ""
+
+
+def _at(line: Line, place: int) -> str:
+    return _of(line.cells, place)
+
+
+def _is_index(body: Sequence[Line], place: int) -> bool:
+    return [_at(line, place) for line in body] in (
+        [str(n) for n in range(len(body))],
+        [str(n + 1) for n in range(len(body))],
+    )
+
+
+def _note(grid: Grid, line: Line) -> str:
+    return f"{grid.where}, line {line.number}: {' '.join(dict.fromkeys(filter(None, line.cells)))[:60]!r} isn't read: it is no row"
+
+
+def _add(table: Table, rows: list[Row], grid: Grid, line: Line, kept: Sequence[int], width: int) -> None:
+    """Add a line to a table: as a row, a note, or a bad line."""
+    place = f"{grid.where}, line {line.number}"
+    cells = [cell for cell in line.cells if cell]
+    if len(line.cells) > width and any(line.cells[width:]):
+        hint = "; a number with a comma stands in quotes" if grid.divider == "," else ""
+        table.bad.append(f"{place}: {len(line.cells)} cells, but {width} columns{hint}")
+    elif len(kept) > 1 and len(set(cells)) == 1 and not is_value(cells[0]):
+        table.notes.append(_note(grid, line))
+    elif len(line.cells) < width and grid.divider:
+        table.bad.append(f"{place}: {len(line.cells)} cells, but {width} columns")
+    else:
+        rows.append(Row(place, {name: _at(line, one) for name, one in zip(table.columns, kept, strict=True)}))
+
+
+def role_of(name: str) -> str:
+    """Return the text of a column's name by which its role is known."""
+    found = re.findall(
+        r"[^\W_]+|±", re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name).casefold() if "_" not in name else name.casefold()
+    )
+    return " ".join(found[1:] if len(found) > 1 and found[0] in PREFIXES else found)
+
+
+def roles_of(columns: Sequence[str], wanted: Iterable[str] = ROLES) -> dict[str, str]:
+    """Return the column of each role that a table has."""
+    by_name: dict[str, str] = {}
+    for column in columns:
+        by_name.setdefault(role_of(column), column)
+        by_name.setdefault("".join(role_of(column).split()), column)
+    found = {role: next((by_name[name] for name in ROLES[role] if name in by_name), "") for role in wanted}
+    return {role: column for role, column in found.items() if column}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of numbers: the names that stand in its header. long: it is the one column of numbers of a table with a number a line.
+
+    deviation: the column of their deviations. lower_is_better: its header has an arrow down.
+    """
+
+    name: str
+    dataset: str = ""
+    metrics: tuple[str, ...] = ()
+    system: str = ""
+    seed: str = ""
+    long: bool = False
+    deviation: str = ""
+    lower_is_better: bool = False
+
+    def cells_of(self, cell: Any, metric: str) -> list[tuple[str, Any]]:
+        """Return metric and text of each number in a cell. metric: that of its row, if it has one."""
+        names = (
+            tuple(part.strip() for part in metric.split("/"))
+            if metric and "/" in metric
+            else (metric,)
+            if metric
+            else self.metrics
+        )
+        parts = pairs_of(cell) if isinstance(cell, str) else [cell]
+        if len(names) > 1 and len(parts) == len(names):
+            return list(zip(names, parts, strict=True))
+        if len(names) > 1 and (cell in (None, "") or (isinstance(cell, str) and not is_value(cell))):
+            return [(name, cell) for name in names]
+        return [("/".join(names), cell)]
+
+
+def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], list[Column]]:
+    """Return the columns by role, and those of numbers. kind: value (of a paper) or score (of ours).
+
+    What is left out is added to the table's notes.
+    """
+    roles = roles_of(table.columns, OURS if kind == "score" else ROLES)
+    if "number" in roles:
+        metric = (names.metric,) if names.metric else ("",)
+        return roles, [Column(roles["number"], metrics=metric, long=True, deviation=roles.get("deviation", ""))]
+    rows = table.rows = list(table.rows)
+    rest = [name for name in table.columns if name not in roles.values()]
+    numeric = [name for name in rest if any(is_value(row.cells.get(name)) for row in rows)]
+    if ("system" not in roles and kind == "value") or not {"system", "dataset", "metric"} & roles.keys():
+        texts = [name for name in rest if name not in numeric]
+        if texts and texts[0] == table.columns[0]:
+            metrics = all(known(str(row.cells.get(texts[0], ""))).kind for row in rows)
+            roles["metric" if metrics else "system"] = texts[0]
+            rest.remove(texts[0])
+    if left := [name for name in rest if name not in numeric]:
+        table.notes.append(f"{table.where}: not read: column {', '.join(map(repr, left))[:100]}, without numbers")
+    transposed = kind == "value" and "system" not in roles and ({"dataset", "metric"} & roles.keys())
+    found: list[Column] = []
+    for name in numeric:
+        if _is_deviation(name) and found:
+            if "std" not in role_of(found[-1].name):
+                found[-1] = Column(**{**vars(found[-1]), "deviation": name})
+        elif transposed:
+            found.append(Column(name, system=plain(name), metrics=(names.metric,)))
+        else:
+            found.append(_column(name, names, "metric" in roles))
+    return roles, found
+
+
+def _is_deviation(name: str) -> bool:
+    return role_of(name).split()[-1:] in (["std"], ["sd"], ["stdev"], ["±"], ["stderr"], ["deviation"])
+
+
+def _column(name: str, names: Names, has_metric: bool) -> Column:
+    """Return what a header says: a data set, metrics, a seed."""
+    text, lower = re.sub(r"\s*[(\[]?\s*[↑↓]\s*[)\]]?\s*", " ", plain(name)).strip(), "↓" in name
+    if stated := names.columns.get(name) or names.columns.get(text):
+        dataset = "" if folded(stated) == folded(text) else text
+        return Column(name, dataset, tuple(part.strip() for part in stated.split("/")), lower_is_better=lower)
+    if seed := SEEDS.fullmatch(text):
+        return Column(name, seed=seed[1], metrics=(names.metric,))
+    if has_metric:
+        return Column(name, text)
+    dataset, metrics = split_header(text)
+    if not metrics and folded(text) in names.systems:
+        return Column(name, system=text, metrics=(names.metric,))
+    if not metrics and (names.metric or folded(text) in names.datasets):
+        return Column(name, text, tuple(part.strip() for part in names.metric.split("/")), lower_is_better=lower)
+    return Column(name, dataset, metrics or (text,), lower_is_better=lower)
+
+
+def split_header(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return data set and metrics of a header, such as "PTB UAS", "MNLI (acc)" or "accuracy/F1"; no metrics if none is well known."""
+    outer, inner = re.fullmatch(r"(.*?)\s*(?:[(\[](.+)[)\]])?\s*", text).groups()  # type: ignore[union-attr]
+    metrics = _metrics(text) or _metrics(outer)
+    if inner and not _qualifies(inner):
+        if _metrics(inner):
+            return outer, _metrics(inner)
+        return (inner, _metrics(outer)) if _metrics(outer) else ("", ())
+    if metrics:
+        return "", (text,) if len(metrics) == 1 else metrics
+    for divider in (r"\s+", r"[\s_./:]+", r"[\s_./:-]+"):
+        parts = re.split(divider, outer)
+        for start in range(1, len(parts)):
+            if metrics := _metrics(" ".join(parts[start:])):
+                unit = f" ({inner})" if inner else ""
+                dataset = " ".join(part for part in parts[:start] if part.casefold() not in PREFIXES)
+                return dataset, tuple(metric + unit for metric in metrics)
+    return "", ()
+
+
+def _qualifies(text: str) -> bool:
+    return all(word in QUALIFIERS or word in UNITS or word.isdigit() for word in words(text))
+
+
+def _metrics(text: str) -> tuple[str, ...]:
+    """Return the well-known metrics that a text consists of, divided by slashes; empty if it says more or less."""
+    parts = [part.strip() for part in re.split(r"\s*/\s*", text)]
+    return tuple(parts) if all(_pure(part) for part in parts) else ()
+
+
+def _pure(text: str) -> bool:
+    """Return whether a text is a well-known metric, beside words that qualify one."""
+    if not known(text).kind:
+        return False
+    usual = known(text).name.split()
+    rest = [word for word in phrase(text) if word not in usual]
+    return all(word in QUALIFIERS or word in UNITS or word.isdigit() or word in "@+" for word in rest)
