@@ -26,9 +26,7 @@ EXACT = {torch.float32}, {torch.float64}  # types of scores that are computed as
 FORBIDS = -1e12  # a score below it forbids; sums of numbers above it keep their digits in float64
 
 
-def run(
-    function: Callable[..., Any], scores: tuple[Tensor, ...], lengths: Tensor, rounded: bool = True
-) -> Any:
+def run(function: Callable[..., Any], scores: tuple[Tensor, ...], lengths: Tensor, rounded: bool = True) -> Any:
     """Return function(scores, lengths), with scores of one type, at least float32.
 
     Results have the type that torch promotes the scores to, or at least float32 unless `rounded`.

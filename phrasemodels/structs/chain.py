@@ -220,7 +220,12 @@ class LinearChains(HigherOrder):
 TAGS = LinearChains()
 
 
-log_partition, marginals, pair_marginals, entropy = TAGS.log_partition, TAGS.marginals, TAGS.pair_marginals, TAGS.entropy
+log_partition, marginals, pair_marginals, entropy = (
+    TAGS.log_partition,
+    TAGS.marginals,
+    TAGS.pair_marginals,
+    TAGS.entropy,
+)
 argmax, topk, sample, minimum_risk = TAGS.argmax, TAGS.topk, TAGS.sample, TAGS.minimum_risk
 gumbel_sample, total = TAGS.gumbel_sample, TAGS.total
 

@@ -47,7 +47,9 @@ class CRF(nn.Module):
             raise ValueError(f"num_tags={num_tags}: must be at least 1")
         wanted = (num_tags + 1, num_tags + 1)
         if constraints is not None and (constraints.shape != wanted or constraints.dtype != torch.bool):
-            raise ValueError(f"constraints must be booleans {wanted}, not {tuple(constraints.shape)} of {constraints.dtype}")
+            raise ValueError(
+                f"constraints must be booleans {wanted}, not {tuple(constraints.shape)} of {constraints.dtype}"
+            )
         self.num_tags, self.batch_first, self.validate_args = num_tags, batch_first, validate_args
         self.register_buffer("constraints", constraints)
         self.start_transitions = nn.Parameter(torch.empty(num_tags))
@@ -101,7 +103,9 @@ class CRF(nn.Module):
         start, end, transitions = self.start_transitions, self.end_transitions, self.transitions
         if self.constraints is not None:
             allowed = self.constraints
-            start, end = (x.masked_fill(~y, -torch.inf) for x, y in ((start, allowed[-1, :-1]), (end, allowed[:-1, -1])))
+            start, end = (
+                x.masked_fill(~y, -torch.inf) for x, y in ((start, allowed[-1, :-1]), (end, allowed[:-1, -1]))
+            )
             transitions = transitions.masked_fill(~allowed[:-1, :-1], -torch.inf)
         unary = emissions + torch.where(first, start, 0) + torch.where(last, end, 0)
         return LinearChain(unary, transitions, lengths[:, 0])

@@ -54,7 +54,9 @@ class Trees(Structure):
         word = (at > 0) & (at <= lengths)
         right = ((rows >= 0) & (rows <= lengths) & (rows != at) | ~word).all(-1)
         above = torch.where(word & (rows >= 0) & (rows <= lengths), rows, 0)
-        for _ in range(rows.shape[-1].bit_length()):  # each turn doubles the steps towards the root, which a cycle never reaches
+        for _ in range(
+            rows.shape[-1].bit_length()
+        ):  # each turn doubles the steps towards the root, which a cycle never reaches
             above = above.gather(-1, above)
         if self.one_root:
             right = right & (((rows == 0) & word).sum(-1) == (lengths[:, 0] > 0))
@@ -76,7 +78,9 @@ class Projective(Trees):
     def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         at = torch.arange(rows.shape[-1], device=rows.device)
         heads = torch.where((at > 0) & (at <= lengths), rows, at)
-        (a, b), (c, d) = ((f(heads, at)[..., :, None], f(heads, at)[..., None, :]) for f in (torch.minimum, torch.maximum))
+        (a, b), (c, d) = (
+            (f(heads, at)[..., :, None], f(heads, at)[..., None, :]) for f in (torch.minimum, torch.maximum)
+        )
         crossing = (a < b) & (b < c) & (c < d)
         return super().is_structure(scores, rows, lengths) & ~crossing.any((-1, -2))
 

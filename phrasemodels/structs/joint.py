@@ -84,7 +84,9 @@ class JointTrees(Structure):
     def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         (h, m), n = rows[..., 3:].unbind(-1), lengths
         cell, arc = (rows[..., :3] >= 0).any(-1), (rows[..., 3:] >= 0).any(-1)
-        fine = torch.where(arc, (h >= 0) & (h <= n) & (m > 0) & (m <= n) & ~cell, ~cell | (rows[..., :3] >= 0).all(-1)).all(-1)
+        fine = torch.where(
+            arc, (h >= 0) & (h <= n) & (m > 0) & (m <= n) & ~cell, ~cell | (rows[..., :3] >= 0).all(-1)
+        ).all(-1)
         fine = fine & (arc.sum(-1) == n[:, 0])
         cells, heads = split(rows.masked_fill(~fine[..., None, None], NONE))
         label, at = cells[..., 2], torch.arange(1, heads.shape[-1], device=rows.device)
@@ -102,7 +104,9 @@ class JointTrees(Structure):
         holds = (begin <= i) & (end >= j) & (size > j - i) & there[..., None, :]
         parent = torch.where(holds, size, heads.shape[-1]).argmin(-1)
         above_head, inner = head.gather(-1, parent), holds.any(-1)
-        joins = inner & (head != above_head)  # by an arc from the head of its parent; then, or at the top, it has a label
+        joins = inner & (
+            head != above_head
+        )  # by an arc from the head of its parent; then, or at the top, it has a label
         arcs = ~joins | (heads.gather(-1, head) == above_head)
         full = ~(joins | ~inner) | (label != 0) | (cells[..., 0] == cells[..., 1])
         return right & (((enters.sum(-1) == 1) & arcs & full) | ~there).all(-1)

@@ -90,7 +90,9 @@ class SemiMarkov(Structure):
         there = (rows[..., :2] >= 0).any(-1)
         before = torch.nn.functional.pad(torch.where(there, end, begin.new_tensor(-2)), (1, 0), value=-1)[..., :-1]
         right = (begin == before + 1) & (begin >= 0) & (end >= begin) & (end < begin + K) & (label >= 0) & (label < C)
-        return (right | ~there).all(-1) & (torch.where(there, end + 1, 0).amax(-1) == lengths[:, 0] if rows.shape[-2] else True)
+        return (right | ~there).all(-1) & (
+            torch.where(there, end + 1, 0).amax(-1) == lengths[:, 0] if rows.shape[-2] else True
+        )
 
     def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         segments, pairwise = scores

@@ -420,9 +420,7 @@ class Covariances(_Operation):
         with torch.enable_grad():
             leaves = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in given]
         found = kernels.reference_vjp(reference, leaves, grads)
-        return None, None, None, None, *(
-            x if y.requires_grad else None for x, y in zip(found, given, strict=True)
-        )
+        return None, None, None, None, *(x if y.requires_grad else None for x, y in zip(found, given, strict=True))
 
 
 @over_batches

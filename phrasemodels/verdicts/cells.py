@@ -314,9 +314,11 @@ def value_of(cell: str, decimal_comma: bool | None = False) -> Value:
             f"{cell[:40]!r} has several numbers: name as many metrics, as in --metric COLUMN=precision/recall"
         )
     clean = re.sub(r"(?<=\d)[   '](?=\d{3}(?!\d))", "", re.sub(r"[−–‐](?=[\d.])", "-", text))
+    if decimal_comma:
+        if re.search(r"(?<![\d.])[1-9]\d{0,2}(\.\d{3})+(?![\d.,])", clean):
+            raise ValueError(f"{cell[:40]!r}: dots between thousands or before decimals? write it without dots")
+        clean = re.sub(r"(?<=\d)\.(?=\d{3}[.,])", "", clean)
     clean = re.sub(r"[↑↓▲▼]", "", clean.replace("≥", ">").replace("≤", "<").replace(",", _comma(clean, decimal_comma)))
-    if decimal_comma and re.search(r"\d\.\d{3}\.", clean):
-        raise ValueError(f"{cell[:40]!r}: write it without dots between thousands")
     found = VALUE.fullmatch(clean.strip())
     if not found:
         raise ValueError(f"{cell[:40]!r} is no number: write it alone, such as 47.1; leave it out if there is none")
@@ -379,5 +381,5 @@ def uses_decimal_commas(cells: Sequence[str], divider: str = "") -> bool | None:
 
 def pairs_of(cell: str) -> list[str]:
     """Return the numbers of a cell that are divided by a slash or a bar; one if there is none."""
-    parts = re.split(r"\s*[/|]\s*", plain(cell))
+    parts = re.split(r"\s*(?<!\+)[/|]\s*", plain(cell))
     return parts if len(parts) > 1 and all(re.search(r"\d", part) or part in MISSING for part in parts) else [cell]

@@ -19,7 +19,7 @@ import numpy as np
 from phrasemodels.verdicts.cells import content, value_of
 from phrasemodels.verdicts.scales import known
 from phrasemodels.verdicts.significance import Array
-from phrasemodels.verdicts.tables import Column, Names, Row, Table, columns_of, tables
+from phrasemodels.verdicts.tables import Column, Names, Row, Table, columns_of, json_of, rows_of_json, tables
 
 MOST = 5_000_000  # observations that are read at most
 LARGEST = 1e15  # score or total: sums of them stay exact enough, and finite
@@ -156,6 +156,7 @@ NO_METRICS = frozenset(
     "doc_id doc target arguments resps filtered_resps filter metrics doc_hash prompt_hash target_hash schema_version".split()
 )
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # inspect_ai: correct, incorrect, partial, no answer
+NO_NAMES = frozenset("results result scores score all eval test predict metrics summary files wandb".split())
 SEED = re.compile(r"(?:^|[^a-z])(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)", re.I)
 
 
@@ -304,11 +305,7 @@ def _values(scorer: str, value: Any, where: str) -> Iterator[tuple[str, float]]:
 
 def _from_json(path: Path, names: Names, unread: list[str]) -> Iterator[Observation]:
     """Yield the scores of JSON: a log of inspect_ai, results of lm-evaluation-harness, rows, or one object a run or a row."""
-    if path.name.lower().endswith((".jsonl", ".ndjson", ".jsonl.gz")):
-        lines = content(path).splitlines()
-        found = [_json(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-    else:
-        found = _json(content(path), str(path))
+    found = json_of(path)
     if is_inspect(found):
         yield from from_inspect(path)
     elif (
@@ -317,7 +314,7 @@ def _from_json(path: Path, names: Names, unread: list[str]) -> Iterator[Observat
         and ("config" in found or "versions" in found)
     ):
         yield from _of_harness(found, path)
-    elif rows := _rows_of(found):
+    elif rows := rows_of_json(found):
         config = _config(path.with_name("config.yaml")) if path.name == "wandb-summary.json" else {}
         yield from from_table(Table.of([config | row for row in rows], str(path)), names, unread)
     else:
@@ -338,20 +335,6 @@ def _of_harness(found: Mapping[str, Any], path: Path) -> Iterator[Observation]:
                 if isinstance(value, int | float) and not metric.endswith("_stderr"):
                     shown = metric if kept in ("", "none") else name
                     yield Observation(_text(model), _text(task), _text(shown), date, "", float(value), where=str(path))
-
-
-def _rows_of(found: Any) -> list[dict[str, Any]]:
-    """Return the rows of JSON: a list of objects, one under rows or data, an object a row, or one of objects by system."""
-    if isinstance(found, list):
-        return found if found and all(isinstance(row, dict) for row in found) else []
-    if not isinstance(found, dict):
-        return []
-    for name in ("rows", "data", "results", "scores"):
-        if isinstance(found.get(name), list):
-            return _rows_of(found[name])
-    if found and all(isinstance(row, dict) for row in found.values()):
-        return [{"system": name} | row for name, row in found.items()]
-    return [found] if any(isinstance(value, int | float) for value in found.values()) else []
 
 
 def _config(path: Path) -> dict[str, Any]:
@@ -435,8 +418,11 @@ def _named_by(file: Path, root: Path, names: Names, several: bool) -> Names:
     parts += reversed(file.relative_to(root).parent.parts if file != root else ())
     seed = next((found[1] for part in parts if (found := SEED.search(part))), "")
     metric = next((word for part in parts for word in re.split(r"[\s_-]+", part) if known(word).kind), "")
-    rest = [" ".join(w for w in re.split(r"[\s_-]+", SEED.sub("", part)) if w and w != metric) for part in parts]
-    rest = [part for part in rest if part and part not in ("results", "scores", "result")]
+    rest = [
+        " ".join(w for w in re.split(r"[\s_-]+", SEED.sub("", part)) if w not in ("", metric, *NO_NAMES))
+        for part in parts
+    ]
+    rest = list(filter(None, rest))
     return names._replace(
         system=names.system or (rest[0] if rest else ""),
         metric=names.metric or metric,

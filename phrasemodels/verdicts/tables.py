@@ -4,6 +4,7 @@ A table has one number a line, in a column value or score; or it is as papers pr
 or seed.
 """
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phrasemodels.verdicts.cells import Grid, Line, grids, pairs_of, plain, uses_decimal_commas
+from phrasemodels.verdicts.cells import Grid, Line, content, grids, pairs_of, plain, suffix, uses_decimal_commas
 from phrasemodels.verdicts.scales import QUALIFIERS, UNITS, known, phrase, words
 
 ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the first one that is there
@@ -53,6 +54,7 @@ OURS = (
 PREFIXES = frozenset("params param metrics config summary tags eval predict".split())
 SEEDS = re.compile(r"(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)", re.I)
 MOST_HEADERS = 3
+JSON = (".json", ".jsonl", ".ndjson")
 
 
 class Names(NamedTuple):
@@ -102,7 +104,37 @@ class Table:
 
 def tables(path: Path) -> list[Table]:
     """Return the tables of a file with their headers. ValueError: it cannot be read."""
+    if suffix(path) in JSON:
+        return [Table.of(rows, str(path))] if (rows := rows_of_json(json_of(path, as_text=True))) else []
     return [table for grid in grids(path) if (table := _table(grid)) is not None]
+
+
+def json_of(path: Path, as_text: bool = False) -> Any:
+    """Return the content of a file of JSON, or of JSON lines as a list. as_text: numbers keep their digits."""
+    lines = content(path).splitlines() if suffix(path) in JSON[1:] else [content(path)]
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            if line.strip():
+                found.append(json.loads(line, parse_float=str if as_text else None, parse_int=str if as_text else None))
+        except (ValueError, RecursionError) as error:
+            place = f"{path}, line {number}" if len(lines) > 1 else str(path)
+            raise ValueError(f"{place}: no JSON ({(str(error).splitlines() or [''])[0][:100]})") from error
+    return found if suffix(path) in JSON[1:] else (found or [None])[0]
+
+
+def rows_of_json(found: Any) -> list[dict[str, Any]]:
+    """Return the rows of JSON: a list of objects, one under rows or data, an object a row, or one of objects by system."""
+    if isinstance(found, list):
+        return found if found and all(isinstance(row, dict) for row in found) else []
+    if not isinstance(found, dict):
+        return []
+    for name in ("rows", "data", "results", "scores"):
+        if isinstance(found.get(name), list):
+            return rows_of_json(found[name])
+    if found and all(isinstance(row, dict) for row in found.values()):
+        return [{"system": name} | row for name, row in found.items()]
+    return [found] if any(map(is_value, found.values())) else []
 
 
 def csv_rows(path: Path) -> Iterator[dict[str, str]]:
@@ -171,7 +203,7 @@ def _before(lines: Sequence[Line], width: int) -> list[Line]:
     """Return the lines before the header, such as a title: they have one cell, the others several."""
     found = []
     for line in lines:
-        if width < 2 or len({cell for cell in line.cells if cell}) > 1:
+        if width < 2 or not line.cells[0] or len({cell for cell in line.cells if cell}) > 1:
             break
         found.append(line)
     return found
@@ -335,6 +367,7 @@ def _is_deviation(name: str) -> bool:
 def _column(name: str, names: Names, has_metric: bool) -> Column:
     """Return what a header says: a data set, metrics, a seed."""
     text, lower = re.sub(r"\s*[(\[]?\s*[↑↓]\s*[)\]]?\s*", " ", plain(name)).strip(), "↓" in name
+    text = re.sub(r"^(?:eval|predict|metrics?|summary)[_./](?=\w)", "", text)
     if stated := names.columns.get(name) or names.columns.get(text):
         dataset = "" if folded(stated) == folded(text) else text
         return Column(name, dataset, tuple(part.strip() for part in stated.split("/")), lower_is_better=lower)
