@@ -217,7 +217,7 @@ JSON = ("exported model", "vocabulary of an exported model", "card of an exporte
         "answers of an exported model",
         "record of a run", "lease", "lease in object storage", "manifest in the store", "manifest in object storage",
         "state of a checkpoint", "merges of an exported model", "kept result", "packed parser", "card of a parser",
-        "marker of written files", "log of inspect_ai", "samples of lm-evaluation-harness")  # fmt: skip
+        "log of inspect_ai", "samples of lm-evaluation-harness")  # fmt: skip
 DIGEST = ("manifest in the store", "kept result")  # that have a digest of themselves
 CHANGES: dict[str, Change] = {
     **dict.fromkeys(JSON, changed),
@@ -295,7 +295,6 @@ GROWING: dict[str, tuple[str, int, Callable[[int], bytes]]] = {
     "many merges": ("merges of an exported model", 20_000, lambda n: json.dumps(
         {"vocab": [], "merges": [[f"a{k}", "b"] for k in range(n)]}).encode()),
     "many leases": ("lease", 50_000, lambda n: json.dumps([str(k) for k in range(n)]).encode()),
-    "many written": ("marker of written files", 20_000, lambda n: json.dumps({str(k): "" for k in range(n)}).encode()),
     "nested lists": ("card of a parser", 50_000, lambda n: b"[" * n),
     "much text": ("text", 50_000, lambda n: b"It rains.\xff\n" * n),
 }  # fmt: skip

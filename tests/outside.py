@@ -59,7 +59,6 @@ from phrasemodels.saved import describe as describe_model
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.tasks.train.checkpoints import Progress, resume, save, tensors
 from phrasemodels.verdicts.printed import read_printed
-from phrasemodels.written import MARKER, check_replaceable
 
 Read = Callable[[Path], Any]  # read the file GIVEN in a folder
 
@@ -440,17 +439,6 @@ def project_file(folder: Path) -> dict[str, dict[str, str]]:
         return project._own_parts.__wrapped__()
 
 
-def marker(folder: Path) -> None:
-    """Read the list of written files: what a user wrote is never replaced, and what it says does not fit the file."""
-    (folder / GIVEN).rename(folder / MARKER)
-    (folder / "mine").write_text("a user's text")
-    try:
-        check_replaceable(folder / "mine")
-    except ValueError:
-        return
-    raise AssertionError("a user's file would be replaced")
-
-
 @cache
 def runs_of_mlflow() -> bytes:
     """A database with the tables of MLflow that are read without it, and a run."""
@@ -544,7 +532,6 @@ OUTSIDE = {
     "text": Reader([b"It rains.\n\nGo.\r\n"], lambda folder: list(lines_with_replacements(folder / GIVEN, print))),
     "file of a project": Reader([PROJECT_FILE], project_file),
     "database of MLflow": Reader([runs_of_mlflow()], keys_of_mlflow),
-    "marker of written files": Reader([b'{"yours": "' + b"0" * 64 + b'"}'], marker),
     "merges of an exported model": Reader([MERGES], merges),
     "kept result": Reader([kept_result()], lambda folder: read_kept(folder / GIVEN)),
     "state of a checkpoint": Reader([checkpoint("state.json")], resumed("state.json", False)),

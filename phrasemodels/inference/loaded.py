@@ -20,7 +20,6 @@ from phrasemodels.inference.text import Pieces
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.parsing.parser import Parser
 from phrasemodels.saved import DAMAGED, LIBRARY, check_header, describe, finite, first_line, restored
-from phrasemodels.written import MARKER
 
 MOST_TEXTS = 256  # answered at a time
 BPE, CARD, README, WEIGHTS = "bpe/bpe.json", "card.json", "README.md", "model/model.safetensors"  # in a folder
@@ -112,7 +111,7 @@ class LoadedModel(Pretrained):
         weights = finite({name: p.detach().cpu().contiguous() for name, p in self.module.named_parameters()})
         parts: dict[str, Path] = {}
         if self.folder is not None:
-            shutil.copytree(self.folder, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MARKER))
+            shutil.copytree(self.folder, to, dirs_exist_ok=True)
             parts = {path.name: path for path in self.folder.iterdir() if path.is_dir()}
             if not _same(weights, load_file(to / WEIGHTS)):  # trained further: the manifests vouch for other weights
                 for manifest in to.glob(f"*/{MANIFEST}"):

@@ -47,7 +47,7 @@ from phrasemodels.parsing.words import (
     undivided,
 )
 from phrasemodels.structs.kernels import reference_only
-from phrasemodels.written import writing
+from phrasemodels.written import check_replaceable
 
 LETTERS = 20  # of a longer word: the first ten and the last ten
 
@@ -434,8 +434,8 @@ class Parser(Pretrained):
         to = save(saved, Path(folder), precision, force)
         loading = 'from phrasemodels import Parser\n\nparser = Parser.from_pretrained("FOLDER OR NAME")\n'
         use = 'print(parser.parse("The red house doesn\'t sleep.")[0])'
-        with writing(to / "README.md", force=force):
-            (to / "README.md").write_text(readme(self.card, loading + use, "parsing"), encoding="utf-8")
+        check_replaceable(to / "README.md", force)
+        (to / "README.md").write_text(readme(self.card, loading + use, "parsing"), encoding="utf-8")
         return to
 
     @classmethod

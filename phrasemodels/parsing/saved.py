@@ -27,7 +27,7 @@ from phrasemodels.parsing.lexicon import Lexicon, SuffixRules
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
 from phrasemodels.parsing.words import sentences, universal_sentences
 from phrasemodels.saved import Uninitialised, check_header, finite, restored
-from phrasemodels.written import writing
+from phrasemodels.written import check_replaceable
 
 ENGLISH = Path(__file__).parent / "english"
 SIDES = ("words", "characters", "tags", "labels", "relations")  # of vocabularies
@@ -78,11 +78,12 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, fo
     if splitter:
         learned = splitter.model.named_parameters()
         files[SPLITTER] = {name: p.detach().to(precision).contiguous() for name, p in learned}
-    with writing(*(folder / name for name in (*files, ABOUT)), force=force):
-        for name, tensors in files.items():
-            save_file(tensors, folder / name)
-            (folder / name).chmod(0o644)  # safetensors writes for the user alone
-        (folder / ABOUT).write_text(text, encoding="utf-8")
+    for name in (*files, ABOUT):
+        check_replaceable(folder / name, force)
+    for name, tensors in files.items():
+        save_file(tensors, folder / name)
+        (folder / name).chmod(0o644)  # safetensors writes for the user alone
+    (folder / ABOUT).write_text(text, encoding="utf-8")
     return folder
 
 

@@ -108,7 +108,7 @@ def test_files_and_folders_are_parsed_to_a_folder(tmp_path: Path, capsys: pytest
     assert made["a.conllu"].count("# sent_id = a-") == 2 and "# text = We stay." in made["a.conllu"]
     assert "\n\n\n" not in made["a.conllu"] and made["a.conllu"].endswith("\n\n")
     (tmp_path / "out" / "a.conllu").write_text("mine")
-    with pytest.raises(ValueError, match="was not written by this command"):
+    with pytest.raises(ValueError, match="exists: name another place"):
         command([str(tmp_path / "in")], form="conllu", out=tmp_path / "out")
     for wrong, named in ((b"a\0b\0c\0\n\0", "line 1: UTF-16 without"), (b"ab\nc\0d\n", "line 2: a NUL byte")):
         (tmp_path / "x.txt").write_bytes(wrong)

@@ -186,7 +186,7 @@ def test_an_export_is_whole_and_never_overwrites_anything_else(
     full.mkdir()
     (full / "notes").touch()
     assert dataclasses.replace(model, bpe=data["vocabulary"]).export(there) == there and (there / "bpe").exists()
-    model.export(there)
+    model.export(there, force=True)
     written = {path.name for path in there.iterdir() if not path.name.startswith(".")}
     assert written == {"model", "vocabulary", "card.json", "library.json", "README.md"}
     again, within = load(there), {path.name for path in tmp_path.iterdir()}
@@ -194,7 +194,7 @@ def test_an_export_is_whole_and_never_overwrites_anything_else(
         (there, "itself"),
         (there / "in", "itself"),
         (tmp_path, "itself"),
-        (full, "was not written by this command"),
+        (full, "exists: name another place"),
     ):
         with pytest.raises(ValueError, match=said):
             again.export(place)
@@ -362,7 +362,7 @@ def test_the_command_line_parses(cli: Callable[..., subprocess.CompletedProcess[
         asked = cli("parse", name, text, *by_line, "--decode", decode, "--format", form)
         assert len(asked.stdout.splitlines()) == len(lines) and asked.returncode == 0, asked.stderr
     assert "arcs alone have no brackets" in cli("parse", name, str(tmp_path / "text"), "--decode", "arcs").stderr
-    page = cli("labels", name, "The red house sleeps.", "--to", str(tmp_path / "labels.html"))
+    page = cli("draw", name, "--text", "The red house sleeps.", "--labels", "24", "--to", str(tmp_path / "labels.html"))
     assert page.returncode == 0 and (tmp_path / "labels.html").read_text().count("<svg") == 3, page.stderr
     assert cli("export", name, str(tmp_path / "parser")).returncode == 0
     assert cli("parse", str(tmp_path / "parser"), text, *by_line).stdout.splitlines() == lines

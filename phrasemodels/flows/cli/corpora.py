@@ -244,7 +244,7 @@ def export(
     from phrasemodels.data.corpora.readers import blocks
     from phrasemodels.data.download.manifest import find_corpus
     from phrasemodels.data.formats.shards import write_parquet
-    from phrasemodels.written import check_replaceable, writing
+    from phrasemodels.written import check_replaceable
 
     manifest = find_corpus(name)
     for chosen in split or list(manifest.splits):
@@ -254,8 +254,7 @@ def export(
     for chosen in split or list(manifest.splits):
         terms = {key: str(value) for key, value in manifest.terms(chosen)._asdict().items()}
         tables = (rows.replace_schema_metadata(terms) for rows in blocks(manifest, chosen, artifact.folder()))
-        with writing(to / f"{chosen}.parquet", force=force):
-            write_parquet(to / f"{chosen}.parquet", tables)
+        write_parquet(to / f"{chosen}.parquet", tables)
         print(to / f"{chosen}.parquet")
 
 

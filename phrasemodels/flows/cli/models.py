@@ -88,7 +88,7 @@ def draw(
         raise ValueError("an empty text: give a sentence")
     if to.suffix not in (".svg", ".html"):
         raise ValueError(f"{to}: name a figure that ends with .svg, or a page of attention that ends with .html")
-    from phrasemodels.written import check_replaceable, writing
+    from phrasemodels.written import check_replaceable
 
     if not as_json:
         check_replaceable(to, force)
@@ -98,8 +98,7 @@ def draw(
     if as_json:
         print_json(_only(drawers).attend(text), None)
         return
-    with writing(to, force=force):
-        _draw(drawers, text, target, labels, to)
+    _draw(drawers, text, target, labels, to)
     print(to)
 
 

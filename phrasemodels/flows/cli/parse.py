@@ -119,15 +119,15 @@ def _lines(found: "Iterable[Answer]", form: str, prefix: str) -> Iterator[str]:
 
 def _write(to: Path, lines: Iterable[str], force: bool) -> None:
     """Write a file that is there when it is whole."""
-    from phrasemodels.written import writing
+    from phrasemodels.written import check_replaceable
 
     to.parent.mkdir(parents=True, exist_ok=True)
     part = to.with_name(f".{to.name}.{os.getpid()}.part")
     try:
         with part.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in lines)
-        with writing(to, force=force):
-            os.replace(part, to)
+        check_replaceable(to, force)
+        os.replace(part, to)
     finally:
         part.unlink(missing_ok=True)
     _warn(str(to))

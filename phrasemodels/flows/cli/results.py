@@ -186,15 +186,15 @@ def sql(
     from phrasemodels.data.formats.shards import write_parquet
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.query import answered, arrow_of, query, write_database, write_shards
-    from phrasemodels.written import check_replaceable, writing
+    from phrasemodels.written import check_replaceable
 
     if to is not None and to.suffix != ".parquet":
         raise ValueError(f"{to}: answers are written as Parquet; name a file that ends with .parquet")
     if to is not None:
         check_replaceable(to, force)
     if database is not None:
-        with writing(database, force=force):
-            print(write_database(*opened(), database))
+        check_replaceable(database, force)
+        print(write_database(*opened(), database))
     if shards:
         print(write_shards(opened()[0], shards, force))
     if (database or shards) and not question:
@@ -211,8 +211,7 @@ def sql(
         )
     if to is not None and table is not None:
         try:
-            with writing(to, force=force):
-                write_parquet(to, table)
+            write_parquet(to, table)
         except pa.ArrowNotImplementedError as error:
             raise ValueError(f"Parquet has no such type: {str(error).splitlines()[0]}; cast the column") from error
         print(to)
@@ -326,7 +325,7 @@ def judge(
     from phrasemodels.flows.results.exchange import read_both
     from phrasemodels.verdicts.judgement import how_read, judge_gains, judge_table, plain, unused
     from phrasemodels.verdicts.tables import Names
-    from phrasemodels.written import check_replaceable, writing
+    from phrasemodels.written import check_replaceable
 
     if page.suffix != ".html":
         raise ValueError(f"--page {page}: a page is HTML; name a file that ends with .html")
@@ -345,8 +344,7 @@ def judge(
         return
     judged = judge_table(both.printed, both.scores)
     gains = judge_gains(both.printed, both.scores, [_pair(one, ":", "--gain") for one in gain or ()])
-    with writing(page, force=force):
-        write_judgement(judged, unused(both.printed, both.scores), page, gains, read, both.unread)
+    write_judgement(judged, unused(both.printed, both.scores), page, gains, read, both.unread)
     rows = [plain(one) for one in judged]
     if as_json:
         claims = [asdict(one) for one in gains]
