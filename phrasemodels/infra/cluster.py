@@ -223,12 +223,15 @@ def _living_nodes() -> list[dict[str, float]]:
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
+FAILURES = 3  # after which a group doesn't start again
+
+
 @dataclass(frozen=True)
 class TorchTrainerLaunch:
     """Launch a training loop on Ray Train workers, which are one torch.distributed group (gloo, or nccl on GPUs).
 
     Each worker has `threads` processors and `gpus` GPUs; with a fraction, several trainings share a GPU. If a worker
-    dies, the group starts again, at most `failures` times, and continues from the loop's own checkpoint, which is
+    dies, the group starts again, at most FAILURES times, and continues from the loop's own checkpoint, which is
     verified, unlike Ray's snapshots. callbacks: of Ray Train, which get the metrics that the training reports. wait: seconds
     to wait for room in the cluster once a node is lost, or that a cluster which `grows` may take to get nodes. on_wait(text):
     called with what the group waits for, and with an empty text once it does no longer.
@@ -238,7 +241,6 @@ class TorchTrainerLaunch:
     workers: int = 1
     threads: int = 1
     gpus: float = 0.0
-    failures: int = 3
     callbacks: tuple[Any, ...] = ()
     wait: float = 1800.0
     grows: bool = False
@@ -318,7 +320,7 @@ class TorchTrainerLaunch:
                 name=self.name,
                 storage_path=storage,
                 callbacks=list(self.callbacks),
-                failure_config=FailureConfig(max_failures=self.failures, controller_failure_limit=1),  # type: ignore[call-arg]
+                failure_config=FailureConfig(max_failures=FAILURES, controller_failure_limit=1),  # type: ignore[call-arg]
             ),
         )
         try:

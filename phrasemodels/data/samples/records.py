@@ -38,37 +38,31 @@ class Records(Protocol):
 class Translations:
     """BITEXT from English to German; the group is `idiom` or `plain`."""
 
-    idiom_share: float = 0.3
-
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
         def row(s: Sentence) -> Row:
             return {"source": " ".join(s.source), "target": " ".join(s.target), "group": _group(s)}
 
-        return _tables(BITEXT, corpus(seed, sizes, self.idiom_share), row)
+        return _tables(BITEXT, corpus(seed, sizes), row)
 
 
 @dataclass(frozen=True)
 class Treebank:
     """TREES of the same English sentences: gold tags, phrase structure, heads and relations."""
 
-    idiom_share: float = 0.3
-
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
         def row(s: Sentence) -> Row:
             analyses = {"tags": s.tags, "tree": _rooted(s), "heads": s.heads, "relations": s.relations}
             return {"tokens": s.source, "group": _group(s), **analyses}
 
-        return _tables(TREES, corpus(seed, sizes, self.idiom_share), row)
+        return _tables(TREES, corpus(seed, sizes), row)
 
 
 @dataclass(frozen=True)
 class Tags:
     """TAGGED of the same English sentences, with Penn tags."""
 
-    idiom_share: float = 0.3
-
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
-        return {split: tagged(table) for split, table in Treebank(self.idiom_share).tables(seed, sizes).items()}
+        return {split: tagged(table) for split, table in Treebank().tables(seed, sizes).items()}
 
 
 @dataclass(frozen=True)

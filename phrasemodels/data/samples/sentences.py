@@ -122,18 +122,19 @@ def draw(rng: random.Random, idiom: str | None) -> Sentence | None:
     return drawn if len(drawn.source) in LENGTHS and readings(" ".join(drawn.source)) == allowed else None
 
 
-def corpus(seed: int, sizes: Mapping[str, int], idiom_share: float = 0.3) -> dict[str, list[Sentence]]:
+IDIOM_SHARE = 0.3
+
+
+def corpus(seed: int, sizes: Mapping[str, int]) -> dict[str, list[Sentence]]:
     """Draw disjoint splits of these sizes; no source sentence occurs twice.
 
-    In every prefix of a split the share of idioms is `idiom_share`, and all idioms are equally frequent. A larger split
-    begins with the smaller one (phrasemodels.data.samples.sentences.disjoint). ValueError: a share outside 0 to 1, or too
-    few sentences.
+    In every prefix of a split the share of idioms is IDIOM_SHARE, and all idioms are equally frequent. A larger split
+    begins with the smaller one (phrasemodels.data.samples.sentences.disjoint). ValueError: too few
+    sentences.
     """
-    if not 0 <= idiom_share <= 1:
-        raise ValueError(f"idiom_share is {idiom_share}: give a number from 0 to 1")
 
     def turn(rng: random.Random, i: int) -> Sentence | None:
-        before, after = int(i * idiom_share), int((i + 1) * idiom_share)
+        before, after = int(i * IDIOM_SHARE), int((i + 1) * IDIOM_SHARE)
         return draw(rng, IDIOMS[before % len(IDIOMS)] if after > before else None)
 
     return disjoint(seed, sizes, turn, lambda sentence: sentence.source)
