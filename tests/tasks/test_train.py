@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import errno
-import io
 import json
 import math
 import os
@@ -435,22 +434,6 @@ def test_a_local_training_prints_how_far_it_is(tmp_path, capsys):
         "step 20 of 40, about 0:00:40 left",
         "step 25 of 40, about 0:01:00 left",
     ]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_local_training_shows_a_bar_on_a_terminal(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(phrasemodels.flows.run.local, "BAR_EVERY", 0.02)
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    (tmp_path / PROGRESS).write_text(json.dumps({"step": 10, "steps": 40, "seconds": 1}))
-    with progress_lines(tmp_path):
-        time.sleep(0.3)
-        print("a result")
-    assert capsys.readouterr().out == "a result\n", "standard output is no part of the bar"
-    assert "updates" in terminal.getvalue() and "10/40" in terminal.getvalue()
 
 
 @pytest.mark.parametrize(("saving", "saved"), [(1.0, True), (30.0, False)])

@@ -25,7 +25,6 @@ from phrasemodels.tasks.train.trainer import PROGRESS, history
 from phrasemodels.written import writing_folder
 
 LINES_EVERY = 15.0  # seconds between lines of progress
-BAR_EVERY = 0.5  # seconds between two states of a bar
 RECIPE = "recipe.sha256"  # in a prepared folder: digest of the settings that its data was made with
 
 
@@ -89,18 +88,8 @@ def _with_files(experiment: Experiment, sources: Sources) -> Experiment:
 
 @contextlib.contextmanager
 def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[None]:
-    """While a training runs: show on stderr how far it is, and how long it will still take: by a bar on a terminal, else by lines
-    (at its speed since the first one)."""
+    """While a training runs: print on stderr how far it is, and how long it will still take at its speed since the first line."""
     ended = threading.Event()
-
-    def show_bar() -> None:
-        from phrasemodels.flows.run.bars import bar
-
-        with bar("updates", None) as update:
-            while not ended.wait(BAR_EVERY):
-                with contextlib.suppress(OSError, ValueError):
-                    state = json.loads((checkpoints / PROGRESS).read_text(encoding="utf-8"))
-                    update(state["step"], state["steps"])
 
     def print_lines() -> None:
         seen = 0
@@ -121,7 +110,7 @@ def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[No
                 print(f"step {step} of {state['steps']}{left}", file=sys.stderr, flush=True)
             seen = step
 
-    printer = threading.Thread(target=show_bar if sys.stderr.isatty() else print_lines, daemon=True)
+    printer = threading.Thread(target=print_lines, daemon=True)
     printer.start()
     try:
         yield
