@@ -94,6 +94,7 @@ class Parts:
     label: LabelAttentionConfig = field(default_factory=LabelAttentionConfig)
     arc_dropout: float = 0.33
     word_dropout: float = 0.4
+    word_std: float = 1.0
     pretrained: bool = False
     printed: Reading = Reading(weight=RELEASED_WEIGHT)
     released: Reading = Reading(released_query, weight=RELEASED_WEIGHT)
@@ -158,7 +159,7 @@ class Parser:
         if self.parts.pretrained:  # the released script has no word embeddings beside these, whatever the text says
             encoder = PretrainedConfig(self.encoder)
             return (encoder, TagsConfig(vector_dropout=0.2)) if self.reads_tags else (encoder,)
-        return WordsConfig(dropout=self.parts.word_dropout), CharactersConfig()
+        return WordsConfig(dropout=self.parts.word_dropout, std=self.parts.word_std), CharactersConfig()
 
     @property
     def reads_tags(self) -> bool:
