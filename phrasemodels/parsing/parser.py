@@ -255,19 +255,31 @@ class Parse:
                 found[first + 1, after] = _one_line(surface)
         return found
 
+    def record(self) -> dict[str, Any]:
+        """Return all of the parse by name, as in tables (`parsing/files.py`): places of words, and phrases with their labels."""
+        places = [[word.start for word in self.words], [word.end for word in self.words]]
+        spans = [span for span in self.tree.spans if span.label != ROOT] if self.tree else []
+        return {
+            "start": places[0][0] if self.words else None,
+            "end": places[1][-1] if self.words else None,
+            "text": self.text,
+            "tokens": self.tokens,
+            "starts": places[0],
+            "ends": places[1],
+            "lemmas": list(self.lemmas),
+            "tags": self.tags,
+            "universal": list(self.universal),
+            "features": list(self.features),
+            "heads": self.heads,
+            "relations": self.relations,
+            "phrases": [{"label": label, "start": start, "end": end} for label, start, end in spans],
+            "tree": self.brackets,
+            "note": self.note,
+        }
+
     def json(self) -> str:
-        """Return a JSON object on one line."""
-        values: dict[str, Any] = {"tokens": self.tokens, "tags": self.tags, "tree": self.brackets}
-        values |= {"heads": self.heads, "relations": self.relations}
-        if self.universal:
-            values["universal"] = list(self.universal)
-        if self.lemmas:
-            values |= {"lemmas": list(self.lemmas), "features": list(self.features)}
-        if self.words:
-            values |= {"text": self.text, "offsets": [[word.start, word.end] for word in self.words]}
-        if self.note:
-            values["note"] = self.note
-        return json.dumps(values, ensure_ascii=False)
+        """Return the record as a JSON object on one line."""
+        return json.dumps(self.record(), ensure_ascii=False)
 
     def nltk(self) -> Any:
         """Return the tree as nltk.Tree. ImportError: nltk is not installed. ValueError: there is no tree."""
@@ -278,11 +290,7 @@ class Parse:
         return NltkTree.fromstring(self.brackets)
 
 
-FORMATS: dict[str, Callable[[Parse, str], str]] = {
-    "brackets": lambda parse, sent_id: parse.brackets,
-    "conllu": Parse.conllu,
-    "json": lambda parse, sent_id: parse.json(),
-}
+NOTHING = Parse([], [], None, [], [])  # the parse of a text without words
 
 
 def _one_line(text: str) -> str:
@@ -481,13 +489,29 @@ class Parser(Pretrained):
         texts = iter(texts)
         while chunk := list(islice(texts, batch)):
             if wrong := [text for text in chunk if not isinstance(text, str)]:
-                raise TypeError(
-                    f"{str(wrong[0])[:20]!r} is no text but {type(wrong[0]).__name__}: see parse_tokens for tokens"
-                )
+                missing = wrong[0] is None or wrong[0] != wrong[0]
+                instead = "parse_table reads columns with missing texts" if missing else "see parse_tokens for tokens"
+                raise TypeError(f"{str(wrong[0])[:20]!r} is no text but {type(wrong[0]).__name__}: {instead}")
             divided = [[own for own in one if own] for one in divided_texts(split or self.split, chunk)]
             parses = self._parsed([[word.form for word in own] for one in divided for own in one])
             for text, one in zip(chunk, divided, strict=True):
                 yield [_placed(next(parses), text, own) for own in one]
+
+    def parse_table(self, table: Any, column: str = "text", keep: Sequence[str] = (), batch: int = 256) -> Any:
+        """Return a table with a row for each sentence of the texts of a table.
+
+        Args:
+            table: Of Arrow, or a data frame of pandas. The result is of the same kind.
+            column: The column of texts. A missing text gives a row with the sentence 0.
+            keep: Columns that the rows of their sentences keep, such as ids.
+            batch: Texts that are parsed together.
+
+        Raises:
+            ValueError: There is no such column, or one that is kept has the name of a column of the parses.
+        """
+        from phrasemodels.parsing.files import parse_table
+
+        return parse_table(self, table, column, keep, batch)
 
     def predict(self, inputs: Iterable[str | Sequence[str]]) -> list[Parse]:
         """Return the parse of each input, which is one sentence: a text, or a list of tokens."""
@@ -500,7 +524,7 @@ class Parser(Pretrained):
     def parse_lines(self, lines: Iterable[str], batch: int = 256) -> Iterator[Parse]:
         """Yield the parse of each line, which is one sentence; an empty line gets an empty parse."""
         for found in self.parse_each(lines, undivided(self.split), batch):
-            yield found[0] if found else Parse([], [], None, [], [])
+            yield found[0] if found else NOTHING
 
     def parse_tokens(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Parse]:
         """Yield the parse of each tokenised sentence; one without words gets an empty parse. ValueError: a token is empty or
@@ -510,7 +534,7 @@ class Parser(Pretrained):
         while chunk := list(islice(waiting, batch)):
             parses = self._parsed([tokens for tokens in chunk if tokens])
             for tokens in chunk:
-                yield next(parses) if tokens else Parse([], [], None, [], [])
+                yield next(parses) if tokens else NOTHING
 
     def k_best(self, tokens: Sequence[str], k: int = 5) -> list[Parse]:
         """Return the k best parses of a tokenised sentence, best first, at most 16. There may be fewer.

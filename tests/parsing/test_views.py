@@ -1,13 +1,24 @@
 """A parse as nodes, drawings, phrases for attention and text that can be read again; and the files that `parse` reads and
 writes."""
 
+import csv
+import json
+import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from conftest import PROJECT
 
-from phrasemodels import levels, members
+from phrasemodels import Parser, levels, members
 from phrasemodels.data.formats.conllu import read_conllu
 from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import parse as read_tree
@@ -114,3 +125,97 @@ def test_files_and_folders_are_parsed_to_a_folder(tmp_path: Path, capsys: pytest
         (tmp_path / "x.txt").write_bytes(wrong)
         with pytest.raises(ValueError, match=named):
             command([str(tmp_path / "x.txt")])
+
+
+REVIEWS = [(7, "It rains. We, and you, stay.", 5), (8, None, 1), (9, "Good\nfilm!", 3)]
+
+
+def tables(folder: Path) -> Iterator[Path]:
+    """The reviews as CSV with a cell of two lines, as JSON lines, and as Parquet."""
+    rows = [dict(zip(("id", "text", "stars"), row, strict=True)) for row in REVIEWS]
+    with (folder / "a.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "text", "stars"), *REVIEWS])
+    (folder / "b.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), folder / "c.parquet")
+    yield from (folder / name for name in ("a.csv", "b.jsonl", "c.parquet"))
+
+
+@pytest.mark.parametrize("form", ["jsonl", "arrow", "parquet"])
+def test_a_table_becomes_a_table_of_sentences_with_the_ids_of_its_rows(form: str, tmp_path: Path) -> None:
+    read = {"arrow": lambda path: pa.ipc.open_file(path).read_all(), "parquet": pq.read_table}
+    for table in tables(tmp_path):
+        command([str(table)], form=form, column="text", ids=["id", "stars"], out=tmp_path / "out", batch=2)
+        made = (tmp_path / "out" / table.name).with_suffix(f".{form}")
+        rows = [json.loads(line) for line in made.open()] if form == "jsonl" else read[form](made).to_pylist()
+        assert [(row["row"], row["sentence"], int(row["id"]), row["file"]) for row in rows] == [
+            (row, sentence, number, str(table))
+            for row, sentence, number in ((1, 1, 7), (1, 2, 7), (2, 0, 8), (3, 1, 9))
+        ]
+        for row in (row for row in rows if row["sentence"]):
+            text = REVIEWS[row["row"] - 1][1]
+            assert text and text[row["start"] : row["end"]] == row["text"]
+            assert [text[i:j] for i, j in zip(row["starts"], row["ends"], strict=True)] == row["tokens"]
+            assert {len(row[name]) for name in ("lemmas", "tags", "heads", "relations", "tokens")} == {
+                len(row["starts"])
+            }
+            phrases = {(p["label"], " ".join(row["tokens"][p["start"] : p["end"]])) for p in row["phrases"]}
+            assert {("NP", "We"), ("VP", "stay")} <= phrases or row["tokens"][0] != "We"
+        assert rows[2] == {
+            **Parse([], [], None, [], []).record(),
+            **{k: rows[2][k] for k in ("file", "row", "sentence", "id", "stars")},
+        }
+
+
+def test_a_table_in_python_is_of_the_kind_that_was_given() -> None:
+    parser = Parser.load()
+    arrow = pa.table({"id": [7, 8, 9], "text": [row[1] for row in REVIEWS]})
+    made = parser.parse_table(arrow, keep=["id"])
+    assert made["id"].to_pylist() == [7, 7, 8, 9] and made["sentence"].to_pylist() == [1, 2, 0, 1]
+    frame = pd.DataFrame({"id": [7, 8, 9], "text": ["It rains.", float("nan"), "Yes."]})
+    assert list(parser.parse_table(frame, keep=["id"])["text"]) == ["It rains.", "", "Yes."]
+    with pytest.raises(ValueError, match="no column 'txt'; there are id, text"):
+        parser.parse_table(frame, "txt")
+    for missing in (None, float("nan")):
+        with pytest.raises(TypeError, match=r"is no text but .*: parse_table reads columns with missing texts"):
+            parser.parse(["It rains.", missing])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "says"),
+    [
+        ("a.csv", "id,text\n1,a\n", {}, "is a table: name the column of texts by --column"),
+        ("a.csv", "id,text\n1,a\n", {"column": "txt"}, "row 1: no column 'txt'; there are id, text"),
+        ("a.csv", "id,text\n1,a,b\n", {"column": "text"}, "row 1: more cells than the header has"),
+        ("a.csv", "tags,text\n1,a\n", {"column": "text", "ids": ["tags"]}, "the name of a column of the parses"),
+        ("a.jsonl", '{"text": 5}\n', {"column": "text"}, "row 1: text is 5, which is no text"),
+        ("a.jsonl", '{"text": \n', {"column": "text"}, "line 1: no JSON"),
+        ("a.jsonl", '{"text":"a","id":1}\n{"text":"a","id":"b"}', {"column": "text", "ids": ["id"]}, "several types"),
+        ("a.parquet", "PAR1", {"column": "text"}, "not a whole Parquet file"),
+        ("a.txt", "It rains.", {"column": "text"}, "a table's name ends with .csv"),
+        ("a.txt", "It rains.", {"ids": ["id"]}, "--id names a column of a table"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_refused_in_one_line(tmp_path, name, content, options, says) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=says) as refused:
+        command([str(tmp_path / name)], form="jsonl", **options)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_page_about_duckdb_does_what_it_says(tmp_path: Path) -> None:
+    page = (PROJECT / "docs" / "tutorials" / "phrases-in-duckdb.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(\w*)\n(.*?)```", page, re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["csv", "bash", "sql", "", "python"] and len(page.split()) <= 600
+    reviews, shell, query, output, code = (text for _, text in blocks)
+    (tmp_path / "reviews.csv").write_text(reviews, encoding="utf-8")
+    command = f'phrasemodels() {{ "{sys.executable}" -m phrasemodels "$@"; }}\n{shell}'
+    subprocess.run(["bash", "-e", "-c", command], cwd=tmp_path, check=True, timeout=300)
+    found = duckdb.sql(query.replace("parses.parquet", str(tmp_path / "parses.parquet"))).fetchall()
+    assert [" | ".join(map(str, row)) for row in found] == output.split("\n")[:-1]
+    made = pq.read_table(tmp_path / "parses.parquet")
+    names = re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in page.split("\n") if line.startswith("| `")))
+    assert made.column_names == names and made["review_id"].to_pylist() == ["a1", "a1", "a2", "a2", "a3", "a4", "a4"]
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=300, capture_output=True, text=True
+    )
+    assert ran.stdout.split()[-1] == "'film.']"

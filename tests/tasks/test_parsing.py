@@ -28,7 +28,7 @@ from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.encoders.inputs import CharactersConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
-from phrasemodels.flows.cli.parse import answers, blocks, parse, recognised
+from phrasemodels.flows.cli.parse import parse
 from phrasemodels.flows.experiments.catalogue import Request, missing_vectors, resolved
 from phrasemodels.flows.experiments.paper_004 import GLOVE
 from phrasemodels.flows.run import page_server
@@ -36,6 +36,7 @@ from phrasemodels.flows.run.page_server import RefusedError, Turns, page, server
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import Jointly, ParserConfig, arcs_alone, phrases_alone
+from phrasemodels.parsing.files import answers, blocks, recognised
 from phrasemodels.parsing.parser import Limits, Parser, batches, parts
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, WEIGHTS, Saved, load, save
 from phrasemodels.parsing.words import Sentences, sentences, universal_sentences

@@ -341,18 +341,30 @@ def _field(form: str) -> str:
 
 
 _TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
+_WORDS, _PLACES = ({"type": "array", "items": {"type": kind}} for kind in ("string", "integer"))
+_NUMBER = {"type": "integer"}
+_PHRASE = {
+    "type": "object",
+    "properties": {"label": {"type": "string"}, "start": _NUMBER, "end": _NUMBER},
+}
 _PARSE = {
     "type": "object",
     "required": ["tokens", "tags", "tree", "heads", "relations"],
     "properties": {
-        "tokens": {"type": "array", "items": {"type": "string"}},
-        "tags": {"type": "array", "items": {"type": "string"}, "description": "Penn tags"},
-        "universal": {"type": "array", "items": {"type": "string"}, "description": "tags of Universal Dependencies"},
-        "tree": {"type": "string", "description": "brackets; empty without phrases"},
-        "heads": {"type": "array", "items": {"type": "integer"}, "description": "from 1; 0 is the root"},
-        "relations": {"type": "array", "items": {"type": "string"}},
+        "start": {"type": "integer", "description": "the first character of the sentence"},
+        "end": {"type": "integer", "description": "the character behind its last"},
         "text": {"type": "string"},
-        "offsets": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+        "tokens": _WORDS,
+        "starts": {**_PLACES, "description": "the first character of each word"},
+        "ends": {**_PLACES, "description": "the character behind the last of each word"},
+        "lemmas": _WORDS,
+        "tags": {**_WORDS, "description": "Penn tags"},
+        "universal": {**_WORDS, "description": "tags of Universal Dependencies"},
+        "features": _WORDS,
+        "heads": {**_PLACES, "description": "from 1; 0 is the root"},
+        "relations": _WORDS,
+        "phrases": {"type": "array", "items": _PHRASE, "description": "of words [start, end), from 0"},
+        "tree": {"type": "string", "description": "brackets; empty without phrases"},
         "note": {"type": "string", "description": "what was done otherwise than asked"},
     },
 }
