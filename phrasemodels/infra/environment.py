@@ -3,6 +3,7 @@
 Import this module before prefect, ray or mlflow. Variables that the user has set stay as they are.
 """
 
+import importlib.util
 import os
 import sys
 
@@ -56,6 +57,12 @@ for name, value in DEFAULTS.items():
 # A profile in the home folder may name another server, with its key: it is read only if a variable names it.
 if not any(map(os.environ.get, ("PREFECT_PROFILE", "PREFECT_PROFILES_PATH", "PREFECT_HOME"))):
     os.environ["PREFECT_PROFILES_PATH"] = os.devnull
+
+# With a SOCKS proxy no client of Prefect can be made, not even for this machine. In its place: one that does not answer.
+for name in (case for kind in ("all", "http", "https") for case in (f"{kind}_proxy", f"{kind}_PROXY".upper())):
+    if os.environ.get(name, "").lower().startswith("socks") and importlib.util.find_spec("socksio") is None:
+        print(f"{name} names a SOCKS proxy, which is not supported: other machines are not reached", file=sys.stderr)
+        os.environ[name] = LOOPBACK["http_proxy"]
 
 # Clients reach the services on this machine without a proxy.
 name = "no_proxy" if os.environ.get("no_proxy") else "NO_PROXY"

@@ -21,9 +21,12 @@ from serving import serving
 
 import phrasemodels.data.download.fetch
 from phrasemodels.data.download.fetch import (
+    Deadline,
+    Internet,
     InterruptedDownloadError,
     Transport,
     _stream,
+    client,
     fetch,
     free_space,
     is_public,
@@ -399,3 +402,9 @@ def test_a_wrong_manifest_is_named(text: str, words: str, tmp_path: Path) -> Non
         read(path)
     assert str(path) in str(error.value)
     assert "secret" not in str(error.value)
+
+
+def test_a_socks_proxy_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    with pytest.raises(OSError, match=r"names a SOCKS proxy, which is not supported: name an HTTP proxy$"):
+        client(Internet, Deadline(1))

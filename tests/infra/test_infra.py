@@ -281,7 +281,7 @@ def test_services_on_this_machine_are_reached_without_a_proxy(given: str, tmp_pa
             f"print(httpx.get('{url}/api/').status_code, requests.get('{url}/api/').status_code)"
         )
         inherited = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
-        inherited |= {"http_proxy": "http://127.0.0.1:9", "NO_PROXY": given}
+        inherited |= {"http_proxy": "http://127.0.0.1:9", "NO_PROXY": given, "ALL_PROXY": "socks5://127.0.0.1:9"}
         done = subprocess.run([sys.executable, "-c", code], env=inherited, cwd=PROJECT, capture_output=True, text=True)
     assert done.stdout.split() == ["200", "200"], done.stderr
 

@@ -100,9 +100,12 @@ class Transport(httpx.HTTPTransport):
 
 
 def client(transport: type[Transport], deadline: Deadline) -> httpx.Client:
-    """Return a client whose requests, also those to proxies, go through this kind of transport."""
+    """Return a client whose requests, also those to proxies, go through this kind of transport. OSError: a proxy is of SOCKS."""
     proxies = get_environment_proxies().items()
-    mounts = {pattern: transport(deadline, url) if url else None for pattern, url in proxies}
+    try:
+        mounts = {pattern: transport(deadline, url) if url else None for pattern, url in proxies}
+    except ImportError:
+        raise OSError("ALL_PROXY or HTTPS_PROXY names a SOCKS proxy, which is not supported: name an HTTP proxy") from None
     return httpx.Client(transport=transport(deadline), mounts=mounts)
 
 
