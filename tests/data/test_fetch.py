@@ -408,3 +408,10 @@ def test_a_socks_proxy_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
     with pytest.raises(OSError, match=r"names a SOCKS proxy, which is not supported: name an HTTP proxy$"):
         client(Internet, Deadline(1))
+
+
+def test_what_is_missing_offline_is_listed_without_signatures() -> None:
+    given = File(name="x", sha256="0" * 64, bytes=1, mirror="x", urls=("https://a.example/x?signature=hush",))
+    with pytest.raises(OSError, match=r"https://a.example/x") as refused:
+        check_offline([given], Sources(offline=True))
+    assert "hush" not in str(refused.value)

@@ -178,3 +178,16 @@ def test_scores_in_parquet_are_read_from_the_needed_columns_within_bounds(
     write_parquet(path, pa.table({"bleu": [1.0], "notes": [["x"] * 9]}))
     with pytest.raises(ValueError, match=r"a\.parquet: column notes has lists or records"):
         list(from_parquet(path))
+
+
+def test_a_database_that_cannot_be_written_leaves_nothing(store: Store, tmp_path: Path, monkeypatch) -> None:
+    def full(connection: duckdb.DuckDBPyConnection, *_: object) -> None:
+        connection.execute("create table a as select 1")
+        raise duckdb.IOException('IO Error: Could not write file "x": No space left on device\nmore')
+
+    monkeypatch.setattr(query_module, "_write_views", full)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    with pytest.raises(OSError, match=r"a.duckdb could not be written: No space left on device$"):
+        query_module.write_database(store, None, folder / "a.duckdb")  # type: ignore[arg-type]
+    assert not list(folder.iterdir())

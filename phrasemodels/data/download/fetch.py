@@ -221,7 +221,7 @@ def check_offline(files: Iterable[File], sources: Sources, variable: str = MIRRO
     """
     if sources.offline and (absent := missing(files, sources)):
         places = "\n  ".join(
-            f"{_folder(variable)}/{file.mirror}  ({', '.join(file.urls) or 'no URL'})" for file in absent
+            f"{_folder(variable)}/{file.mirror}  ({', '.join(map(_without_query, file.urls)) or 'no URL'})" for file in absent
         )
         raise OSError(f"offline, and these files are missing; put each at the place named:\n  {places}")
 

@@ -110,8 +110,8 @@ def _finite(value: Any) -> Any:
     return [_finite(own) for own in value] if isinstance(value, list | tuple) else value
 
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters, except line ends and tabs
-TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")  # of the direction of text
+# control characters, except line ends and tabs; and those that turn the direction of text
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 NARROW = 8  # characters of a terminal for each column
 KINDS = ("idiom", "plain", "new", "seen")  # groups of sentences that get a column
 
@@ -127,13 +127,13 @@ def wrapped(line: str, indent: int) -> str:
 
 
 def clean(text: object) -> str:
-    """Return a text whose control characters are replaced, so that it cannot change the terminal."""
+    """Return a text whose control characters are replaced, so that it cannot change the terminal, or how lines are read."""
     return CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(text))
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, without control characters and characters that turn the direction of what follows."""
-    return TURNS.sub("\N{REPLACEMENT CHARACTER}", clean(" ".join(text.splitlines())))
+    """Return a text on one line, without control characters."""
+    return clean(" ".join(text.splitlines()))
 
 
 def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:

@@ -13,7 +13,7 @@ from phrasemodels.flows.experiments.names import plain_reason
 from phrasemodels.flows.experiments.published import paper_name, papers, with_names
 
 SURE = 0.05  # largest p of a difference, corrected over the table
-UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
+UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 def readable(text: str) -> str:

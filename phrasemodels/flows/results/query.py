@@ -1,5 +1,6 @@
 """SQL over runs, artifacts and verdicts, in a DuckDB that can read nothing else and write nothing; answers as DataFrames."""
 
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -170,15 +171,25 @@ def write_database(store: Store, tracker: Tracker, to: Path) -> Path:
 
     if str(to).encode(errors="ignore").decode() != str(to):
         raise ValueError(f"{str(to)!r}: DuckDB takes no file whose name is not UTF-8: choose another name")
-    with atomic_replace(to) as path, duckdb.connect(path) as connection:
-        for name, view in ((name, view) for name, view in VIEWS.items() if name not in LARGE):
-            connection.register(f"_{name}", _rows(name, store, tracker))
-            _interruptibly(connection, partial(connection.execute, f"create table {name} as select * from _{name}"))
-            connection.unregister(f"_{name}")
-            connection.execute(f"comment on table {name} is '{view.row.replace(chr(39), chr(39) * 2)}'")
-        for name, question in VIEWS_OF_TABLES.items():
-            connection.execute(f"create view {name} as {question}")
+    try:
+        # DuckDB writes a second file beside the first, and leaves it if the disk is full
+        with atomic_replace(to) as path, tempfile.TemporaryDirectory(dir=to.parent, prefix=".") as folder:
+            with duckdb.connect(Path(folder) / "views") as connection:
+                _write_views(connection, store, tracker)
+            os.replace(Path(folder) / "views", path)
+    except duckdb.Error as error:
+        raise OSError(f"{to} could not be written: {str(error).splitlines()[0].rpartition(': ')[2]}") from error
     return to
+
+
+def _write_views(connection: "DuckDBPyConnection", store: Store, tracker: Tracker) -> None:
+    for name, view in ((name, view) for name, view in VIEWS.items() if name not in LARGE):
+        connection.register(f"_{name}", _rows(name, store, tracker))
+        _interruptibly(connection, partial(connection.execute, f"create table {name} as select * from _{name}"))
+        connection.unregister(f"_{name}")
+        connection.execute(f"comment on table {name} is '{view.row.replace(chr(39), chr(39) * 2)}'")
+    for name, question in VIEWS_OF_TABLES.items():
+        connection.execute(f"create view {name} as {question}")
 
 
 def write_shards(store: Store, to: str, force: bool = False) -> str:
