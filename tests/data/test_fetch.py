@@ -26,6 +26,7 @@ from phrasemodels.data.download.fetch import (
     InterruptedDownloadError,
     Transport,
     _stream,
+    check_offline,
     client,
     fetch,
     free_space,

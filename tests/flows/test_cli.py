@@ -18,9 +18,10 @@ from running import run_cli
 from phrasemodels.data.formats.lines import lines_or_stdin, lines_with_replacements
 from phrasemodels.flows.cli import models
 from phrasemodels.flows.cli.main import main
-from phrasemodels.flows.cli.terminal import CONTROL, print_rows, wrapped
+from phrasemodels.flows.cli.terminal import CONTROL, clean, print_rows, wrapped
 from phrasemodels.flows.experiments.catalogue import TABLES, about, experiment
 from phrasemodels.flows.experiments.names import file_name
+from phrasemodels.flows.report.templates import readable
 from phrasemodels.flows.run.local import prepare_folder, train_prepared
 from phrasemodels.tasks.train.config import inverse_sqrt
 
@@ -402,3 +403,8 @@ def test_a_question_to_an_empty_store_says_so(tmp_path, monkeypatch):
     asked = run_cli("sql", "select * from runs")
     assert asked.exit_code == 0 and f"nothing has been run in {tmp_path / 'none'}" in asked.stderr
     assert not (tmp_path / "none").exists()
+
+
+def test_no_text_turns_the_direction_of_what_follows() -> None:
+    for mark in "\u202a\u202e\u2066\u2069\x1b":
+        assert clean(f"a{mark}b") == readable(f"a{mark}b") == "a\N{REPLACEMENT CHARACTER}b"
