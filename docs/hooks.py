@@ -170,6 +170,9 @@ def on_post_build(config: Any) -> None:
     """Add the notebooks, the parser that runs in the browser, and the fonts of equations."""
     from browser.build import add
 
+    picture = Path("results", "000-attention.svg")  # of the README
+    Path(config.site_dir, picture.parent).mkdir(exist_ok=True)
+    shutil.copy(PROJECT / picture, Path(config.site_dir) / picture)
     for file in (PROJECT / "examples").glob("*.ipynb"):
         shutil.copy(file, Path(config.site_dir) / "examples" / file.name)
 

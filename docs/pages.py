@@ -135,28 +135,6 @@ def claims(paper: str) -> str:
     return table(*asked(f"select * from claims where paper = '{paper}'")) if "claims" in VIEWS else ""
 
 
-def summary() -> str:
-    """Return how many printed numbers have each verdict, by paper."""
-    from phrasemodels.flows.experiments.published import paper_name
-    from phrasemodels.flows.results.judged import headline
-
-    _, rows = asked("select paper, verdict, count(*) from verdicts group by all")
-    numbers = sorted({paper for paper, _, _ in rows})
-    of = {(paper, verdict): n for paper, verdict, n in rows}
-    lines = [
-        [
-            f"[{paper_name(p)}](papers/{p}.md)",
-            *(of.get((p, v), 0) for v in MARKS),
-            sum(of.get((p, v), 0) for v in MARKS),
-        ]
-        for p in numbers
-    ]
-    total = [sum(line[place] for line in lines) for place in range(1, len(MARKS) + 2)]
-    names, judged = asked("select kind, verdict, reason from verdicts")
-    said = "\n".join(f"- {line}" for line in headline(dict(zip(names, one, strict=True)) for one in judged))
-    return f"{table(['paper', *MARKS, 'all'], [*lines, ['**all**', *total]])}\n{said}\n"
-
-
 def code(*things: Any) -> str:
     """Return the lines of code that something is, with their place."""
     parts = []
@@ -416,16 +394,6 @@ def diagram(
         start, end = (x + side * width / 2, y + up * height), (to_x - side * width / 2, to_y - up * height)
         axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": "#444444"})
     return figure(svg(drawn, title), caption)
-
-
-def findings() -> str:
-    """Return the claim of each paper and what came out, as the README has them."""
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    found = re.findall(r"^\| \[([^\]]*)\]\(docs/([^)]*)\).*? \| ([^|]*) \| ([^|]*) \|$", readme, re.MULTILINE)
-    return table(
-        ["paper", "its claim", "what came out, ± half of the 95 % interval"],
-        [(f"[{name}]({page})", claim, outcome) for name, page, claim, outcome in found],
-    )
 
 
 def picture(name: str, caption: str) -> str:
