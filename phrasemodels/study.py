@@ -143,17 +143,20 @@ class StudyTable:
         recipe, model, main = PROBLEMS[schema]
         chosen = Profile(replace(SIZE, **self.size), replace(TRAIN, **self.train), recipe(self))
 
-        def row(system: str, encoder: Any) -> Row:
+        def row(system: str, value: Any) -> Row:
+            encoder, train = value if isinstance(value, tuple) else (value, {})
             slug = "-".join("".join(c if c.isalnum() else " " for c in system.lower()).split())
             own = {"structure": Levels()} if isinstance(encoder, PsanConfig) else {}
-            return Row(slug, system, "", lambda size: model(_encoder(encoder, size), size, self.phrases), own)
+            return Row(
+                slug, system, "", lambda size: model(_encoder(encoder, size), size, self.phrases), own, train=train
+            )
 
         def answers(row: Row) -> tuple[Answer, ...]:
             name, printed, statistic = main
             cell = Cell(paper, f"Table {number}", row.system, "", printed) if self.printed else None
             return (Answer(name, cell, statistic), *(Answer(metric.__name__) for metric in self.metrics))
 
-        rows = [row(system, encoder) for system, encoder in self.rows.items()]
+        rows = [row(system, value) for system, value in self.rows.items()]
         return experiments(TableName(paper, number, f"table{number}"), profile, chosen, rows, answers)
 
 
@@ -170,6 +173,7 @@ def table(
 
     Args:
         rows: Encoders by the names of their rows: a class of configurations, which gets the table's sizes, or a configuration.
+            A pair has fields of `TrainConfig` for its row alone, too: `(MineConfig, {"learning_rate": 1e-3})`.
         corpus: Name of a corpus of pairs of texts (translation) or of sentences with labels (classification).
         printed: "printed.csv", if the rows are compared with its numbers. A row that it lacks has no printed number.
         metrics: Functions of references and answers, for translation.

@@ -5,17 +5,21 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments import comparability, overrides, published
 from phrasemodels.flows.experiments.catalogue import PAPERS, TABLES, Request, made_by
+from phrasemodels.flows.experiments.experiment import Cell
 from phrasemodels.flows.experiments.names import TAKEN
 from phrasemodels.flows.experiments.paper_000 import table_1
 from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.study import table
 from phrasemodels.tasks.metrics import scores
 from phrasemodels.tasks.metrics.scores import check_metrics
 
@@ -179,3 +183,33 @@ def test_wrong_values_of_the_projects_file_are_named(text: str, says: str, tmp_p
     command = [sys.executable, "-m", "phrasemodels", "experiments"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and re.search(says, done.stderr) and len(done.stderr.splitlines()) == 1
+
+
+def test_a_table_in_ten_lines_has_the_rows_sizes_and_printed_numbers_that_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {"Baseline": TransformerEncoderConfig, "My own (2)": (TransformerEncoderConfig(8, 2, 1, 8), {"clip": 1.0})}
+    made = table(rows, corpus="multi30k", printed="printed.csv", metrics=[exact], size={"d": 32}, train={"steps": 7})
+    first, second = made.experiments("mine", "3", "sample")
+    assert (first.name, second.name) == ("mine/table3/sample/baseline", "mine/table3/sample/my-own-2")
+    assert (first.model.encoder.d, second.model.encoder.d) == (32, 8)
+    assert (first.train.steps, second.train.steps, second.train.clip) == (7, 7, 1.0) != first.train.clip
+    assert [(a.metric, a.cell and (a.cell.table, a.cell.system)) for a in second.answers] == [
+        ("bleu", ("Table 3", "My own (2)")), ("exact", None),
+    ]  # fmt: skip
+    assert made.experiments("mine", "3", "paper") == []
+    with pytest.raises(
+        ValueError, match=r"printed='other.csv': printed numbers stand in printed.csv beside the module"
+    ):
+        table(rows, "multi30k", "other.csv")
+    with pytest.raises(ValueError, match="its records are trees"):
+        table(rows, "ud_english_ewt").experiments("mine", "1", "sample")
+
+
+def test_a_row_that_the_paper_does_not_print_has_no_printed_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = table_1("sample")[0]
+    asked = tuple(replace(answer, cell=Cell("mine", "Table 1", "Nobody", "", "BLEU")) for answer in own.answers)
+    monkeypatch.setitem(TABLES, ("mine", "1"), lambda profile: [replace(own, answers=asked)])
+    monkeypatch.setattr("phrasemodels.project.parts", lambda group: {"mine": "study"} if group == "papers" else {})
+    monkeypatch.setattr("phrasemodels.flows.experiments.experiment.published_results", lambda: [])
+    assert {answer.cell for row in made_by("mine", "1", "sample") for answer in row.answers} == {None}

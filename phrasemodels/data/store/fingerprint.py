@@ -489,14 +489,16 @@ def _version(package: str, by_users: bool = False) -> dict[str, str]:
 def _edited(found: importlib.metadata.Distribution) -> Iterable[tuple[str, str]]:
     """Yield the files of a distribution that are not as they were installed, with their digests. A file is read if its size is
     not that of RECORD, or if it was changed after RECORD was written."""
-    rows = [row for row in csv.reader((found.read_text("RECORD") or "").splitlines()) if len(row) == 3]
+    wanted = (*CODE, ".dist-info/RECORD")
+    lines = (line for line in (found.read_text("RECORD") or "").splitlines() if line.split(",")[0].endswith(wanted))
+    rows = [row for row in csv.reader(lines) if len(row) == 3]
     record = next((row[0] for row in rows if row[0].endswith(".dist-info/RECORD")), None)
     if record is None:
         return
     base = str(found.locate_file(""))
     written = os.stat(os.path.join(base, record)).st_mtime_ns
     for name, installed, size in rows:
-        if not installed or not name.endswith(CODE):
+        if not installed:
             continue
         with suppress(OSError):  # a file that is gone does not run
             state = os.stat(path := os.path.join(base, name))
