@@ -32,12 +32,13 @@ VOLATILE = {"_", "SHLVL", "PWD", "OLDPWD", "LINES", "COLUMNS"}  # variables that
 MOST = 1000  # values that are kept; the tests of each kept result are one, of which there are some 80
 
 
-def cached_on_disk(name: str, key: Any, compute: Callable[[], Any]) -> Any:
+def cached_on_disk(name: str, key: Any, compute: Callable[[], Any], of_users: bool = True) -> Any:
     """Return the cached JSON value of a key; compute and cache it on a miss.
 
-    key: all that the value depends on beside the project's files and libraries. Errors of `compute` are not cached.
+    key: all that the value depends on beside the project's files and libraries. of_users: it depends on any code of users, too.
+    Errors of `compute` are not cached.
     """
-    path = FOLDER / f"{name}-{digest_of([key, project_digest()])[:32]}.json"
+    path = FOLDER / f"{name}-{digest_of([key, project_digest(), users_digest() if of_users else ''])[:32]}.json"
     with contextlib.suppress(OSError, ValueError):
         return json.loads(path.read_bytes())
     text = json.dumps(compute())
@@ -54,22 +55,25 @@ def cached_on_disk(name: str, key: Any, compute: Callable[[], Any]) -> Any:
 
 @cache
 def project_digest() -> str:
-    """Return the digest of the contents of the project's files, of all that users' code may read, of the parts that it offers, of
-    the versions of libraries, and of Python's."""
-    offered = {group: project.parts(group) for group in project.GROUPS}
+    """Return the digest of the contents of the project's files, of the versions of libraries, and of Python's."""
     # names of .dist-info folders have the versions; importlib.metadata would open a file of each package
     installed = (entry for folder in sys.path for entry in _names(folder) if entry.endswith(".dist-info"))
-    users = _of_users() if any(offered.values()) or project.folder() else None
-    return digest_of([sys.version, sorted(installed), contents(PACKAGE, SUFFIXES), users, offered])
+    return digest_of([sys.version, sorted(installed), contents(PACKAGE, SUFFIXES)])
+
+
+@cache
+def users_digest() -> str:
+    """Return the digest of the parts that users' code offers, of the states of all files in its folders, and of the environment."""
+    offered = {group: project.parts(group) for group in project.GROUPS}
+    return digest_of([offered, _of_users() if any(offered.values()) or project.folder() else None])
 
 
 def _of_users() -> Any:
-    """Return the states of all files in folders of users' code, and the environment."""
     found = list(islice((path for place in users_places() for path in _users_files(place)), MOST_FILES + 1))
     if len(found) > MOST_FILES:
         return time.time_ns()
-    files = {str(path): ((s := path.stat()).st_size, s.st_mtime_ns) for path in found}
-    return files, {name: value for name, value in os.environ.items() if name not in VOLATILE}
+    files = [(ascii(path), (s := path.stat()).st_size, s.st_mtime_ns) for path in found]
+    return files, sorted(ascii(variable) for variable in os.environ.items() if variable[0] not in VOLATILE)
 
 
 def _users_files(place: Path) -> Iterator[Path]:

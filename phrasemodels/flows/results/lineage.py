@@ -154,7 +154,7 @@ def _verified_once(manifest: Manifest, artifact: Artifact, processes: ProcessPoo
             else read_all(manifest, artifact.folder())
         )
 
-    lines, whole = cached_on_disk("verified", [artifact.key, manifest.model_dump(mode="json")], make)
+    lines, whole = cached_on_disk("verified", [artifact.key, manifest.model_dump(mode="json")], make, of_users=False)
     return lines, whole
 
 

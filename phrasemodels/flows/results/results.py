@@ -60,7 +60,7 @@ def tests_of(folder: Path, rows: Sequence[TestedRow], read: Callable[[], list[Te
         kept = json.loads((folder / TESTS).read_bytes())
         if kept["key"] == key and has_own_digest(kept) and len(kept["against"]) == len(rows):
             return list(kept["against"])
-    return list(cached_on_disk("tests", key, lambda: differences(read())))
+    return list(cached_on_disk("tests", key, lambda: differences(read()), of_users=False))
 
 
 def key_of(folder: Path, rows: Sequence[TestedRow]) -> str:
