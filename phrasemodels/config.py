@@ -241,7 +241,7 @@ def from_template(template: Any, saved: Any, where: str) -> Any:
     template: the experiment's configuration today; only classes and functions that it has may be named, and what was not
     saved is as it is there. ValueError: another class or function was saved, or a value of another type.
     """
-    parts = {name_of(part): part for part in _parts(template)}
+    parts = {name_of(part): part for part in parts_of(template)}
 
     def part(name: str) -> Any:
         if (known := parts.get(name)) is None:
@@ -251,19 +251,19 @@ def from_template(template: Any, saved: Any, where: str) -> Any:
     return Decoder(part, tolerant=True).read(saved, type(template), where, template)
 
 
-def _parts(value: Any) -> typing.Iterator[Any]:
+def parts_of(value: Any) -> typing.Iterator[Any]:
     """Yield the classes and functions of a configuration."""
     if isinstance(value, functools.partial):
-        yield from _parts([value.func, value.args, value.keywords])
+        yield from parts_of([value.func, value.args, value.keywords])
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield type(value)
         for field in dataclasses.fields(value):
-            yield from _parts(getattr(value, field.name))
+            yield from parts_of(getattr(value, field.name))
     elif isinstance(value, Mapping):
-        yield from _parts(list(value.values()))
+        yield from parts_of(list(value.values()))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _parts(item)
+            yield from parts_of(item)
     elif callable(value):
         yield value
 

@@ -18,12 +18,50 @@ from torch.overrides import TorchFunctionMode
 
 from phrasemodels.config import Decoder, name_of, to_json
 
-DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}  # of safetensors
-Form = tuple[tuple[int, ...], torch.dtype | None]  # shape and type; None: no floating point numbers
+DTYPES = {  # of safetensors
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
+    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+}  # fmt: skip
+Form = tuple[tuple[int, ...], torch.dtype | None]  # shape and type; None: a type that no model has
+
+
+def learned(model: nn.Module) -> dict[str, Tensor]:
+    """Return what is saved of a model: its parameters and its persistent buffers; a tied one once. ValueError: it has other state."""
+    state = model.state_dict(keep_vars=True)  # alone it says which buffers are persistent; it has tied weights twice
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in state}
+    known = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    known |= {name for name, _ in model.named_buffers(remove_duplicate=False)}
+    if other := sorted(state.keys() - known):
+        raise ValueError(f"{other[0]}: this state of a module cannot be saved; keep it in a buffer")
+    return dict(model.named_parameters()) | buffers
+
+
+def copied(model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy on the CPU of what is saved of a model."""
+    # copy: training goes on to change the weights themselves, and safetensors refuses tensors that share memory
+    return {name: x.detach().to("cpu", copy=True).contiguous() for name, x in learned(model).items()}
+
+
+def forms(weights: Mapping[str, Tensor]) -> dict[str, Form]:
+    """Return the shapes and types of weights."""
+    return {name: (tuple(weight.shape), weight.dtype) for name, weight in weights.items()}
+
+
+@torch.no_grad()
+def fill(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Copy weights into a model that they fit, cast to its types."""
+    for name, own in learned(model).items():
+        own.copy_(weights[name])
+
+
+def check_finite(model: nn.Module) -> None:
+    """Raise a ValueError if a parameter of a model is not finite, or a buffer has NaN."""
+    if wrong := not_finite(model):
+        raise ValueError(f"the weights {wrong[:5]} are not finite; train the model again")
 
 
 def check_fit(own: Mapping[str, Tensor], given: Mapping[str, Form]) -> None:
-    """Raise a ValueError unless weights of these shapes and types fit the parameters `own`, by name."""
+    """Raise a ValueError unless weights of these shapes and types fit those of a model, by name."""
     if own.keys() != given.keys():
         raise ValueError(
             f"the weights do not fit the model: {sorted(own.keys() ^ given.keys())[:5]} are only in one of the two"
@@ -59,7 +97,13 @@ def check_header(build: Callable[[], nn.Module], file: Path, cast: bool = False)
     """
     with safe_open(file, "pt") as weights:
         given = {name: weights.get_slice(name) for name in weights.keys()}  # noqa: SIM118  it has no other iterator
-        shapes = {name: (tuple(part.get_shape()), DTYPES.get(part.get_dtype())) for name, part in given.items()}
+        check_form(
+            build, {n: (tuple(part.get_shape()), DTYPES.get(part.get_dtype())) for n, part in given.items()}, cast
+        )
+
+
+def check_form(build: Callable[[], nn.Module], shapes: Mapping[str, Form], cast: bool = False) -> None:
+    """Raise a ValueError unless weights have the names, shapes and types of the model, as `check_header`."""
     left = 4 * len(shapes) + 100
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
@@ -71,11 +115,13 @@ def check_header(build: Callable[[], nn.Module], file: Path, cast: bool = False)
     hook = register_module_parameter_registration_hook(count)
     try:
         with torch.device("meta"), Uninitialised():
-            own = dict(build().named_parameters())
+            own = learned(build())
     finally:
         hook.remove()
     if cast:
-        shapes = {n: (shape, own[n].dtype if dtype and n in own else dtype) for n, (shape, dtype) in shapes.items()}
+        both = {n for n, (_, dtype) in shapes.items() if dtype and n in own and dtype.is_floating_point}
+        both = {n for n in both if own[n].is_floating_point()}
+        shapes = {n: (shape, own[n].dtype if n in both else dtype) for n, (shape, dtype) in shapes.items()}
     check_fit(own, shapes)
 
 
@@ -85,13 +131,6 @@ def not_finite(model: nn.Module) -> list[str]:
     found |= {name: ~buffer.isnan().any() for name, buffer in model.named_buffers()}
     right = torch.stack(list(found.values())).tolist() if found else []  # read once, as a GPU is waited for
     return [name for name, one in zip(found, right, strict=True) if not one]
-
-
-def finite(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights of a trained model. ValueError: one of them is not finite."""
-    if wrong := [name for name, weight in weights.items() if not weight.isfinite().all()]:
-        raise ValueError(f"the weights {wrong[:5]} are not finite; train the model again")
-    return weights
 
 
 LIBRARY = "library.json"

@@ -54,10 +54,10 @@ from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.parsing.parser import ENGLISH
 from phrasemodels.parsing.saved import ABOUT, SPLITTER, WEIGHTS
 from phrasemodels.parsing.saved import load as load_parser
-from phrasemodels.saved import LIBRARY
+from phrasemodels.saved import LIBRARY, copied
 from phrasemodels.saved import describe as describe_model
 from phrasemodels.tasks.problems.sentence_data import VectorFile
-from phrasemodels.tasks.train.checkpoints import Progress, resume, save, tensors
+from phrasemodels.tasks.train.checkpoints import Progress, resume, save
 from phrasemodels.verdicts.printed import read_printed
 
 Read = Callable[[Path], Any]  # read the file GIVEN in a folder
@@ -273,7 +273,7 @@ def small() -> tuple[Any, bytes]:
     config = replace(known, encoder=encoder, decoder_layers=1, decoder_d_ff=16)
     torch.manual_seed(0)
     model = replace(config, source_vocabulary=len(WORDS), target_vocabulary=len(WORDS)).build()
-    return config, safetensors.torch.save(tensors(model))
+    return config, safetensors.torch.save(copied(model))
 
 
 def manifest_of(files: Mapping[str, bytes]) -> dict[str, Any]:

@@ -3,23 +3,37 @@
 import dataclasses
 import functools
 import json
-import shutil
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from phrasemodels.config import name_of
+from phrasemodels.config import name_of, parts_of
+from phrasemodels.folders import check_folder, copy_folder
 from phrasemodels.hub import Pretrained, readme
 from phrasemodels.inference.problems import Predictor, predictor
 from phrasemodels.inference.text import Pieces
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.parsing.parser import Parser
-from phrasemodels.saved import DAMAGED, LIBRARY, check_header, describe, finite, first_line, restored
+from phrasemodels.saved import (
+    DAMAGED,
+    LIBRARY,
+    check_finite,
+    check_form,
+    check_header,
+    copied,
+    describe,
+    fill,
+    first_line,
+    forms,
+    restored,
+)
 
 MOST_TEXTS = 256  # answered at a time
 BPE, CARD, README, WEIGHTS = "bpe/bpe.json", "card.json", "README.md", "model/model.safetensors"  # in a folder
@@ -99,34 +113,63 @@ class LoadedModel(Pretrained):
             raise ValueError(f"{self.folder or 'this model'}: there is no {BPE}: it reads whole words")
         return Pieces(self.folder / BPE)
 
-    def save_pretrained(self, folder: str | Path) -> Path:
+    def save_pretrained(self, folder: str | Path, force: bool = False) -> Path:
         """Write the model to a folder that `phrasemodels.load` reads: configuration, weights, vocabularies, card.
 
-        What else is in the folder that it was loaded from is copied. ValueError: the folder is not empty, or a weight is not
-        finite.
+        What else is in the folder that it was loaded from is copied.
+
+        Args:
+            folder: A new or empty folder.
+            force: Replace a model that is there.
+
+        Raises:
+            ValueError: The folder is not empty, a weight is not finite, or `phrasemodels.load` could not read the model.
         """
         to = Path(folder)
-        if to.exists() and any(to.iterdir()):
-            raise ValueError(f"{to} is not empty: name a new folder")
-        weights = finite({name: p.detach().cpu().contiguous() for name, p in self.module.named_parameters()})
-        parts: dict[str, Path] = {}
+        if to.exists() and any(to.iterdir()) and not (force and (to / LIBRARY).is_file()):
+            raise ValueError(f"{to} is not empty: name a new folder, or replace a model there with force=True")
+        check_finite(self.module)
+        parts = {path.name: path for path in self.folder.iterdir() if path.is_dir()} if self.folder else {}
+        said = describe(self.config, parts, self.predictor.described() if self.predictor else None)
+        weights = copied(self.module)
+        self._check_described(said["config"], weights)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=to.parent, prefix=".") as aside:
+            self._write(Path(aside, "new"), said, weights)
+            if to.exists():
+                os.replace(to, Path(aside, "old"))
+            os.replace(Path(aside, "new"), to)
+        return to
+
+    def _check_described(self, config: Any, weights: Mapping[str, Tensor]) -> None:
+        """Raise a ValueError unless the configuration, read again, builds a model of these weights."""
+        if not callable(getattr(self.config, "build", None)):
+            raise ValueError(
+                f"{type(self.config).__name__} is no configuration: it has no build() that makes the module"
+            )
+        own = {name_of(part): part for part in parts_of(self.config)}
+        for name in own:
+            if "<" in name:
+                raise ValueError(f"{name}: a part inside a function cannot be found again; move it to its module")
+        made = restored(json.loads(json.dumps(config)), Any, self.folder or Path(), [*own.values()])
+        check_form(made.build, forms(weights))
+
+    def _write(self, to: Path, said: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+        to.mkdir()
         if self.folder is not None:
-            shutil.copytree(self.folder, to, dirs_exist_ok=True)
-            parts = {path.name: path for path in self.folder.iterdir() if path.is_dir()}
+            copy_folder(self.folder, to)
             if not _same(weights, load_file(to / WEIGHTS)):  # trained further: the manifests vouch for other weights
                 for manifest in to.glob(f"*/{MANIFEST}"):
                     manifest.unlink()
         for name in ("model", "vocabulary"):
             (to / name).mkdir(parents=True, exist_ok=True)
-        save_file(weights, to / WEIGHTS)
+        save_file(dict(weights), to / WEIGHTS)
         (to / WEIGHTS).chmod(0o644)  # safetensors writes for the user alone
         for side, entries in self.words.items():
             (to / "vocabulary" / f"{side}.txt").write_text("".join(f"{word}\n" for word in entries), encoding="utf-8")
         (to / CARD).write_text(json.dumps(dict(self.card), indent=1, ensure_ascii=False), encoding="utf-8")
         (to / README).write_text(model_readme(self.card, self.predictor), encoding="utf-8")
-        said = describe(self.config, parts, self.predictor.described() if self.predictor else None)
         (to / LIBRARY).write_text(json.dumps(said, indent=1), encoding="utf-8")
-        return to
 
     @classmethod
     def _from_folder(cls, folder: Path, *parts: Any) -> "LoadedModel":
@@ -149,12 +192,14 @@ def load_folder(folder: str | Path, *parts: Any) -> LoadedModel:
     if not (place / LIBRARY).is_file():
         raise ValueError(f"{place}: there is no {LIBRARY}; write it with `phrasemodels export`")
     try:
+        check_folder(place)
         about = json.loads((place / LIBRARY).read_text(encoding="utf-8"))
         config = restored(about["config"], Any, place, parts)
         weights = place / WEIGHTS
         check_header(config.build, weights)
         module: nn.Module = config.build()
-        _fill(module, weights)
+        fill(module, load_file(weights))
+        check_finite(module)
         words = {
             path.stem: path.read_text(encoding="utf-8").split("\n")[:-1]
             for path in sorted((place / "vocabulary").glob("*.txt"))
@@ -166,10 +211,3 @@ def load_folder(folder: str | Path, *parts: Any) -> LoadedModel:
         return LoadedModel(module.eval(), config, words, card, place, how, {name_of(part): part for part in parts})
     except DAMAGED as error:
         raise ValueError(f"{place}: this model cannot be read ({first_line(error)}); export it again") from error
-
-
-@torch.no_grad()
-def _fill(module: nn.Module, file: Path) -> None:
-    weights = finite(load_file(file))
-    for name, parameter in module.named_parameters():
-        parameter.copy_(weights[name])

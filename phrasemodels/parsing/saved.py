@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from phrasemodels.config import to_json
+from phrasemodels.folders import check_folder
 from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.models.parser import (
     DECODES,
@@ -26,7 +27,7 @@ from phrasemodels.models.parser import (
 from phrasemodels.parsing.lexicon import Lexicon, SuffixRules
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
 from phrasemodels.parsing.words import sentences, universal_sentences
-from phrasemodels.saved import Uninitialised, check_header, finite, restored
+from phrasemodels.saved import Uninitialised, check_finite, check_form, check_header, copied, fill, forms, restored
 from phrasemodels.written import check_replaceable
 
 ENGLISH = Path(__file__).parent / "english"
@@ -57,7 +58,7 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, fo
     ValueError: `load` would refuse it, for example for a pretrained encoder; or files of the same names are there that were
     not written by this function, and `force` does not say to replace them.
     """
-    weights = {name: p.detach().to(precision).contiguous() for name, p in parser.model.named_parameters()}
+    weights = _rounded(parser.model, precision)
     splitter = parser.split if isinstance(parser.split, Splitter) else None
     about = {
         "form": FORM,
@@ -72,12 +73,11 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, fo
         own = (parser.lexicon.lemmas, parser.lexicon.features)
         about["lexicon"] = dict(zip(("lemmas", "features"), (rules.described() for rules in own), strict=True))
     text = json.dumps(about, ensure_ascii=False, allow_nan=False, indent=None) + "\n"
-    _parts(json.loads(text), folder)
+    check_form(_parts(json.loads(text), folder)["config"].build, forms(weights), cast=True)
     folder.mkdir(parents=True, exist_ok=True)
     files = {WEIGHTS: weights}
     if splitter:
-        learned = splitter.model.named_parameters()
-        files[SPLITTER] = {name: p.detach().to(precision).contiguous() for name, p in learned}
+        files[SPLITTER] = _rounded(splitter.model, precision)
     for name in (*files, ABOUT):
         check_replaceable(folder / name, force)
     for name, tensors in files.items():
@@ -93,11 +93,12 @@ def load(folder: Path) -> Saved:
     if not (folder / ABOUT).is_file() or not (folder / WEIGHTS).is_file():
         raise ValueError(f"{folder}: no saved parser: {ABOUT} or {WEIGHTS} is missing; {again}")
     try:
+        check_folder(folder)
         parts = _parts(json.loads((folder / ABOUT).read_text(encoding="utf-8")), folder)
         check_header(parts["config"].build, folder / WEIGHTS, cast=True)
         with Uninitialised():
             model = parts["config"].build()
-        _fill(model, finite(load_file(folder / WEIGHTS)))
+        _fill(model, folder / WEIGHTS)
         if isinstance(parts["split"], Splitter):
             config = parts["split"].config
             if not (folder / SPLITTER).is_file():
@@ -105,7 +106,7 @@ def load(folder: Path) -> Saved:
             check_header(config.build, folder / SPLITTER, cast=True)
             with Uninitialised():
                 splitter = config.build()
-            _fill(splitter, finite(load_file(folder / SPLITTER)))
+            _fill(splitter, folder / SPLITTER)
             parts["split"] = dataclasses.replace(parts["split"], model=splitter.eval())
         return Saved(model.eval(), **parts)
     except (
@@ -205,7 +206,16 @@ def _is_form(word: Any) -> bool:
     )
 
 
-@torch.no_grad()
-def _fill(model: torch.nn.Module, weights: Mapping[str, Tensor]) -> None:
+def _rounded(model: torch.nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
+    """Return what is saved of a model, its parameters in another type. ValueError: one is too large for the type, or not finite."""
+    weights = copied(model)
     for name, parameter in model.named_parameters():
-        parameter.copy_(weights[name])
+        weights[name] = weights[name].to(precision)
+        if parameter.is_floating_point() and not weights[name].isfinite().all():
+            raise ValueError(f"{name} is not finite as {precision}: pass precision=torch.float32, or train it again")
+    return weights
+
+
+def _fill(model: torch.nn.Module, file: Path) -> None:
+    fill(model, load_file(file))
+    check_finite(model)

@@ -8,8 +8,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from phrasemodels.inference.text import too_long
-from phrasemodels.saved import check_header, finite
-from phrasemodels.tasks.train.checkpoints import load_tensors, tensors
+from phrasemodels.saved import check_finite, check_header, copied
+from phrasemodels.tasks.train.checkpoints import load_tensors
 
 WRONG = {
     "broadcast": ({"weight": torch.ones(1, 1)}, r"weight is torch.float32 \(1, 1\), not torch.float32 \(3, 2\)"),
@@ -34,8 +34,8 @@ def test_weights_of_another_shape_or_type_are_refused_by_file_and_by_tensor(name
 
 
 def test_right_weights_are_read_and_other_floats_only_if_they_are_meant_to_be_cast(tmp_path: Path) -> None:
-    save_file(tensors(nn.Linear(2, 3)), tmp_path / "w")
-    save_file({name: weight.half() for name, weight in tensors(nn.Linear(2, 3)).items()}, tmp_path / "half")
+    save_file(copied(nn.Linear(2, 3)), tmp_path / "w")
+    save_file({name: weight.half() for name, weight in copied(nn.Linear(2, 3)).items()}, tmp_path / "half")
     check_header(lambda: nn.Linear(2, 3), tmp_path / "w")
     check_header(lambda: nn.Linear(2, 3), tmp_path / "half", cast=True)
     with pytest.raises(ValueError, match="float16"):
@@ -43,7 +43,7 @@ def test_right_weights_are_read_and_other_floats_only_if_they_are_meant_to_be_ca
 
 
 def test_a_model_far_larger_than_its_file_is_neither_built_nor_given_memory(tmp_path: Path) -> None:
-    save_file(tensors(nn.Linear(2, 3)), tmp_path / "w")
+    save_file(copied(nn.Linear(2, 3)), tmp_path / "w")
     with pytest.raises(ValueError, match="more weights than the 2 of the file"):
         check_header(lambda: nn.Sequential(*(nn.Linear(2, 3) for _ in range(10**9))), tmp_path / "w")
     with pytest.raises(ValueError, match="not torch"):
@@ -51,8 +51,13 @@ def test_a_model_far_larger_than_its_file_is_neither_built_nor_given_memory(tmp_
 
 
 def test_weights_that_are_not_finite_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"the weights \['b'\] are not finite"):
-        finite({"a": torch.ones(2), "b": torch.tensor([1.0, float("nan")])})
+    layer = nn.BatchNorm1d(2)
+    layer.register_buffer("mask", torch.tensor([0.0, -torch.inf]))  # a mask is no weight
+    check_finite(layer)
+    for tensor in (layer.bias, layer.running_mean):
+        tensor.data[1] = torch.nan
+    with pytest.raises(ValueError, match=r"the weights \['bias', 'running_mean'\] are not finite"):
+        check_finite(layer)
 
 
 @pytest.mark.parametrize(

@@ -27,16 +27,18 @@ from small_training import SETTINGS, same, small, starts, training, weights
 import phrasemodels.flows.run.local
 import phrasemodels.tasks.train.checkpoints
 import phrasemodels.tasks.train.trainer
+from phrasemodels import LoadedModel, load
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, OutOfTimeError, Store, digest_of
+from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.run.local import progress_lines
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention_weights import ReleasedSegmentWeights
-from phrasemodels.saved import not_finite
+from phrasemodels.saved import copied, not_finite
 from phrasemodels.tasks.train.batches import in_order
-from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save, tensors
+from phrasemodels.tasks.train.checkpoints import Progress, load_tensors, newest, resume, save
 from phrasemodels.tasks.train.config import TrainConfig, averaged_adam, averaged_weights
 from phrasemodels.tasks.train.trainer import (
     PROGRESS,
@@ -312,7 +314,7 @@ def test_an_unfinished_checkpoint_is_removed_if_its_process_ended(tmp_path, monk
 
     monkeypatch.setattr(phrasemodels.tasks.train.checkpoints, "_optimiser_tensors", full)
     with pytest.raises(OSError, match="No space"):
-        save(tmp_path, model, tensors(model), optimiser, Progress(1), "key")
+        save(tmp_path, model, copied(model), optimiser, Progress(1), "key")
     assert not list(tmp_path.iterdir())
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
@@ -342,7 +344,8 @@ sys.exit(bool(child and os.wait()[1]))
 def on_two_workers(chosen: Training, folder: Path) -> None:
     (folder / "training").write_bytes(pickle.dumps(chosen))
     command = [sys.executable, "-c", WORKERS, str(folder / "training"), str(folder / "rendezvous")]
-    assert subprocess.run(command, cwd=PROJECT, timeout=120).returncode == 0
+    here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run(command, cwd=PROJECT, timeout=120, env=here).returncode == 0
 
 
 def test_two_workers_train_like_one_and_one_may_resume_from_two(shared, tmp_path):
@@ -378,7 +381,7 @@ def test_a_change_of_workers_before_the_first_evaluation_is_recorded(tmp_path):
 def test_a_checkpoint_of_another_version_is_refused_in_one_line(tmp_path):
     model = torch.nn.Linear(2, 1)
     optimiser = torch.optim.Adam(model.parameters())
-    path = save(tmp_path, model, tensors(model), optimiser, Progress(1), "key") / "state.json"
+    path = save(tmp_path, model, copied(model), optimiser, Progress(1), "key") / "state.json"
     state = json.loads(path.read_text())
     del state["digest"]
     state["progress"]["sides"] = state["progress"].pop("starts")
@@ -393,7 +396,7 @@ def test_a_checkpoint_whose_optimiser_has_another_shape_is_refused(tmp_path, mon
     optimiser = torch.optim.Adam(model.parameters())
     other = {"0.step": torch.tensor(1.0), "0.exp_avg": torch.ones(shape), "0.exp_avg_sq": torch.ones(1, 2)}
     monkeypatch.setattr(phrasemodels.tasks.train.checkpoints, "_optimiser_tensors", lambda _: other)
-    save(tmp_path, model, tensors(model), optimiser, Progress(1), "key")
+    save(tmp_path, model, copied(model), optimiser, Progress(1), "key")
     with pytest.raises(ValueError, match=r"0.exp_avg of the optimiser is \(.*\), not \(1, 2\)"):
         resume(tmp_path, model, optimiser, "key")
 
@@ -402,7 +405,7 @@ def test_a_checkpoint_of_another_key_is_not_resumed_and_only_the_newest_are_kept
     model = torch.nn.Linear(2, 1)
     optimiser = torch.optim.Adam(model.parameters())
     for step in (1, 2, 10):
-        save(tmp_path, model, tensors(model), optimiser, Progress(step), "key")
+        save(tmp_path, model, copied(model), optimiser, Progress(step), "key")
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000002", "step-00000010"]
     assert newest(tmp_path, "key")[1]["progress"]["step"] == 10
     assert newest(tmp_path, "kex") is newest(tmp_path, "kez") is None
@@ -554,3 +557,83 @@ def test_a_state_that_no_longer_training_can_use_takes_the_place_of_none(fresh):
     for steps in (20, 25):  # an evaluation is made every ten updates, and at the end
         trained(fresh, f"train.steps={steps}", keeps_state=True)
     assert trained(fresh).meta["starts"] == [0, 20]
+
+
+class Stateful(torch.nn.Module):
+    """An encoder with each kind of buffer: running means, vectors of a spectral norm, random features, and one that is built again."""
+
+    def __init__(self, inner, d):
+        super().__init__()
+        self.inner, self.norm = inner, torch.nn.BatchNorm1d(d)
+        self.bounded = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(d, d))
+        self.register_buffer("features", torch.randn(d, d))
+        self.register_buffer("places", torch.arange(d) / d, persistent=False)
+
+    def forward(self, words, lengths, members):
+        x = self.inner(words, lengths, members)
+        x = self.bounded(self.norm(x.flatten(0, 1)).view_as(x))
+        return x + (x @ self.features + self.places).cos()
+
+
+@dataclasses.dataclass(frozen=True)
+class StatefulConfig(HypernodeEncoderConfig):
+    """Configuration of `Stateful`."""
+
+    def build(self):
+        return Stateful(super().build(), self.d)
+
+
+def stateful(store: Store, folder: Path, *more: str) -> Training:
+    """A training of a translator with an encoder that has buffers."""
+    run = training(store, folder, "train.optimiser=averaged_adam", "train.steps=20", *more)
+    encoder = StatefulConfig(**vars(run.model.encoder))
+    return dataclasses.replace(run, model=dataclasses.replace(run.model, encoder=encoder))
+
+
+def test_buffers_are_trained_resumed_and_exported_bit_for_bit(shared, tmp_path):
+    run_training(whole := stateful(shared, tmp_path / "whole"))
+    parts = dataclasses.replace(whole, folder=tmp_path / "parts")
+    run_training(dataclasses.replace(parts, stop_at=7))
+    run_training(parts)
+    found = {name: newest(tmp_path / name, "key")[0] for name in ("whole", "parts")}
+    for file in ("model", "best"):
+        first, second = (load_file(found[name] / f"{file}.safetensors") for name in found)
+        assert same(first, second)
+        assert {"encoder.norm.running_var", "encoder.features", "encoder.bounded.parametrizations.weight.0._u"} < {
+            *first
+        }
+        assert "encoder.places" not in first and first["encoder.norm.num_batches_tracked"] > 10
+    torch.manual_seed(99)
+    model = whole.model.build().eval()
+    load_tensors(model, first)
+    with pytest.raises(ValueError, match=r"part test_train:StatefulConfig is none .* load\(folder, StatefulConfig\)"):
+        load(LoadedModel(model, whole.model).save_pretrained(tmp_path / "exported"))
+    again = load(tmp_path / "exported", StatefulConfig)
+    assert same(copied(again.module), first)
+    inputs = torch.randint(4, 50, (3, 6)), torch.tensor([6, 4, 4]), torch.tensor([[[0, 1], [2, 3]]] * 3)
+    target = torch.randint(4, 50, (3, 5))
+    assert torch.equal(again.module(*inputs, target), model(*inputs, target))
+    rounded = {name: weight.half() for name, weight in first.items() if weight.is_floating_point()}
+    with pytest.raises(ValueError, match="float16"):
+        load_tensors(model, first | rounded)
+
+
+def test_two_workers_evaluate_and_save_the_buffers_of_the_first(shared, tmp_path):
+    pair = stateful(shared, tmp_path / "pair", "train.steps=4", "train.evaluate_every=2")
+    on_two_workers(pair, tmp_path)
+    path, state = newest(pair.folder, "key")
+    trainer = Trainer(pair)
+    load_tensors(trainer.model, load_file(path / "best.safetensors"))
+    assert trainer.dev_loss() == pytest.approx(state["progress"]["best"], rel=1e-5)
+
+
+class Named(torch.nn.Module):
+    """A module with state that is no tensor."""
+
+    def get_extra_state(self):
+        return {"name": "x"}
+
+
+def test_state_that_is_no_buffer_is_refused():
+    with pytest.raises(ValueError, match="_extra_state: this state of a module cannot be saved; keep it in a buffer"):
+        copied(Named())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from phrasemodels.data.download.archives import unpack
 from phrasemodels.data.download.manifest import Manifest, Sources, UserFiles, how_to_supply
+from phrasemodels.folders import check_inside
 
 MOST_BYTES = 20_000_000_000  # of an unpacked archive
 
@@ -86,6 +87,7 @@ def locate(wanted: UserFiles, folder: Path) -> dict[str, Path]:
             name = wanted.name if wanted.count == 1 else f"{wanted.name}/{'/'.join(tail).lower()}"
             if name in found:
                 raise ValueError(f"{path} and {found[name]} are both {name}; remove one of them")
+            check_inside(path, folder.resolve())
             found[name] = path
     if found and wanted.count and len(found) != wanted.count:
         raise ValueError(

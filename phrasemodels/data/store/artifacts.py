@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import shutil
-import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -21,10 +20,6 @@ LOCAL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 MANIFEST = "manifest.json"
 SHA256 = re.compile("[0-9a-f]{64}")
 MAX_PART_BYTES, MAX_NAME_BYTES = 255, 2000  # of file names: every file system takes these
-
-
-class NotAFileError(OSError):
-    """Something else than a file is where a file should be."""
 
 
 @dataclass(frozen=True)
@@ -103,22 +98,6 @@ def _is_plain(name: str) -> bool:
     parts = name.split("/")
     short = len(name.encode()) <= MAX_NAME_BYTES and all(len(part.encode()) <= MAX_PART_BYTES for part in parts)
     return short and "\0" not in name and parts[0] != MANIFEST and {"", ".", ".."}.isdisjoint(parts)
-
-
-def read_regular(path: Path) -> bytes:
-    """Return the content of a file. NotAFileError: something else is there, such as a folder or a pipe, which might never end."""
-    try:
-        # O_NONBLOCK: to open a pipe that nobody writes to would wait for ever
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):  # a loop of links; a socket
-            raise NotAFileError(f"{path} is no file: remove it") from error
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise NotAFileError(f"{path} is no file: remove it")
-    with open(descriptor, "rb") as file:
-        return file.read()
 
 
 def remove(path: Path) -> None:

@@ -23,8 +23,9 @@ from pathlib import Path
 
 import filelock
 
-from phrasemodels.data.store.artifacts import MANIFEST, Artifact, damage_of, read_regular, write_durably
+from phrasemodels.data.store.artifacts import MANIFEST, Artifact, damage_of, write_durably
 from phrasemodels.data.store.store import Damage, Store
+from phrasemodels.folders import read_regular
 
 
 @contextlib.contextmanager

@@ -32,18 +32,17 @@ from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import (
     MANIFEST,
     Artifact,
-    NotAFileError,
     damage_of,
     describe,
     files_of,
     parse_manifest,
-    read_regular,
     remove,
     this_machine,
     with_digest,
     write_durably,
 )
 from phrasemodels.data.store.fingerprint import closure
+from phrasemodels.folders import NotAFileError, read_regular
 from phrasemodels.project import declared_files_only
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.published import papers
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.results import TRAININGS
+from phrasemodels.folders import check_folder, copy_folder
 from phrasemodels.inference.loaded import README, model_readme
 from phrasemodels.inference.text import too_long
 from phrasemodels.models.ctranslate2 import check_plain, write_ctranslate2
@@ -173,7 +174,7 @@ class Model:
             raise ValueError(f"{to}: the model itself is there; export it to another folder")
         with writing_folder(to, force) as new:
             for name, artifact in self.artifacts.items():
-                shutil.copytree(artifact.folder(), new / name)
+                copy_folder(artifact.folder(), new / name)
             write_durably(new / CARD, json.dumps(self.card(), indent=1))
             predictor = self.experiment.recipe.predictor(self.vocabulary)
             write_durably(new / README, model_readme(self.card(), predictor))
@@ -191,7 +192,7 @@ class Model:
 
         def written(part: PretrainedConfig | ExportedEncoderConfig, _: Any) -> ExportedEncoderConfig:
             if isinstance(part, ExportedEncoderConfig):
-                shutil.copytree(part.folder, folder / ENCODER)
+                copy_folder(Path(part.folder), folder / ENCODER)
             else:
                 export_encoder(part, folder / ENCODER)
             return ExportedEncoderConfig(str(folder / ENCODER))
@@ -240,6 +241,7 @@ def _overlap(one: Path, other: Path) -> bool:
 
 def load(folder: Path) -> Model:
     """Load an exported model. ValueError: it is damaged, or of another version of the code."""
+    check_folder(folder)
     weights, vocabulary, bpe = (Store(folder).load(folder / name) for name in PARTS)
     if weights is None or vocabulary is None or (bpe is None and (folder / PARTS[2]).exists()):
         raise ValueError(f"{folder}: not an exported model, or damaged; export it again with `phrasemodels export`")

@@ -29,9 +29,7 @@ from phrasemodels.data.download.manifest import load_parser as load_parser
 from phrasemodels.data.store.artifacts import (
     MANIFEST,
     Artifact,
-    NotAFileError,
     has_own_digest,
-    read_regular,
     remove,
     sha256_of,
     with_digest,
@@ -40,6 +38,7 @@ from phrasemodels.data.store.artifacts import (
 from phrasemodels.data.store.gc import DAY, Waste, collect, is_alive, lease, leased_keys, trim, trimmed, waste
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.names import CHANGE, file_name
+from phrasemodels.folders import NotAFileError, check_folder, read_regular
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker, flatten, readable
 
@@ -402,6 +401,7 @@ def read_kept(file: Path) -> dict[str, Any]:
     Raises:
         ValueError: it isn't what `keep` writes, or one of its files is damaged, missing, or was changed since it was kept.
     """
+    check_folder(file.parent)
     try:
         result = json.loads(read_regular(file))
         whole = has_own_digest(result)

@@ -20,6 +20,7 @@ from phrasemodels.data.store.fingerprint import users_places
 from phrasemodels.data.store.store import Executor, Job, Store, digest_of, inherited, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import file_name
+from phrasemodels.folders import check_folder
 from phrasemodels.tasks.problems.recipe import Stage
 from phrasemodels.tasks.train.trainer import PROGRESS, history
 from phrasemodels.written import writing_folder
@@ -148,6 +149,7 @@ def train_prepared(
     resumes after an interruption, unless a setting or the code has changed, and one with more updates goes on from it.
     ValueError: the folder was prepared with another recipe.
     """
+    check_folder(data)
     if not (data / RECIPE).is_file() or (data / RECIPE).read_bytes() != _digest(experiment):
         again = f"phrasemodels prepare {experiment.name} --to {data}"
         raise ValueError(f"{data} was not prepared for this: make the folder again with `{again}` and the same --set")

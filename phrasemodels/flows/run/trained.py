@@ -14,7 +14,6 @@ from phrasemodels.data.store.artifacts import (
     Artifact,
     files_of,
     has_own_digest,
-    read_regular,
     sha256_of,
     write_durably,
 )
@@ -37,6 +36,7 @@ from phrasemodels.flows.results.records import RESULT, SENTENCES, commit, open_s
 from phrasemodels.flows.results.results import code_today
 from phrasemodels.flows.run.local import code_digest, key_of_prepared
 from phrasemodels.flows.run.plan import Plan
+from phrasemodels.folders import check_folder, read_regular
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.compare import row_of_scores
 from phrasemodels.tasks.train.trainer import HISTORY
@@ -68,6 +68,7 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
     settings = Settings()
     store, executor = open_store(settings), Executor(sources=sources_of(settings))
     with tempfile.TemporaryDirectory(prefix="phrasemodels-") as temporary:
+        check_folder(out)
         trainings: dict[str, list[Trained]] = {}
         for number, file in enumerate(sorted(out.glob("*-s*.json"))):
             try:

@@ -26,7 +26,7 @@ from phrasemodels.data.store.store import Job, OutOfTimeError, Step, Store
 from phrasemodels.inference.problems import Answering
 from phrasemodels.layers.blocks import PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.memory import Chain, ChainConfig, Hops, HopsConfig
-from phrasemodels.saved import finite
+from phrasemodels.saved import check_finite
 from phrasemodels.tasks.metrics.scores import Score, write_scores
 from phrasemodels.tasks.prepare.corpora import AnyCorpus
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required, run_step, shards
@@ -277,7 +277,8 @@ def answer(job: Job, settings: PredictSettings) -> dict[str, Any]:
     for restart, start in enumerate(job.inputs["model"].meta["restarts"]):
         answers, facts = [""] * len(data), [[NO_FACT]] * len(data)
         if start["dev_loss"] is not None:
-            load_tensors(model, finite(load_file(job.inputs["model"].file(f"restart-{restart}.safetensors"))))
+            load_tensors(model, load_file(job.inputs["model"].file(f"restart-{restart}.safetensors")))
+            check_finite(model)
             predicted, facts = _answers(model, data, settings.batch_tokens)
             answers = [words[i] for i in predicted]
         columns = [

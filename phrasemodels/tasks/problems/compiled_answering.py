@@ -29,6 +29,7 @@ from phrasemodels.models.memory import (
     RowNormalisedPotentials,
     UnaryPotentials,
 )
+from phrasemodels.saved import copied
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.problems import memory_chain, memory_hops
 from phrasemodels.tasks.problems.answering import StoryExamples
@@ -36,7 +37,7 @@ from phrasemodels.tasks.problems.memory_chain import NO_PAIRS, PRODUCTS, ROWS, S
 from phrasemodels.tasks.problems.memory_hops import HopsWeights
 from phrasemodels.tasks.problems.memory_stories import Schedule, Stories
 from phrasemodels.tasks.train.batches import Rows, stream
-from phrasemodels.tasks.train.checkpoints import Progress, tensors
+from phrasemodels.tasks.train.checkpoints import Progress
 from phrasemodels.tasks.train.config import TrainConfig, sgd, undecayed
 from phrasemodels.tasks.train.trainer import HISTORY, DivergedError, TrainSettings, forget_peak_memory, peak_memory_mib
 
@@ -194,7 +195,7 @@ def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
     order = one_by_one(data, settings.seed)
     history, best = train_loop(fast, trained, held_out, config, order)
     fast.write_back(*best)
-    weights = tensors(model)
+    weights = copied(model)
     save_file(weights, job.out / "model.safetensors")
     write_durably(job.out / "config.json", json.dumps(to_json(model_config), indent=1))
     write_durably(job.out / HISTORY, json.dumps(history))

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from phrasemodels.data.store.artifacts import Artifact, describe, write_durably
 from phrasemodels.data.store.store import digest_of
-from phrasemodels.saved import check_fit, finite
+from phrasemodels.saved import check_finite, check_fit, copied, fill, forms, learned
 from phrasemodels.tasks.train.config import TrainConfig
 
 # if the newest is damaged, a training resumes from the one before
@@ -63,20 +63,10 @@ class Progress:
         return "its dev loss never was a finite number"
 
 
-def tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return a copy of a model's weights on the CPU; weights that are tied are in it once."""
-    # copy: on a CPU these would else be the weights that training goes on to change. named_parameters has tied weights
-    # once, and safetensors refuses tensors that share memory
-    return {name: parameter.detach().to("cpu", copy=True).contiguous() for name, parameter in model.named_parameters()}
-
-
 def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
     """Copy weights into a model. ValueError: a weight is missing, of another shape or type, or unknown to the model."""
-    own = dict(model.named_parameters())
-    check_fit(own, {name: (tuple(weight.shape), weight.dtype) for name, weight in weights.items()})
-    with torch.no_grad():
-        for name, parameter in own.items():
-            parameter.copy_(weights[name])
+    check_fit(learned(model), forms(weights))
+    fill(model, weights)
 
 
 def best_device() -> torch.device:
@@ -110,7 +100,8 @@ def load_trained(objective: Any, config: Any, inputs: Mapping[str, Artifact], de
     and "vocabulary".
     """
     model = objective.configure(config, inputs["vocabulary"]).build()
-    load_tensors(model, finite(load_file(inputs["model"].file("model.safetensors"))))
+    load_tensors(model, load_file(inputs["model"].file("model.safetensors")))
+    check_finite(model)
     return model.eval().to(device)
 
 
@@ -147,7 +138,7 @@ def save(
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     try:
-        save_file(tensors(model), aside / "model.safetensors")
+        save_file(copied(model), aside / "model.safetensors")
         save_file(best, aside / "best.safetensors")
         save_file(_optimiser_tensors(optimiser), aside / "optimiser.safetensors")
         files = {path.name: describe(path) for path in sorted(aside.iterdir())}
@@ -259,7 +250,7 @@ def resume(
         if _ended(unfinished.name.split(".")[-1]):
             shutil.rmtree(unfinished, ignore_errors=True)
     if (found := newest(folder, key)) is None:
-        return Progress(), tensors(model)
+        return Progress(), copied(model)
     path, state = found
     try:
         load_tensors(model, load_file(path / "model.safetensors"))

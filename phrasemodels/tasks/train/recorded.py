@@ -45,6 +45,10 @@ class RecordedPasses:
     def __init__(self, module: nn.Module, precision: Callable[[], AbstractContextManager[Any]]) -> None:
         self.module, self.precision = module, precision
         self.weights = [p for p in module.parameters() if p.requires_grad]
+        self.counted = [
+            *module.buffers(),
+            *(p for p in module.parameters() if not p.requires_grad),
+        ]  # passes change them
         self.recordings: dict[tuple[torch.Size, ...], Recording] = {}
         self.pool: Any = None  # graphs run one after another, so they share memory
 
@@ -54,12 +58,15 @@ class RecordedPasses:
         shape = tuple(x.shape for x in tensors)
         if shape not in self.recordings:
             state = torch.cuda.get_rng_state()  # dropout must not depend on what was recorded before
+            before = [(own, own.clone()) for own in self.counted]
             try:
                 self.recordings[shape] = self._record(padded, scale)
             except RuntimeError as error:
                 reason = next(iter(str(error).splitlines()), type(error).__name__)
                 raise ValueError(f"train.graphs: a pass cannot be recorded, train without it: {reason}") from error
             torch.cuda.set_rng_state(state)
+            for own, value in before:
+                own.copy_(value)
         recording = self.recordings[shape]
         for own, x in zip(recording.inputs, tensors, strict=True):
             own.copy_(x.pin_memory(), non_blocking=True)

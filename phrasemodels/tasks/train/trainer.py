@@ -31,7 +31,7 @@ from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job, OutOfTimeError
 from phrasemodels.layers.attention_weights import ReleasedSegmentWeights
-from phrasemodels.saved import not_finite
+from phrasemodels.saved import copied, not_finite
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import Batch, Rows, batches_from, in_order, rows_of_worker, stream
 from phrasemodels.tasks.train.checkpoints import (
@@ -44,7 +44,6 @@ from phrasemodels.tasks.train.checkpoints import (
     newest,
     resume,
     save,
-    tensors,
     without_attention_by_cudnn,
 )
 from phrasemodels.tasks.train.config import TrainConfig, averaged_weights
@@ -168,7 +167,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     if job.executor.keeps_state and training.course and progress.step % settings.config.evaluate_every == 0:
         keep(path, job.store.workspace(training.course) / "checkpoints")
     return {
-        "parameters": sum(weight.numel() for weight in weights.values()),
+        "parameters": state["parameters"],
         "steps": progress.step,
         "epochs": progress.epoch + 1,
         "best_step": progress.best_step,
@@ -345,6 +344,9 @@ class Trainer:
         """Measure the dev criterion, keep the weights if they are the best, and add a row to the history."""
         progress = self.progress
         self.clock.pause(self.worker)
+        if self.worker.world > 1:  # workers have measured running means by their own rows; those of the first are saved
+            for buffer in self.model.buffers():
+                distributed.broadcast(buffer, 0)
         with averaged_weights(self.optimiser):
             finite = not self.worker.any(bool(not_finite(self.model)))
             dev_loss, others = math.inf, {}
@@ -354,7 +356,7 @@ class Trainer:
                     self.model, self.dev, self.config.micro_batch_tokens, self.worker.device
                 )
             if math.isfinite(dev_loss) and (self.objective.keeps_last or dev_loss < progress.best):
-                progress.best, progress.best_step, self.best = dev_loss, progress.step, tensors(self.model)
+                progress.best, progress.best_step, self.best = dev_loss, progress.step, copied(self.model)
         rate = self.optimiser.param_groups[0]["lr"]
         row = {"step": progress.step, "epoch": progress.epoch, "dev_loss": dev_loss, "learning_rate": rate}
         row |= others | self.clock.row(self.worker)
@@ -401,8 +403,9 @@ class Trainer:
         """Save a checkpoint, then report the history."""
         self.progress.seconds = self.clock.seconds()
         begun = time.monotonic()
-        course = {"course": self.training.course, "steps": self.config.steps}
-        save(self.training.folder, self.model, self.best, self.optimiser, self.progress, self.training.key, **course)
+        said = {"course": self.training.course, "steps": self.config.steps}
+        said |= {"parameters": sum(parameter.numel() for parameter in self.model.parameters())}
+        save(self.training.folder, self.model, self.best, self.optimiser, self.progress, self.training.key, **said)
         self.clock.saved = time.monotonic()
         self.clock.saving = self.clock.saved - begun
         if self.training.report is not None:

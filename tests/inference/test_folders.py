@@ -1,0 +1,129 @@
+"""Links out of a folder, pipes, devices and endless texts in folders that others made: one line, no byte of them copied or uploaded."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from loopback_hub import serving
+
+import phrasemodels
+from phrasemodels import LoadedModel, Parser
+from phrasemodels.data.download.manifest import UserFiles
+from phrasemodels.data.download.user_files import locate
+from phrasemodels.encoders.psan import PsanConfig
+from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.results.keep import join
+from phrasemodels.flows.results.models import load as load_exported
+from phrasemodels.flows.results.records import read_kept
+from phrasemodels.flows.run.local import train_prepared
+from phrasemodels.flows.run.trained import keep_trained
+from phrasemodels.folders import MOST_TEXT, check_folder
+from phrasemodels.parsing.parser import ENGLISH
+
+SECRET = "id_rsa of the user"
+
+
+def link(file: Path, secret: Path) -> None:
+    file.symlink_to(secret)
+
+
+def pipe(file: Path, secret: Path) -> None:
+    os.mkfifo(file)
+
+
+def device(file: Path, secret: Path) -> None:
+    file.symlink_to("/dev/zero")
+
+
+def endless(file: Path, secret: Path) -> None:
+    with file.open("wb") as sparse:
+        sparse.truncate(MOST_TEXT + 1)
+
+
+def nothing(file: Path, secret: Path) -> None:
+    file.symlink_to(file)
+
+
+ATTACKS = (link, pipe, device, endless, nothing)
+
+
+def model(to: Path) -> Path:
+    config = PsanConfig(d=8, levels=2, dropout=0.0)
+    torch.manual_seed(0)
+    return LoadedModel(config.build(), config, {"source": ["a"]}).save_pretrained(to)
+
+
+def packed(to: Path) -> Path:
+    return Path(shutil.copytree(ENGLISH, to))
+
+
+def kept(to: Path) -> Path:
+    to.mkdir()
+    (to / "result.json").write_text("{}")
+    return to
+
+
+def trained_in(folder: Path) -> Path:
+    return keep_trained(folder, folder.with_name("kept"), "")
+
+
+OPENED: dict[str, tuple[Callable[[Path], Path], Callable[[Path], object]]] = {
+    "exported model": (model, phrasemodels.load),
+    "exported model in the pipeline": (model, load_exported),
+    "packed parser": (packed, Parser.load),
+    "prepared data": (
+        kept,
+        lambda folder: train_prepared(experiment("000/table2/sample/transformer"), 0, folder, folder),
+    ),
+    "kept result": (kept, lambda folder: read_kept(folder / "result.json")),
+    "result to join": (kept, lambda folder: join(folder, folder)),
+    "results of trainings": (kept, trained_in),
+    "mirror": (kept, lambda folder: locate(UserFiles(name="text", pattern="more.txt", instructions=""), folder)),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("kind", OPENED)
+def test_only_regular_files_inside_of_a_folder_are_read(kind: str, attack: Callable[..., None], tmp_path: Path) -> None:
+    make, opened = OPENED[kind]
+    (secret := tmp_path / "id_rsa").write_text(SECRET)
+    folder = make(tmp_path / "folder")
+    attack(folder / "more.txt", secret)
+    with pytest.raises(
+        ValueError, match=r"outside of the folder|neither a file|leads to no file|bytes, more than"
+    ) as error:
+        opened(folder)
+    assert "\n" not in str(error.value) and SECRET not in str(error.value)
+
+
+def test_a_link_that_comes_after_the_loading_is_neither_saved_nor_uploaded(tmp_path: Path) -> None:
+    (secret := tmp_path / "id_rsa").write_text(SECRET)
+    loaded = LoadedModel.from_pretrained(model(tmp_path / "a"))
+    (tmp_path / "a" / "notes.txt").symlink_to(secret)
+    (tmp_path / "a" / ".env").write_text(SECRET)
+    with pytest.raises(ValueError, match="outside of the folder; copy that file"):
+        loaded.save_pretrained(tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+    with serving() as hub:
+        with pytest.raises(ValueError, match="outside of the folder"):
+            loaded.push_to_hub("user/x", endpoint=hub.url, token="hf_x")
+        (tmp_path / "a" / "notes.txt").unlink()
+        loaded.push_to_hub("user/x", endpoint=hub.url, token="hf_x")
+        assert SECRET.encode() not in b"".join(hub.repositories["user/x"].values())
+
+
+def test_links_inside_of_a_folder_and_to_the_files_of_a_snapshot_are_read(tmp_path: Path) -> None:
+    folder = model(tmp_path / "models--user--x" / "snapshots" / "1")
+    (blobs := tmp_path / "models--user--x" / "blobs").mkdir()
+    (folder / "card.json").rename(blobs / "0")
+    (folder / "card.json").symlink_to(Path("..", "..", "blobs", "0"))
+    (folder / "again.json").symlink_to("library.json")
+    phrasemodels.load(folder)
+    (folder / "card.json").unlink()
+    (folder / "card.json").symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").write_text(SECRET)
+    with pytest.raises(ValueError, match="outside of the folder"):
+        check_folder(folder)
