@@ -35,6 +35,18 @@ LONGEST = 250  # characters of the name of a metric, or of a run, which Postgres
 RUNS_A_REQUEST, VALUES_AN_ANSWER = 100, 25000  # limits of MLflow's histories of many runs
 ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that logs metrics to the MLflow run
 AT_WORK = f"{ATTEMPT}."  # begins the names of tags of all flow runs at work on the MLflow run; their values are the ids
+STATE, REASON = "phrasemodels.state", "phrasemodels.reason"  # tags: how a run ended, in our words, and why
+COMPLETED, DIVERGED, FAILED, STOPPED, CANCELLED, DEAD = (
+    "completed",
+    "diverged",
+    "failed",
+    "stopped",
+    "cancelled",
+    "dead",
+)
+STATUS = {  # MLflow's words for ours
+    COMPLETED: "FINISHED", DIVERGED: "FAILED", FAILED: "FAILED", STOPPED: "KILLED", CANCELLED: "KILLED", DEAD: "KILLED",
+}  # fmt: skip
 WAITS = "phrasemodels.waits_for"  # processors that a training waits for
 
 
@@ -137,7 +149,7 @@ class Tracker:
         run_id = str(found[0].info.run_id)
         if found[0].info.status != "FINISHED":
             client.update_run(run_id, "RUNNING")
-            for tag, value in own.items():
+            for tag, value in (own | {STATE: "running", REASON: ""}).items():
                 client.set_tag(run_id, tag, value)
         return run_id
 
@@ -356,7 +368,8 @@ class Tracker:
         for name in run.data.tags:
             if name.startswith(AT_WORK):
                 client.delete_tag(run_id, name)
-        client.set_terminated(run_id, "FINISHED", ended)
+        client.set_tag(run_id, STATE, COMPLETED)
+        client.set_terminated(run_id, STATUS[COMPLETED], ended)
 
     def logged_model(self, run_id: str, name: str, key: str, step: int, tags: Mapping[str, str]) -> str:
         """Return the id of the logged model with this key, made by a run at a step: find or create it."""
@@ -372,7 +385,7 @@ class Tracker:
         client.log_outputs(run_id, [LoggedModelOutput(made.model_id, step)])
         return str(client.finalize_logged_model(made.model_id, "READY").model_id)
 
-    def end_runs(self, attempt: str, status: str = "KILLED") -> None:
+    def end_runs(self, attempt: str, state: str = DEAD, reason: str = "") -> None:
         """End the runs that were under way in a flow run that died, was stopped or failed; a run that another flow run is at
         work on goes on."""
         client = self.client()
@@ -380,24 +393,26 @@ class Tracker:
         query = f"tags.`{_at_work(attempt)}` = {quoted(attempt)} and attributes.status = 'RUNNING'"
         # MLflow's largest answer
         for run in client.search_runs(where, query, max_results=50000) if where else []:
-            self._leave(run, attempt, status)
+            self._leave(run, attempt, state, reason)
 
-    def fail(self, run_id: str, attempt: str = "", status: str = "FAILED") -> None:
-        """Mark a run as failed, unless another flow run is at work on it; a later attempt opens the same run again."""
+    def fail(self, run_id: str, attempt: str = "", state: str = FAILED, reason: str = "") -> None:
+        """Mark a run as ended without a result, unless another flow run is at work on it; a later attempt opens it again."""
         with contextlib.suppress(Exception):
-            self._leave(self.client().get_run(run_id), attempt, status)
+            self._leave(self.client().get_run(run_id), attempt, state, reason)
 
-    def _leave(self, run: Any, attempt: str, status: str) -> None:
+    def _leave(self, run: Any, attempt: str, state: str, reason: str) -> None:
         """End a flow run's work on a run: leave it to another one that is at work on it, or else end it."""
         client, run_id = self.client(), run.info.run_id
         own = _at_work(attempt)
         others = [value for name, value in run.data.tags.items() if name.startswith(AT_WORK) and name != own]
         if own in run.data.tags:
             client.delete_tag(run_id, own)
-        if others and status != "FINISHED":
+        if others:
             client.set_tag(run_id, ATTEMPT, others[0])
         else:
-            client.set_terminated(run_id, status)
+            client.set_tag(run_id, STATE, state)
+            client.set_tag(run_id, REASON, reason)
+            client.set_terminated(run_id, STATUS[state])
 
 
 def _at_work(attempt: str) -> str:
@@ -513,10 +528,10 @@ class TrainingRun:
                 if what:
                     self.tracker.client().update_run(run.info.run_id, "SCHEDULED")
 
-    def fail(self, status: str) -> None:
+    def fail(self, state: str, reason: str = "") -> None:
         """Mark the run as ended without a result, if it was begun and no other flow run is at work on it."""
         if run := self.tracker.run_of(self.key):
-            self.tracker.fail(str(run.info.run_id), self.tags.get(ATTEMPT, ""), status)
+            self.tracker.fail(str(run.info.run_id), self.tags.get(ATTEMPT, ""), state, reason)
 
 
 def _user() -> str:

@@ -21,14 +21,18 @@ from test_reproduce import TINY, command, progress, started, until_ended, until_
 import phrasemodels.tasks.train.trainer
 from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.store import Executor, OutOfTimeError, Store
+from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request
-from phrasemodels.flows.results.results import NOT_COUNTED
+from phrasemodels.flows.report.page import write_report
+from phrasemodels.flows.results.records import records
+from phrasemodels.flows.results.results import NOT_COUNTED, FinishedTable
 from phrasemodels.flows.run.record import attempt
 from phrasemodels.flows.run.tune import fitting, in_order, progress_of_rows, seconds_of, unfinished
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
+from phrasemodels.infra.tracking import STATE, STATUS
 from phrasemodels.tasks.train.checkpoints import newest
-from phrasemodels.tasks.train.trainer import run_training
+from phrasemodels.tasks.train.trainer import DivergedError, run_training
 
 SMALL = Request("000", "1", "sample", 2, TINY[3::2], ("transformer", "phrase-k2"))
 
@@ -58,7 +62,9 @@ def test_a_checkpoint_is_due_after_some_time_whatever_the_number_of_updates(shar
     assert saved == list(range(1, 41))
 
 
-@pytest.mark.parametrize(("error", "status"), [(OSError, "FAILED"), (KeyboardInterrupt, "KILLED")])
+@pytest.mark.parametrize(
+    ("error", "status"), [(OSError, "FAILED"), (KeyboardInterrupt, "KILLED"), (DivergedError, "FAILED")]
+)
 def test_a_run_that_fails_or_is_stopped_is_ended_in_mlflow(tmp_path, error, status):
     settings = Settings(store=tmp_path)
     start_mlflow(settings)
@@ -67,7 +73,9 @@ def test_a_run_that_fails_or_is_stopped_is_ended_in_mlflow(tmp_path, error, stat
     assert record.tracker.client().get_run(run).info.status == "RUNNING"
     with pytest.raises(error), attempt(record, settings, {}):
         raise error
-    assert record.tracker.client().get_run(run).info.status == status
+    ended = record.tracker.client().get_run(run)
+    (kept,) = records(record.store)
+    assert ended.info.status == status == STATUS[kept["state"]] and ended.data.tags[STATE] == kept["state"]
 
 
 def test_rows_that_are_nearest_to_a_verdict_come_first_and_the_plan_says_what_fits(tmp_path):
@@ -95,10 +103,8 @@ def test_rows_that_are_nearest_to_a_verdict_come_first_and_the_plan_says_what_fi
     assert scored == [(row, seed) for row in ("phrase-k2", "transformer") for seed in (0, 1)]
     with pytest.raises(OutOfTimeError, match="after 0 of 30 updates"):
         store.run(plan.pipelines[0].trained, Executor(until=0.0))
-    assert [e.row for e in execution.without({begun.scored.key}).plan.table.experiments] == ["transformer"]
-    (late,) = unfinished([first, second], {begun.scored.key: ""})
-    (diverged,) = unfinished([first, second], {begun.scored.key: "seed 0: it diverged"})
-    assert late == first.summary() and diverged == late | {"left": "seed 0: it diverged"}
+    assert [e.row for e in execution.without({begun.scored.key: ""}).plan.table.experiments] == ["transformer"]
+    assert unfinished([first, second], {begun.scored.key}) == [first.summary()]
 
 
 @pytest.mark.parametrize(
@@ -112,6 +118,28 @@ def test_a_duration_is_written_in_hours_minutes_and_seconds(text, seconds):
 def test_another_duration_is_refused(text):
     with pytest.raises(ValueError, match="no duration: write it like 3h, 90m or 1h30m"):
         seconds_of(text)
+
+
+@pytest.mark.parametrize("lost", [{1}, {0, 1}])
+def test_a_training_that_diverged_is_a_result_with_the_worst_value(tmp_path, lost):
+    execution = prepared(Settings(store=tmp_path), SMALL)
+    plan, store = execution.plan, execution.store
+    gone = [p for p in plan.pipelines if p.experiment.row == "phrase-k2" and p.seed in lost]
+    for step in (p.scored for p in plan.pipelines if p not in gone):
+        store.run(step)
+    done = execution.without({p.scored.key: "train phrase-k2: the training diverged" for p in gone})
+    finished = FinishedTable(done.plan.table, done.plan.pipelines, store, store.run(done.plan.comparison))
+    other, row = finished.comparison.meta["rows"]
+    assert other["diverged"] == [] and row["diverged"] == sorted(lost) and row["against"] is None
+    bleu = row["values"]["bleu"]
+    assert (
+        len(bleu) == 2 and all(bleu[seed] == 0 for seed in lost) and row["intervals"]["bleu"]["mean"] == sum(bleu) / 2
+    )
+    page = write_report(finished).read_text()
+    assert f"2, of which {len(lost)} diverged" in page
+    print_table(
+        {"title": plan.table.title, "rows": [other, row], "leaks": {}, "stages": {}, "seconds": 0.0, "report": ""}
+    )
 
 
 # Runs two rows of a table, the first with a rate at which it diverges; prints what the run returned.
@@ -140,20 +168,18 @@ def test_a_row_that_diverges_does_not_keep_the_others_from_their_report(tmp_path
     done = subprocess.run([sys.executable, "-c", script], env=variables(tmp_path), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(done.stdout)
-    (row,) = result["rows"]
-    assert row["experiment"].startswith("000/table1/sample/phrase-k2")
-    (left,) = result["left"]
-    assert "/transformer" in left["row"] and left["left"] == "; ".join(result["diverged"])
+    lost, _ = result["rows"]
+    assert "/transformer" in lost["experiment"] and lost["diverged"] == [0, 1] and result["left"] == []
     for seed, why in enumerate(result["diverged"]):
         assert why.startswith("train 000/table1/sample/transformer") and f"seed {seed}: the training diverged" in why
-    assert "1 of 2 rows without a result" in result["title"] and "phrase-k2" in Path(result["report"]).read_text()
-    (page,) = tmp_path.glob("runs/*.html")
-    assert "lower train.learning_rate" in page.read_text()
+    assert "2, of which 2 diverged" in Path(result["report"]).read_text()
+    (record,) = (json.loads(file.read_text()) for file in tmp_path.glob("runs/*.json"))
+    assert record["state"] == "completed" and record["diverged"] == result["diverged"]
 
     alone = command("reproduce", *TINY, "--row", "transformer", "--set", "train.learning_rate=1e30")
     done = subprocess.run(alone, env=variables(tmp_path), capture_output=True, text=True)
-    assert done.returncode == 1 and "Traceback" not in done.stderr and "Rows without a result" in done.stdout
-    assert done.stderr.splitlines()[-1].startswith("phrasemodels: train 000/table1/sample/transformer")
+    assert done.returncode == 0 and "Traceback" not in done.stderr and "2, 2 diverged" in done.stdout
+    assert done.stderr.splitlines()[-1].startswith("train 000/table1/sample/transformer")
 
 
 @pytest.mark.slow

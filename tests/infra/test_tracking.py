@@ -159,7 +159,7 @@ def test_all_values_of_many_runs_are_few_requests(tracker: Tracker, server: tupl
 def test_a_training_is_a_run_once_it_is_at_work_and_its_duration_is_of_its_work(tracker: Tracker) -> None:
     began = time.time()
     run = TrainingRun(tracker, "x", "x seed 0", "key", {ATTEMPT: "one", "mlflow.source.type": "JOB"}, {"d": 8})
-    run.fail("KILLED")
+    run.fail("stopped")
     assert tracker.run_of("key") is None, "it waited, and was stopped"
     with run.at_work():
         assert tracker.run_of("key").info.status == "RUNNING"
@@ -195,7 +195,7 @@ def test_a_training_is_a_run_once_it_is_at_work_and_its_duration_is_of_its_work(
 def test_a_run_that_is_cancelled_leaves_the_run_of_a_training_to_another(tracker: Tracker, end: str) -> None:
     rows = [{"step": step, "seconds": float(step), "dev_loss": 1 / step} for step in (1, 2)]
     run, _ = (tracker.open_run("x", "run", "key", {ATTEMPT: name}) for name in ("one", "other"))
-    other = partial(tracker.fail, run, "other", "KILLED") if end == "fail" else partial(tracker.end_runs, "other")
+    other = partial(tracker.fail, run, "other", "stopped") if end == "fail" else partial(tracker.end_runs, "other")
     other()
     assert tracker.run_of("key").info.status == "RUNNING"
     StepMetrics(tracker, run, "one")(rows)

@@ -126,7 +126,7 @@ def runs(as_json: Json = False) -> None:
     if as_json:
         print_json(known)
         return
-    columns = ["id", "title", "started", "ended", "state", "report", "error"]
+    columns = ["id", "title", "started", "ended", "state", "reason", "report"]
     print_rows("", columns, [{name: record.get(name) for name in columns} for record in known])
 
 

@@ -202,7 +202,9 @@ def print_table(result: dict[str, Any]) -> None:
                 "ours": f"{ours['mean']:.2f}{half}{_few(ours['n'])}",
                 "gain over baseline": _against(row),
                 **groups,
-                "seeds": len(row["seeds"]),
+                "seeds": f"{len(row['seeds'])}, {len(lost)} diverged"
+                if (lost := row.get("diverged"))
+                else len(row["seeds"]),
                 "verdict": row["verdict"],
             }
         )

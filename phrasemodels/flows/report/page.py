@@ -67,7 +67,7 @@ def draw_page(job: Job, settings: PageSettings) -> dict[str, Any]:
     table = settings.table
     pipelines = [experiment.steps(seed) for seed in table.seeds for experiment in table.experiments]
     finished = FinishedTable(table, pipelines, job.store, job.inputs["comparison"], settings.run_ids)
-    text = table_text(finished) if finished.outcomes else counts_text(finished)
+    text = table_text(finished) if any(p.trains for p in pipelines) else counts_text(finished)
     write_durably(job.out / PAGE, text)
     return {"run_ids": dict(settings.run_ids), "leaks": finished.leaks}
 
@@ -201,7 +201,6 @@ def origins(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]:
 def _origin(results: Sequence[Result], artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
     result = results[0]
     run, row = result.runs[0], result.row
-    metrics = dict.fromkeys(one.row["metric"] for one in results)
     trained, scored = (artifacts.get(run[name]) for name in ("train", "score"))
     settings = trained.manifest["parts"]["settings"] if trained else row.get("settings", {})
     test_set = scored.meta["test_set"] if scored else row.get("test_set", [])
@@ -213,7 +212,7 @@ def _origin(results: Sequence[Result], artifacts: Mapping[str, Artifact]) -> dic
         "source": result.source,
         "commit": row.get("commit", ""),
         "seeds": [
-            {**of, "values": {name: row["values"][name][place] for name in metrics}}
+            {**of, "values": {one.row["metric"]: one.row["values"][one.row["metric"]][place] for one in results}}
             for place, of in enumerate(result.runs)
         ],
         "config": json.dumps({name: value for name, value in settings.items() if name != "seed"}, indent=1),

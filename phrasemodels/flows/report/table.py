@@ -193,13 +193,13 @@ def epochs(finished: FinishedTable) -> Section:
     """Return the seconds of an epoch, mean over seeds, and their ratio to simple attention on the same data."""
     seconds: dict[str, list[float]] = {}
     for pipeline in finished.pipelines:
-        trained = finished.artifact(pipeline.trained)
-        seconds.setdefault(pipeline.experiment.name, []).append(epoch_seconds(finished, pipeline, trained))
+        if trained := finished.store.find(pipeline.trained, verify=False):  # else it diverged
+            seconds.setdefault(pipeline.experiment.name, []).append(epoch_seconds(finished, pipeline, trained))
     means = {name: average(times) for name, times in seconds.items()}
     lines = []
-    for e in finished.experiments:
+    for e in (e for e in finished.experiments if e.name in means):
         same = [o for o in finished.experiments if o.recipe == e.recipe]
-        simple = [o.name for o in same if o.variant.lower().startswith("simple")]
+        simple = [o.name for o in same if o.variant.lower().startswith("simple") and o.name in means]
         ratio = f"{means[e.name] / means[simple[0]]:.2f}" if simple else "–"
         lines.append({"System": e.row, "Seconds an epoch": f"{means[e.name]:.1f}", "Simple attention = 1": ratio})
     text = (
@@ -280,7 +280,7 @@ def table_text(finished: FinishedTable) -> str:
         tested=tested(rows),
         conclusions={name: conclusion(rows, name) for name in tested(rows)},
         leaks=finished.leaks,
-        lineage=[_lineage(finished, *pair) for pair in zip(finished.pipelines, finished.outcomes, strict=True)],
+        lineage=[_lineage(finished, outcome) for outcome in finished.outcomes],
         **_examples(finished),
         tuning=chosen_settings(finished.table.trials),
         expected_bests=expected_bests(finished.table.trials) if finished.table.trials else "",
@@ -342,20 +342,20 @@ def difference_plots(rows: list[dict[str, Any]]) -> dict[str, Markup]:
 
 def _unit(row: dict[str, Any], metric: str) -> str:
     """Return a metric with its unit, the end of its signature; of other metrics none is known."""
-    last = row["signatures"][metric].split()[-1]
-    return f"{metric} ({last})" if last in UNITS else metric
+    last = row["signatures"].get(metric, "").split()[-1:]
+    return f"{metric} ({last[0]})" if last and last[0] in UNITS else metric
 
 
 def _plots(finished: FinishedTable, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the plots of the page as markup; they hold numbers and names of ours, which need no escaping."""
-    slugs = {outcome.experiment: outcome.row for outcome in finished.outcomes}
+    slugs = {e.name: e.row for e in finished.experiments}
     histories: dict[str, list[Any]] = {}
     for outcome in finished.outcomes:
         histories.setdefault(outcome.row, []).append(history(outcome.trained))
     curve, metric = finished.pipelines[0].trained.settings.objective.curve, rows[0]["metric"]
     plots: dict[str, Any] = {
         "intervals": {name: Markup(_intervals(rows, name)) for name in dict.fromkeys(row["metric"] for row in rows)},
-        "curves": Markup(curves(histories, curve)),
+        "curves": Markup(curves(histories, curve) if histories else "no training came to its end"),
         "curve": curve,
         "differences": difference_plots(rows),
     }
@@ -364,7 +364,7 @@ def _plots(finished: FinishedTable, rows: list[dict[str, Any]]) -> dict[str, Any
     if found := _by_length(own, metric):
         plots["lengths"] = Markup(lines(found, "words of a sentence", unit))
     names = [n for n in rows[0]["intervals"] if n.startswith(f"{metric}/") and not n.startswith(f"{metric}/length")]
-    if names:
+    if names := [n for n in names if all(n in means for means in own.values())]:
         bars = [{"label": slug, **{n: means[n]["mean"] for n in names}} for slug, means in own.items()]
         plots["groups"] = Markup(groups(bars, names, unit))
     return plots
@@ -390,13 +390,13 @@ def _intervals(rows: list[dict[str, Any]], metric: str) -> str:
     return intervals(shown, _unit(next(row for row in rows if row["metric"] == metric), metric))
 
 
-def _lineage(finished: FinishedTable, pipeline: Pipeline, outcome: Outcome) -> dict[str, Any]:
+def _lineage(finished: FinishedTable, outcome: Outcome) -> dict[str, Any]:
     """Return the origin of the numbers of one row and seed."""
     trained, scored = outcome.trained, outcome.scored
     return {
         "experiment": outcome.experiment,
         "seed": outcome.seed,
-        "metric": (metric := pipeline.experiment.answers[0].metric),
+        "metric": (metric := next(e for e in finished.experiments if e.name == outcome.experiment).answers[0].metric),
         "value": scored.meta["scores"][metric]["value"],
         "run": finished.run_ids.get(trained.key, ""),
         "train": trained,
@@ -409,6 +409,8 @@ def _lineage(finished: FinishedTable, pipeline: Pipeline, outcome: Outcome) -> d
 def _examples(finished: FinishedTable) -> dict[str, Any]:
     """Return {examples, shown}: test sentences of each group with the answers of all rows, or why there are none."""
     first = finished.first_seeds
+    if not first:
+        return {"examples": [], "shown": "No training came to its end."}
     if not all(outcome.predicted.meta["redistributable"] for outcome in first):
         return {
             "examples": [],
@@ -476,7 +478,7 @@ def _joined(value: Any) -> str:
 
 def _problem_sections(finished: FinishedTable) -> list[Section]:
     """Return the sections of the table's problem; a table of several problems has none."""
-    if len({type(outcome.recipe) for outcome in finished.outcomes}) > 1:
+    if len({type(outcome.recipe) for outcome in finished.outcomes}) != 1:
         return []
     return finished.outcomes[0].recipe.sections(finished.outcomes, finished.store.run)
 

@@ -1,6 +1,6 @@
 """Records of runs, the store that the settings name, and the steps of a plan in it.
 
-ROOT/runs/ID.json    request, times and state: running, completed, failed, cancelled, dead
+ROOT/runs/ID.json    request, times, reason and state: running, completed, stopped, cancelled, failed, dead
 ROOT/runs/ID.html    a page for people: the report of the run's table, or the record itself
 """
 
@@ -40,7 +40,7 @@ from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.names import CHANGE, file_name
 from phrasemodels.folders import NotAFileError, check_folder, read_regular
 from phrasemodels.infra.settings import Settings
-from phrasemodels.infra.tracking import Tracker, flatten, readable
+from phrasemodels.infra.tracking import COMPLETED, DEAD, Tracker, flatten, readable
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -73,8 +73,7 @@ def commit_of(folder: Path) -> str:
     return f"{found}{DIRTY * changed}" or "unknown"
 
 
-RUNNING, COMPLETED, FAILED, CANCELLED, DEAD = "running", "completed", "failed", "cancelled", "dead"
-DAMAGED = "damaged"
+RUNNING, DAMAGED = "running", "damaged"
 
 
 def page_of(store: Store, run: str) -> Path:

@@ -239,6 +239,8 @@ def _run(
 ) -> dict[str, str]:
     """Return the score of a seed, and the training that it depends on."""
     score = compared.manifest["parts"]["inputs"][f"{row['experiment']} seed {seed}"]
+    if (found := artifacts.get(score)) and "scores" not in found.meta:  # the data of a training that diverged
+        return {"score": "", "train": "", "run": ""}
     queue = [score]
     while queue:
         artifact = artifacts.get(key := queue.pop(0))
@@ -467,7 +469,7 @@ class FinishedTable:
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
-        """The outcome of each pipeline that trains; all rows of the first seed come before the next seed."""
+        """The outcome of each training that ended; all rows of the first seed come before the next seed."""
         return [
             Outcome(
                 p.experiment.name,
@@ -481,7 +483,7 @@ class FinishedTable:
                 *(self.artifact(step) for step in (p.trained, p.predicted, p.scored)),
             )
             for p in self.pipelines
-            if p.trains
+            if p.trains and self.store.find(p.scored, verify=False)
         ]
 
     @property

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -369,12 +369,14 @@ class Execution:
             if (group := self.workers_of(pipeline)) and not self.store.find(pipeline.trained, verify=False):
                 group.check()
 
-    def without(self, left: Container[str]) -> "Execution":
-        """Return the execution of the rows that need none of these steps."""
+    def without(self, left: Mapping[str, str]) -> "Execution":
+        """Return the execution of the rows that ended. left: keys of steps, with the error of a training that diverged, or ""."""
         if not left:
             return self
-        rows = {p.experiment.name for p in self.plan.pipelines if p.scored.key in left}
-        plan = Plan(self.plan.table.without(rows))
+        late = {p.experiment.name for p in self.plan.pipelines if left.get(p.scored.key) == ""}
+        plan = Plan(
+            self.plan.table.without(late) if late else self.plan.table, frozenset(k for k, why in left.items() if why)
+        )
         return replace(self, plan=plan, record=replace(self.record, plan=plan))
 
     def finished(self) -> FinishedTable:

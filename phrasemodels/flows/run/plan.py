@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a table whose experiments already refer to the files that the user supplied."""
+    """The steps of a table whose experiments already refer to the files that the user supplied.
+
+    diverged: keys of scores that a training has not come to, since it diverged.
+    """
 
     table: "Table"
+    diverged: frozenset[str] = frozenset()
 
     @cached_property
     def pipelines(self) -> "list[Pipeline]":
@@ -37,7 +41,12 @@ class Plan:
         from phrasemodels.tasks.metrics.compare import CompareSettings, compare
 
         rows = tuple(row for experiment in self.table.experiments for row in self.rows_of(experiment))
-        inputs = {f"{p.experiment.name} seed {p.seed}": p.scored for p in self.pipelines}
+        inputs = {
+            f"{p.experiment.name} seed {p.seed}": p.trained.inputs["train"]
+            if p.scored.key in self.diverged
+            else p.scored
+            for p in self.pipelines
+        }
         return Step(
             compare, self.table.title, CompareSettings(self.table.title, rows, self.table.seeds), inputs, root=True
         )

@@ -21,15 +21,21 @@ from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.report.templates import render
 from phrasemodels.flows.results import records
-from phrasemodels.flows.results.records import CANCELLED, COMPLETED, DEAD, FAILED, RUNNING, commit, leased_steps
+from phrasemodels.flows.results.records import RUNNING, commit, leased_steps
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import STOPPING
 from phrasemodels.infra.tracking import (
     ATTEMPT,
+    CANCELLED,
+    COMPLETED,
+    DEAD,
     DEV_LOSS,
+    DIVERGED,
+    FAILED,
     KEY,
     SETTING,
+    STOPPED,
     StepMetrics,
     Tracker,
     TrainingRun,
@@ -37,7 +43,8 @@ from phrasemodels.infra.tracking import (
     flatten,
     register,
 )
-from phrasemodels.tasks.train.trainer import history
+from phrasemodels.saved import first_line
+from phrasemodels.tasks.train.trainer import DivergedError, history
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -106,7 +113,7 @@ class Record:
             yield run
         except BaseException as error:
             with contextlib.suppress(Exception):  # the error of the training is the one to show
-                run.fail(_status_after(error))
+                run.fail(state_after(error), first_line(error))
             raise
 
     def finish(self, pipeline: Pipeline, scored: Artifact) -> None:
@@ -147,7 +154,7 @@ class Record:
 
     def stop(self) -> None:
         """Mark the run of a table whose time was up before all rows were done; the next run opens it again."""
-        self.tracker.fail(self.table_run, self.attempt, "KILLED")
+        self.tracker.fail(self.table_run, self.attempt, STOPPED, LATE)
 
     def end_trials(self) -> None:
         """End the runs of a tuning: of the table, and of each trial that was trained to its end."""
@@ -215,8 +222,9 @@ class Record:
             if not experiment.recipe.answers_inputs:
                 continue
             own = [p for p in self.plan.pipelines if p.experiment == experiment]
-            best = best_of([a for p in own if (a := self.store.find(p.trained))])
-            model = stored(lineage, best, experiment)
+            if not (ended := [a for p in own if (a := self.store.find(p.trained))]):  # all diverged
+                continue
+            model = stored(lineage, best_of(ended), experiment)
             tags = {
                 KEY: model.weights.key,
                 SETTING: digest_of(setting(model.weights)),
@@ -279,14 +287,19 @@ def attempt(
                 # before the record says that the run has ended: if this process is killed here, the next run finds it dead, and
                 # ends its runs in MLflow
                 with contextlib.suppress(Exception):  # the error of the run is the one to show
-                    record.tracker.end_runs(record.attempt, _status_after(error))
+                    record.tracker.end_runs(record.attempt, state_after(error), first_line(error))
                 raise
 
 
-def _status_after(error: BaseException) -> str:
-    """Return the status in MLflow of what an error has ended: stopped by somebody or by its time limit, or failed."""
+LATE = "the time was up; the same command goes on"
+
+
+def state_after(error: BaseException) -> str:
+    """Return the state of what an error has ended: diverged, stopped by somebody or by its time limit, or failed."""
+    if isinstance(error, DivergedError):
+        return DIVERGED
     stopped = STOPPING.is_set() or isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
-    return "KILLED" if stopped else "FAILED"
+    return STOPPED if stopped else FAILED
 
 
 @contextlib.contextmanager
@@ -299,10 +312,12 @@ def recorded(
     try:
         yield entry
     except BaseException as error:
-        state = CANCELLED if STOPPING.is_set() and is_cancelled(run) else FAILED
-        write(store, entry | {"state": state, "error": str(error).split("\n")[0], "ended": _now()})
+        state = CANCELLED if STOPPING.is_set() and is_cancelled(run) else state_after(error)
+        write(store, entry | {"state": state, "reason": first_line(error), "ended": _now()})
         raise
-    write(store, entry | {"state": COMPLETED, "ended": _now()})
+    late, diverged = entry.get("left"), entry.get("diverged", [])
+    reason = "; ".join([LATE] * bool(late) + diverged)
+    write(store, entry | {"state": STOPPED if late else COMPLETED, "reason": reason, "ended": _now()})
 
 
 def is_cancelled(run: str) -> bool:

@@ -57,7 +57,7 @@ from phrasemodels.flows.run.tune import (
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import STOPPING, ClusterError, Stopped, stoppable, unbroken_output
-from phrasemodels.infra.tracking import SQLITE, Tracker
+from phrasemodels.infra.tracking import COMPLETED, SQLITE, Tracker
 from phrasemodels.tasks.train.trainer import DivergedError
 
 
@@ -83,7 +83,7 @@ def replay_finished_run(
         "steps": len(found),
         "found_dead": [],
     }
-    entry |= {"started": began, "state": records.COMPLETED, "verdicts": comparison.key, "stages": {}, "ended": _now()}
+    entry |= {"started": began, "state": COMPLETED, "verdicts": comparison.key, "stages": {}, "ended": _now()}
     records.write(store, entry, None)
     rows, leaks = comparison.meta["rows"], drawn.meta["leaks"]
     return shown(
@@ -116,7 +116,7 @@ def shown(
 
 def _completed(store: Store, comparison: Artifact) -> bool:
     """Whether an earlier run recorded this comparison in MLflow, wrote its report, and ended."""
-    ended = (record for record in records.records(store) if record["state"] == records.COMPLETED)
+    ended = (record for record in records.records(store) if record["state"] == COMPLETED)
     return any(record.get("verdicts") == comparison.key for record in ended)
 
 
@@ -201,10 +201,7 @@ def reproduce(
     settings, until = Settings(), end_of(duration)
     request = Request(paper, table, profile, seeds, set or [], rows or [], first_seed, like, sweep or [])
     with ending_as_prefect_does():
-        result = run_table(request, *planned(request, settings), settings, until, tune)
-    if result["diverged"]:
-        raise DivergedError("; ".join(result["diverged"]))
-    return result
+        return run_table(request, *planned(request, settings), settings, until, tune)
 
 
 @contextlib.contextmanager
@@ -250,8 +247,14 @@ def run_table(
 ) -> dict[str, Any]:
     """Inside a flow run: run all steps of a plan, write the report, and return what the command prints.
 
-    until: when trainings stop (seconds since 1970). Rows that are not done by then are listed with how far they are, as are
-    rows that diverged; only the others are compared and reported. tune: trials of each row, whose best setting it is run with.
+    Args:
+        request: What was asked for.
+        plan: Its steps.
+        store: Where their artifacts are.
+        settings: The services.
+        until: When trainings stop (seconds since 1970). Rows that are late are listed, and only the others are reported. A training
+            that diverged has the worst value.
+        tune: Trials of each row, whose best setting the row is run with.
     """
     started = time.monotonic()
     with unbroken_output(), services(settings):
@@ -281,8 +284,9 @@ def _run_rows(plan: Plan, store: Store, settings: Settings, until: float, stages
         execution.check()
         left = run_steps(execution, watch)
         entry["stages"] = watch.stages()
-        if left:
-            entry["left"] = unfinished(progress_of_rows(plan, store), left)
+        entry["diverged"] = sorted(set(left.values()) - {""})
+        if late := {key for key, why in left.items() if not why}:
+            entry["left"] = unfinished(progress_of_rows(plan, store), late)
             record.stop()
         done = execution.without(left)
         made: dict[str, Any] = {}
@@ -293,7 +297,7 @@ def _run_rows(plan: Plan, store: Store, settings: Settings, until: float, stages
         "title": (done if made else execution).plan.table.title,
         **made,
         "left": entry.get("left", []),
-        "diverged": sorted(set(left.values()) - {""}),
+        "diverged": entry["diverged"],
         "tuning": chosen_settings(plan.table.trials),
         "trials": plan.table.trials,
     }

@@ -10,7 +10,7 @@ import random
 import re
 import statistics
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -100,15 +100,9 @@ def progress_of_rows(plan: Plan, store: Store) -> list[RowProgress]:
     return sorted(rows, key=lambda row: row.rank)
 
 
-def unfinished(rows: Iterable[RowProgress], left: Mapping[str, str]) -> list[dict[str, object]]:
-    """Return in words the rows without a result. left: keys of their steps, with the error of a training that diverged, or ""
-    if the time was up."""
-    summaries = []
-    for row in rows:
-        why = {left[key] for training in row.seeds if (key := training.pipeline.scored.key) in left}
-        if why:
-            summaries.append(row.summary() | ({"left": "; ".join(sorted(why - {""}))} if any(why) else {}))
-    return summaries
+def unfinished(rows: Iterable[RowProgress], late: Container[str]) -> list[dict[str, object]]:
+    """Return in words the rows whose time was up; late: keys of their steps."""
+    return [row.summary() for row in rows if any(training.pipeline.scored.key in late for training in row.seeds)]
 
 
 def _usual_pace(found: Iterable[TrainingProgress], otherwise: float = math.nan) -> float:

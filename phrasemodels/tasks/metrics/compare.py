@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job
 from phrasemodels.verdicts.judgement import judge, qualified
 from phrasemodels.verdicts.rule import PrintedValue
+from phrasemodels.verdicts.scales import known
 from phrasemodels.verdicts.significance import (
     Array,
     Difference,
@@ -60,37 +62,56 @@ class CompareSettings:
 
 def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
     """Compare a table with the paper. Writes verdicts.json: each row with its values by seed, interval, verdict, and
-    difference from its baseline. Inputs are the scores, by "EXPERIMENT seed N"."""
+    difference from its baseline. Inputs are the scores, by "EXPERIMENT seed N"; of a training that diverged its data."""
     scores = [[job.inputs[f"{row.experiment} seed {seed}"] for seed in settings.seeds] for row in settings.rows]
     rows = [row_of_scores(*pair, settings.seeds) for pair in zip(settings.rows, scores, strict=True)]
-    tested = [
-        TestedRow(
-            row.experiment,
-            row.metric,
-            str(found[0].meta["test_set"]),
-            row.statistic,
-            [read_shard(artifact.file("sentences.arrow")) for artifact in found if row.statistic],
-            row.baseline,
-        )
-        for row, found in zip(settings.rows, scores, strict=True)
-    ]
+    tested = [_tested(*pair) for pair in zip(settings.rows, scores, strict=True)]
     for row, against in zip(rows, differences(tested), strict=True):
         row["against"] = against
     write_durably(job.out / "verdicts.json", json.dumps({"title": settings.title, "rows": rows}, indent=1))
     return {"title": settings.title, "rows": rows}
 
 
+def _tested(row: RowSettings, scores: Sequence[Artifact]) -> "TestedRow":
+    """Return a row for tests; one with a training that diverged is not tested, as it has no sentences."""
+    ended = [artifact for artifact in scores if "scores" in artifact.meta]
+    statistic = row.statistic if len(ended) == len(scores) else None
+    tables = [read_shard(artifact.file("sentences.arrow")) for artifact in scores if statistic]
+    test_set = str(ended[0].meta["test_set"]) if ended else ""
+    return TestedRow(row.experiment, row.metric, test_set, statistic, tables, row.baseline)
+
+
+def _values(row: RowSettings, scores: Sequence[Artifact]) -> dict[str, list[float]]:
+    """Return the values by metric and seed; NaN, and the row's metric with its groups alone, where a training diverged."""
+    ended = [artifact.meta["scores"] for artifact in scores if "scores" in artifact.meta]
+    metrics = sorted({name for scored in ended for name in scored})
+    if len(ended) < len(scores):
+        metrics = [name for name in metrics if name.startswith(f"{row.metric}/")] + [row.metric]
+    return {
+        name: [a.meta["scores"][name]["value"] if "scores" in a.meta else math.nan for a in scores] for name in metrics
+    }
+
+
 def row_of_scores(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ...]) -> dict[str, Any]:
-    """Return a row of a table with its values by seed, intervals and verdict; scores: of each seed."""
-    metrics = sorted({name for artifact in scores for name in artifact.meta["scores"]})
-    values = {name: [artifact.meta["scores"][name]["value"] for artifact in scores] for name in metrics}
-    if row.metric not in values:
+    """Return a row of a table with its values by seed, intervals and verdict.
+
+    Args:
+        row: Its settings.
+        scores: The scores of each seed; of a training that diverged its data, and its value is the worst of the scale.
+        seeds: The seeds.
+    """
+    ended = [artifact for artifact in scores if "scores" in artifact.meta]
+    metrics = sorted({name for artifact in ended for name in artifact.meta["scores"]})
+    if ended and row.metric not in metrics:
         raise ValueError(
             f"{row.experiment}: no score {row.metric!r}, the answer of its row; there are {', '.join(metrics)}"
         )
+    found = _values(row, scores)
     stand_in = any(artifact.meta["stand_in"] for artifact in scores)
     reason = reason_not(stand_in, row.reason_not)
-    judged = judge(row.printed, values[row.metric], reason, row.exact, row.how)
+    judged = judge(row.printed, found[row.metric], reason, row.exact, row.how)
+    worst = 100.0 if (row.how.lower_is_better if row.how else known(row.metric).lower_is_better) else 0.0
+    values = {name: [worst if math.isnan(one) else one for one in of] for name, of in found.items()}
     return {
         **{name: value for name, value in vars(row).items() if name not in ("statistic", "how")},
         "published": float(row.printed) if row.printed else None,
@@ -98,7 +119,8 @@ def row_of_scores(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ..
         "seeds": list(seeds),
         "values": values,
         "intervals": {name: finite(asdict(seed_group(value))) for name, value in values.items()},
-        "signatures": {name: scores[0].meta["scores"][name]["signature"] for name in metrics},
+        "signatures": {name: ended[0].meta["scores"][name]["signature"] for name in values if name in metrics},
+        "diverged": [seed for seed, artifact in zip(seeds, scores, strict=True) if artifact not in ended],
         "stand_in": stand_in,
         **asdict(qualified(judged, row.caveat)),
     }
