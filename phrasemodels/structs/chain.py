@@ -67,7 +67,7 @@ class HigherOrder(Structure):
         self.dims, self.common = (3, order + 3), (0, order + 1)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.order == other.order  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.order == other.order
 
     def __hash__(self) -> int:
         return hash((type(self), self.order))
@@ -172,7 +172,7 @@ class LinearChains(HigherOrder):
         """
         if not temperature > 0:
             raise ValueError(f"temperature={temperature}: must be above 0")
-        options = {"temperature": temperature, "hard": hard, "generator": generator}
+        options: dict[str, Any] = {"temperature": temperature, "hard": hard, "generator": generator}
         found: Tensor = self._call(self._gumbel_sample, (unary, pairwise), lengths, k, ranked=True, **options)
         return found
 

@@ -100,7 +100,8 @@ class CRF(nn.Module):
         lengths = check_lengths(None if mask is None else mask.bool(), B, T, emissions.device)
         at = torch.arange(T, device=emissions.device)
         first, last = (at == 0)[:, None], (at == lengths - 1)[..., None]
-        start, end, transitions = self.start_transitions, self.end_transitions, self.transitions
+        given: tuple[Tensor, ...] = (self.start_transitions, self.end_transitions, self.transitions)
+        start, end, transitions = given
         if self.constraints is not None:
             allowed = self.constraints
             start, end = (

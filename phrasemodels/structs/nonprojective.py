@@ -56,7 +56,7 @@ class NonProjective(Trees):
         top = exact.detach().masked_fill(~allowed, -torch.inf).amax(1, keepdim=True)
         centred = torch.where(allowed, exact - top.masked_fill(top == -torch.inf, 0), -torch.inf)
         rates = centred.masked_fill(~allowed, 0)
-        log_z, expected = torch.func.jvp(lambda s: self.inside(Log(), (s,), lengths)[0], (centred,), (rates,))
+        log_z, expected = torch.func.jvp(lambda s: self.inside(Log(), (s,), lengths)[0], (centred,), (rates,))[:2]
         none = log_z == -torch.inf
         return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(scores[0].dtype)
 

@@ -16,7 +16,7 @@ log Z, gradients and marginals take O(B·(n³N² + n²N³ + n²N²P)) time and O
 less than 200 and no rule is forbidden (`kernels.grammar`). The rest is the engine's, in O(n²·N·S) memory a thread beside O(B·n²·S).
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -70,7 +70,8 @@ def _rule(n: Any, N: Any, P: Any, cells: Any, terms: Any, rules: Any, nodes: Any
 class _Parses(Structure):
     """The base of both classes below: scores are terms, rules and roots after `skip` others."""
 
-    rule, names, skip = _rule, ("terms", "rules", "roots"), 0
+    rule, skip = _rule, 0
+    names: ClassVar[tuple[str, ...]] = ("terms", "rules", "roots")
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         if len(scores) != 3 + self.skip or scores[self.skip].dim() != 3:

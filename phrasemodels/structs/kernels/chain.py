@@ -17,6 +17,11 @@ Gradients to marginals are covariances. With g centred at each position, a = f E
     a_t = f_t g_t + x_t / c_t Σ_j a_t-1(j) w_t-1(j, ·)         u_t = x_t / c_t (r_t + b_t g_t),  r_t-1 = Σ_k w_t-1(·, k) u_t(k)
     gradient to unary_t(k): a_t b_t + f_t r_t                  to pairwise_t-1(j, k): w_t-1(j, k) (a_t-1(j) y_t(k) + f_t-1(j) u_t(k))
 
+Gradients v to marginals of pairs, less their mean m_t at each position, add to these
+
+    a_t: x_t / c_t Σ_j f_t-1(j) (w v)_t-1(j, ·) − m_t f_t      r_t-1: Σ_k (w v)_t-1(·, k) y_t(k) − m_t b_t-1
+    to pairwise_t-1(j, k): w_t-1(j, k) f_t-1(j) y_t(k) (v_t-1(j, k) − m_t)
+
 Best sequences (Viterbi 1967): only best scores are kept; the best predecessor is found again along the best sequence. Sums have the type
 of the scores and the order of the torch path, and the first of equal tags is taken, so that the tags equal the torch path's.
 
@@ -276,36 +281,58 @@ def _centre(n, stride, C, width, turned, x, f, c, b, u, grad, a):
 
 
 @njit(**INNER)
-def _sums_before(n, stride, C, width, w, x, f, b, a, u, r):
-    """Replace g in a by a, and write b g to u; r (width,) is workspace."""
+def _rates(v, C, width, w, rates, weighed, turned):
+    """Copy v (S, C, C) to rates, and w v to `weighed` and, with tags exchanged, to `turned`, as rows of `width`; what is between is 0."""
+    for s in range(len(v)):
+        for j in range(C):
+            for k in range(C):
+                at = (s * C + j) * width + k
+                rates[at], weighed[at] = v[s, j, k], v[s, j, k] * w[at]
+                turned[(s * C + k) * width + j] = weighed[at]
+
+
+@njit(**INNER)
+def _sums_before(n, stride, C, width, w, weighed, x, f, b, a, u, r, q, means):
+    """Replace g in a by a, write b g to u, and m_t to means; r and q (width,) are workspace."""
     for t in range(n):
         row = t * width
         if t > 0:
             product(a, row - width, w, (t - 1) * stride, C, width, r, 0)
+        means[t] = 0.0
+        if t > 0 and weighed.size > 0:
+            product(f, row - width, weighed, (t - 1) * stride, C, width, q, 0)
+            mean = spread(0.0)
+            for k in range(0, width, LANES):
+                mean += load(q, k) * load(x, row + k) * load(b, row + k)
+                store(r, k, load(r, k) + load(q, k))
+            means[t] = added(mean)
         for k in range(0, width, LANES):
             g, before = load(a, row + k), load(r, k) * load(x, row + k) if t > 0 else spread(0.0)
             store(u, row + k, load(b, row + k) * g)
-            store(a, row + k, load(f, row + k) * g + before)
+            store(a, row + k, load(f, row + k) * (g - means[t]) + before)
 
 
 @njit(**INNER)
-def _pair_covariances(t, stride, C, width, w, a, y, f, u, shared, pairs):
+def _pair_covariances(t, stride, C, width, w, rates, mean, a, y, f, u, shared, pairs):
     """Add the gradients to the pairwise scores between t-1 and t to `pairs`, as `pairs_of` takes them."""
     row = t * width
     for j in range(C):
-        one, other = a[row - width + j], f[row - width + j]
+        other, before = f[row - width + j], (t - 1) * stride + j * width
+        one = a[row - width + j] - mean * other
         if shared:
             for k in range(0, width, LANES):
-                at = j * width + k
-                store(pairs, at, load(pairs, at) + load(y, row + k) * one + load(u, row + k) * other)
+                at, each = j * width + k, spread(one)
+                if rates.size > 0:
+                    each += load(rates, before + k) * other
+                store(pairs, at, load(pairs, at) + load(y, row + k) * each + load(u, row + k) * other)
         else:
-            before = (t - 1) * stride + j * width
             for k in range(C):
-                pairs[((t - 1) * C + j) * C + k] = w[before + k] * (one * y[row + k] + other * u[row + k])
+                each = one + (rates[before + k] * other if rates.size > 0 else 0.0)
+                pairs[((t - 1) * C + j) * C + k] = w[before + k] * (each * y[row + k] + other * u[row + k])
 
 
 @njit(**INNER)
-def _covariance(n, stride, C, width, w, turned, x, f, b, a, u, r, shared, out, pairs):
+def _covariance(n, stride, C, width, w, turned, rates, turned_rates, means, x, f, b, a, u, r, q, shared, out, pairs):
     """Write Cov[Σ_t g_t(z_t), z_t = k] to out (T, C), and of pairs to `pairs`, after `_centre` and `_sums_before`. y takes the
     place of b."""
     for k in range(width):
@@ -319,20 +346,27 @@ def _covariance(n, stride, C, width, w, turned, x, f, b, a, u, r, shared, out, p
             store(u, row + k, share * (load(r, k) + load(u, row + k)))
             store(b, row + k, share * load(b, row + k))
         if t > 0:
-            _pair_covariances(t, stride, C, width, w, a, b, f, u, shared, pairs)
+            _pair_covariances(t, stride, C, width, w, rates, means[t], a, b, f, u, shared, pairs)
             product(u, row, turned, (t - 1) * stride, C, width, r, 0)
+            if rates.size > 0:
+                product(b, row, turned_rates, (t - 1) * stride, C, width, q, 0)
+                for k in range(0, width, LANES):
+                    store(r, k, load(r, k) + load(q, k) - load(b, row - width + k) * means[t])
 
 
 @njit(**COMPILE)
-def _covariances(first, step, unary, pairwise, shared, lengths, grad, out, pairs):
-    """Compute the gradients to unary, out (B, T, C), and to pairwise scores: pairs, see `_run`. Both were 0 before."""
+def _covariances(first, step, unary, pairwise, shared, lengths, grad, pair_grad, out, pairs):
+    """Compute the gradients to unary, out (B, T, C), and to pairwise scores: pairs, see `_run`. Both were 0 before. pair_grad: v
+    (B, S, C, C), or empty."""
     B, T, C = unary.shape
     S, width = max(1, pairwise.shape[1]), -(-C // LANES) * LANES
     stride = C * width if S > 1 else 0
     x, f, a, u = np.empty(T * width), np.empty(T * width), np.empty(T * width), np.empty(T * width)
     b = np.zeros(T * width)
-    c, r, ready = np.empty(T), np.empty(width), False
+    c, r, q, means, ready = np.empty(T), np.empty(width), np.empty(width), np.empty(T), False
     w, turned = np.empty(S * C * width), np.empty(S * C * width)
+    size = S * C * width if pair_grad.size > 0 else 0
+    rates, weighed, turned_rates = np.zeros(size), np.zeros(size), np.zeros(size)
     for block in range(first * LANES, B, step * LANES):
         for s in range(block, min(block + LANES, B)):
             n = lengths[s]
@@ -345,9 +379,11 @@ def _covariances(first, step, unary, pairwise, shared, lengths, grad, out, pairs
                 ready = True
             forward(unary[s], n, stride, C, width, w, x, f, c)
             _centre(n, stride, C, width, turned, x, f, c, b, u, grad[s], a)
-            _sums_before(n, stride, C, width, w, x, f, b, a, u, r)
-            own = pairs[block // LANES if shared else s]
-            _covariance(n, stride, C, width, w, turned, x, f, b, a, u, r, shared, out[s], own)
+            if size > 0:
+                _rates(pair_grad[s, : 1 if shared else n - 1], C, width, w, rates, weighed, turned_rates)
+            _sums_before(n, stride, C, width, w, weighed, x, f, b, a, u, r, q, means)
+            own, given = pairs[block // LANES if shared else s], (rates, turned_rates, means)
+            _covariance(n, stride, C, width, w, turned, *given, x, f, b, a, u, r, q, shared, out[s], own)
         if ready:
             _weigh(w, C * width, pairs[block // LANES])
 
@@ -452,7 +488,7 @@ def _viterbi(first, step, work, unary, pairwise, lengths, score, tags):
 
 
 class NarrowChain:
-    """Serves log Z, marginals and their gradients of chains whose scores spread little, and the best sequences of all; see
+    """Serves log Z, marginals, their gradients and entropies of chains whose scores spread little; see
     `structure.Implementation`."""
 
     def takes(self, structure, scores):
@@ -480,10 +516,16 @@ class NarrowChain:
 
     def covariances(self, structure, scores, lengths, grads, scale=None):
         batch = _Batch(scores, lengths)
-        if not batch.narrow or grads[0] is None or grads[1] is not None or scale is not None:
+        if not batch.narrow or scale is not None:
             return structure.kernels[-1].covariances(structure, scores, lengths, grads, scale)
         out, pairs = np.zeros_like(batch.unary), batch.pairs(True)
-        over_batch(_covariances, batch.blocks, *batch.scores, batch.lengths, doubles(grads[0]), out, pairs)
+        given, of_pairs = (None if x is None else doubles(x) for x in grads)
+        given = np.zeros(batch.unary.shape) if given is None else given
+        of_pairs = np.empty((0, 0, 0, 0)) if of_pairs is None else of_pairs
+        if batch.shared and of_pairs.size:
+            of_pairs = np.broadcast_to(of_pairs.reshape(-1, 1, batch.C, batch.C), (batch.B, 1, batch.C, batch.C))
+        of_pairs = np.ascontiguousarray(of_pairs)
+        over_batch(_covariances, batch.blocks, *batch.scores, batch.lengths, given, of_pairs, out, pairs)
         return tensor(out, scores[0].dtype), batch.tensor(pairs)
 
 
