@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
-from phrasemodels.config import Decoder, name_of, to_json
+from phrasemodels.config import Decoder, name_of, parts_of, to_json
 
 DTYPES = {  # of safetensors
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
@@ -133,6 +133,18 @@ def not_finite(model: nn.Module) -> list[str]:
     return [name for name, one in zip(found, right, strict=True) if not one]
 
 
+LONGEST_NAME = 100  # characters of a tag, label or relation
+
+
+def check_names(side: str, names: Sequence[str]) -> None:
+    """Raise a ValueError if a tag, label or relation could forge a line of CoNLL-U, a bracket of a tree or a code of a terminal."""
+    for name in names:
+        if not name.isprintable() or set(" ()[]") & set(name) or len(name) > LONGEST_NAME:
+            raise ValueError(
+                f"{side} has {name[:20]!a}: a name is printable, without blanks or brackets, of {LONGEST_NAME} characters at most"
+            )
+
+
 LIBRARY = "library.json"
 # The classes and functions that a file may name: configurations, and the functions and classes made for their fields. To
 # make one of them reads no file outside the model's folder, opens no connection and runs no code that is not below.
@@ -176,6 +188,18 @@ PARTS: Mapping[str, str] = {
 }
 # Functions of torch that configurations name, by the names that files have.
 TORCH = {name_of(f): f for f in (torch.sigmoid, torch.zeros_like, nn.init.xavier_uniform_)}
+
+
+def own_parts(config: Any) -> list[str]:
+    """Return the names "module:class" of the parts of a configuration that are not of this library: `load` has to be given them."""
+    names = dict.fromkeys(map(name_of, parts_of(config)))
+    return [
+        name
+        for name in names
+        if name not in TORCH and name.partition(":")[2] not in PARTS.get(name.partition(":")[0], "").split()
+    ]
+
+
 DAMAGED = (
     LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, AssertionError, ImportError, OSError,
     SafetensorError,

@@ -3,11 +3,9 @@
 import dataclasses
 import functools
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -32,21 +30,26 @@ from phrasemodels.saved import (
     fill,
     first_line,
     forms,
+    own_parts,
     restored,
 )
+from phrasemodels.written import writing_folder
 
 MOST_TEXTS = 256  # answered at a time
 BPE, CARD, README, WEIGHTS = "bpe/bpe.json", "card.json", "README.md", "model/model.safetensors"  # in a folder
 MANIFEST = "manifest.json"  # of an artifact of the pipeline, in a folder that `phrasemodels export` wrote
 
 
-def model_readme(card: Mapping[str, Any], predictor: Predictor | None) -> str:
-    """Return README.md of an exported model."""
+def model_readme(card: Mapping[str, Any], predictor: Predictor | None, config: Any) -> str:
+    """Return README.md of an exported model, with the lines that load it: a part of one's own is imported and passed."""
     use = [f"print(model.predict({predictor.example}))"] if predictor else ["print(model.module)"]
+    own = [name.partition(":")[::2] for name in own_parts(config)]
+    given = ", ".join(['"FOLDER OR NAME"', *(part for _, part in own)])
     loading = [
         "from phrasemodels import LoadedModel",
+        *(f"from {module} import {part}" for module, part in own),
         "",
-        'model = LoadedModel.from_pretrained("FOLDER OR NAME")',
+        f"model = LoadedModel.from_pretrained({given})",
         *use,
     ]
     return readme(card, "\n".join(loading), type(predictor).__name__.lower() if predictor else "module")
@@ -120,42 +123,29 @@ class LoadedModel(Pretrained):
 
         Args:
             folder: A new or empty folder.
-            force: Replace a model that is there.
+            force: Replace what is there.
 
         Raises:
             ValueError: The folder is not empty, a weight is not finite, or `phrasemodels.load` could not read the model.
         """
-        to = Path(folder)
-        if to.exists() and any(to.iterdir()) and not (force and (to / LIBRARY).is_file()):
-            raise ValueError(f"{to} is not empty: name a new folder, or replace a model there with force=True")
         check_finite(self.module)
         parts = {path.name: path for path in self.folder.iterdir() if path.is_dir()} if self.folder else {}
         said = describe(self.config, parts, self.predictor.described() if self.predictor else None)
         weights = copied(self.module)
         self._check_described(said["config"], weights)
-        to.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=to.parent, prefix=".") as aside:
-            self._write(Path(aside, "new"), said, weights)
-            if to.exists():
-                os.replace(to, Path(aside, "old"))
-            os.replace(Path(aside, "new"), to)
-        return to
+        with writing_folder(Path(folder), force) as new:
+            self._write(new, said, weights)
+        return Path(folder)
 
     def _check_described(self, config: Any, weights: Mapping[str, Tensor]) -> None:
         """Raise a ValueError unless the configuration, read again, builds a model of these weights."""
-        if not callable(getattr(self.config, "build", None)):
-            raise ValueError(
-                f"{type(self.config).__name__} is no configuration: it has no build() that makes the module"
-            )
-        own = {name_of(part): part for part in parts_of(self.config)}
-        for name in own:
-            if "<" in name:
-                raise ValueError(f"{name}: a part inside a function cannot be found again; move it to its module")
-        made = restored(json.loads(json.dumps(config)), Any, self.folder or Path(), [*own.values()])
+        if isinstance(self.config, type) or not callable(getattr(self.config, "build", None)):
+            raise ValueError(f"{self.config!r} is no configuration: it has no build() that makes the module")
+        own = list(parts_of(self.config))
+        made = restored(json.loads(json.dumps(config)), Any, self.folder or Path(), own)
         check_form(made.build, forms(weights))
 
     def _write(self, to: Path, said: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
-        to.mkdir()
         if self.folder is not None:
             copy_folder(self.folder, to)
             if not _same(weights, load_file(to / WEIGHTS)):  # trained further: the manifests vouch for other weights
@@ -168,7 +158,7 @@ class LoadedModel(Pretrained):
         for side, entries in self.words.items():
             (to / "vocabulary" / f"{side}.txt").write_text("".join(f"{word}\n" for word in entries), encoding="utf-8")
         (to / CARD).write_text(json.dumps(dict(self.card), indent=1, ensure_ascii=False), encoding="utf-8")
-        (to / README).write_text(model_readme(self.card, self.predictor), encoding="utf-8")
+        (to / README).write_text(model_readme(self.card, self.predictor, self.config), encoding="utf-8")
         (to / LIBRARY).write_text(json.dumps(said, indent=1), encoding="utf-8")
 
     @classmethod

@@ -35,6 +35,7 @@ from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.parser import Jointly, arcs_alone, phrases_alone, separately
 from phrasemodels.models.translation import BeamSearch, Translator, beam_search, with_source_words
 from phrasemodels.parsing.parser import Parse, Parser
+from phrasemodels.saved import check_names
 
 Tokens = Sequence[str]
 # The most that the file of a model may ask for, so that an answer takes bounded time and memory: words of a phrase, hypotheses of
@@ -73,6 +74,7 @@ class Predictor(ABC):
     sizes: ClassVar[
         Mapping[str, str]
     ] = {}  # fields of the configuration, and what each counts: a vocabulary, or labels
+    names: ClassVar[Sequence[str]] = ()  # vocabularies of tags, labels and relations
 
     @abstractmethod
     def predict(self, model: Loaded, inputs: Sequence[Any]) -> list[Any]:
@@ -80,6 +82,8 @@ class Predictor(ABC):
 
     def check(self, config: Any, words: Mapping[str, Sequence[str]]) -> None:
         """Raise a ValueError unless vocabularies and labels have as many entries as the model of a configuration."""
+        for side in self.names:
+            check_names(side, words.get(side, ()))
         for field_name, counted in self.sizes.items():
             entries: Sequence[str] = getattr(self, "labels", ()) if counted == "labels" else words.get(counted, ())
             given, wanted = len(entries), getattr(config, field_name)
@@ -233,6 +237,7 @@ class Tagging(_Phrased):
     """Sentences to a tag for each word."""
 
     sizes: ClassVar = {"vocabulary": "source", "tags": "target"}
+    names: ClassVar = ("target",)
 
     batch_tokens: int = 8192
 
@@ -277,6 +282,8 @@ DECODERS: Mapping[str, Any] = {part.__name__: part for part in (arcs_alone, phra
 @dataclass(frozen=True)
 class Parsing(Predictor):
     """Sentences to trees. decode: Jointly with a weight, or another decoder. tokeniser: of one sentence."""
+
+    names: ClassVar = ("tags", "labels", "relations")
 
     tokeniser: str = "penn_treebank"
     decode: str = "Jointly"

@@ -27,7 +27,17 @@ from phrasemodels.models.parser import (
 from phrasemodels.parsing.lexicon import Lexicon, SuffixRules
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
 from phrasemodels.parsing.words import sentences, universal_sentences
-from phrasemodels.saved import Uninitialised, check_finite, check_form, check_header, copied, fill, forms, restored
+from phrasemodels.saved import (
+    Uninitialised,
+    check_finite,
+    check_form,
+    check_header,
+    check_names,
+    copied,
+    fill,
+    forms,
+    restored,
+)
 from phrasemodels.written import check_replaceable
 
 ENGLISH = Path(__file__).parent / "english"
@@ -148,7 +158,8 @@ def _parts(about: Any, folder: Path) -> dict[str, Any]:
     for side in ("words", "characters", "tags"):
         if entries[side][: len(SPECIAL)] != list(SPECIAL):
             raise ValueError(f"entries.{side} does not begin with {', '.join(SPECIAL)}")
-    for side in ("labels", "relations"):
+    for side in ("tags", "labels", "relations"):
+        check_names(f"entries.{side}", entries[side])
         if not entries[side]:
             raise ValueError(f"entries.{side} is empty")
     sizes = {side: len(own) for side, own in entries.items()}

@@ -16,8 +16,9 @@ from phrasemodels import LoadedModel, Parser
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.hub import readme
-from phrasemodels.inference.problems import Translation
+from phrasemodels.inference.problems import Tagging, Translation
 from phrasemodels.models.translation import TranslationConfig
+from phrasemodels.parsing.saved import ABOUT, ENGLISH, _parts
 from phrasemodels.saved import LIBRARY
 
 SENTENCE = "The red house doesn't sleep."
@@ -45,7 +46,7 @@ def test_a_model_made_in_memory_is_saved_and_loaded(tmp_path: Path) -> None:
         again.predict(["red house", "sleeps"]) == model.predict(["red house", "sleeps"])
         and again.card["name"] == "tiny"
     )
-    with pytest.raises(ValueError, match="is not empty: name a new folder"):
+    with pytest.raises(ValueError, match=r"exists: name another place, .*force=True"):
         model.save_pretrained(tmp_path / "a")
 
 
@@ -201,3 +202,55 @@ def test_a_tokeniser_of_ones_own_is_passed(tmp_path: Path) -> None:
 
 def reversed_words(text: str, language: str) -> list[str]:
     return text.split()[::-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnConfig(PsanConfig):
+    """A configuration of a user."""
+
+
+def test_the_readme_has_the_line_that_loads_a_part_of_ones_own(tmp_path: Path) -> None:
+    config = OwnConfig(d=8, levels=2, dropout=0.0)
+    folder = LoadedModel(config.build(), config).save_pretrained(tmp_path / "own")
+    code = (folder / "README.md").read_text().partition("```python\n")[2].partition("```")[0]
+    assert f"from {__name__} import OwnConfig" in code
+    found: dict[str, object] = {}
+    exec(code.replace("FOLDER OR NAME", str(folder)), found)
+    assert isinstance(found["model"], LoadedModel) and found["model"].config == config
+    again = LoadedModel(config.build(), config).save_pretrained(folder, force=True)
+    assert phrasemodels.load(again, OwnConfig).config == config
+
+
+def wrong_models() -> Iterator[tuple[LoadedModel, str]]:
+    """Yield models that no folder could bring back, with what is said of each."""
+    config = PsanConfig(d=8, levels=2, dropout=0.0)
+
+    @dataclasses.dataclass(frozen=True)
+    class Inner(PsanConfig):
+        pass
+
+    yield LoadedModel(config.build(), None), "None is no configuration"
+    yield LoadedModel(config.build(), PsanConfig), "PsanConfig'> is no configuration"
+    yield LoadedModel(PsanConfig(d=16, levels=2).build(), config), "do not fit the model"
+    yield LoadedModel(config.build().bfloat16(), config), "bfloat16"
+    yield LoadedModel(config.build(), Inner(d=8, levels=2)), "has no name of its own"
+
+
+@pytest.mark.parametrize(("model", "said"), wrong_models())
+def test_a_model_that_could_not_be_loaded_is_not_saved(model: LoadedModel, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=said):
+        model.save_pretrained(tmp_path / "a")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["A\tB", "(S", "x y", "\x1b[2J", "a" * 101])
+def test_names_that_could_forge_a_tree_are_refused(name: str) -> None:
+    tagging = Tagging("spaces", "en", "adjacent", 2, True)
+    with pytest.raises(ValueError, match="a name is printable, without blanks or brackets"):
+        tagging.check(None, {"target": [name]})
+    about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))
+    for side in ("tags", "labels", "relations"):
+        about["entries"][side][-1] = name
+        with pytest.raises(ValueError, match=rf"entries.{side} has .*: a name is printable"):
+            _parts(about, ENGLISH)
+        about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))

@@ -608,6 +608,11 @@ def test_buffers_are_trained_resumed_and_exported_bit_for_bit(shared, tmp_path):
     load_tensors(model, first)
     with pytest.raises(ValueError, match=r"part test_train:StatefulConfig is none .* load\(folder, StatefulConfig\)"):
         load(LoadedModel(model, whole.model).save_pretrained(tmp_path / "exported"))
+    readme = (tmp_path / "exported" / "README.md").read_text()
+    assert (
+        "from test_train import StatefulConfig" in readme
+        and 'from_pretrained("FOLDER OR NAME", StatefulConfig)' in readme
+    )
     again = load(tmp_path / "exported", StatefulConfig)
     assert same(copied(again.module), first)
     inputs = torch.randint(4, 50, (3, 6)), torch.tensor([6, 4, 4]), torch.tensor([[[0, 1], [2, 3]]] * 3)

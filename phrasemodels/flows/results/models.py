@@ -177,10 +177,10 @@ class Model:
                 copy_folder(artifact.folder(), new / name)
             write_durably(new / CARD, json.dumps(self.card(), indent=1))
             predictor = self.experiment.recipe.predictor(self.vocabulary)
-            write_durably(new / README, model_readme(self.card(), predictor))
             parts = {name: artifact.path for name, artifact in self.artifacts.items()}
             parts |= {name: new / name for name in (ENCODER, FILES)}
             config = self._with_files_in(new)
+            write_durably(new / README, model_readme(self.card(), predictor, config))
             how = predictor.described() if predictor else None
             write_durably(new / LIBRARY, json.dumps(describe(config, parts, how), indent=1))
             for write in also:
