@@ -1,6 +1,7 @@
 """Treebanks of Universal Dependencies of any language, by their folder alone."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,29 @@ def test_a_treebank_is_taken_as_it_is(german, tmp_path):
     next(german.glob("*test*")).unlink()
     with pytest.raises(OSError, match=r"no file \*-ud-SPLIT.conllu"):
         add_treebank(german, tmp_path / "corpora", "other")
+
+
+@pytest.mark.parametrize("ranges", [("2-1",), ("1-1",), ("1-9",), ("1-2", "2-3")])
+def test_multiword_tokens_that_are_none_are_refused_with_their_line(german, tmp_path, ranges):
+    lines = SENTENCE.split("\n")
+    for own in ranges:
+        lines.insert(
+            lines.index(next(line for line in lines if line.startswith(f"{own[0]}\t"))), f"{own}\tx" + "\t_" * 8
+        )
+    next(german.glob("*dev*")).write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"line \d: {ranges[-1]} is no multiword token here"):
+        add_treebank(german, tmp_path / "corpora")
+
+
+def test_sentences_without_heads_are_counted_and_a_split_without_any_is_refused(german, tmp_path):
+    headless = re.sub(r"\t\d\t(\w+)\t_", "\t_\t_\t_", SENTENCE)
+    dev = next(german.glob("*dev*"))
+    dev.write_text(SENTENCE + headless, encoding="utf-8")
+    path = add_treebank(german, tmp_path / "corpora").path
+    assert read_manifest(path).note == "dev: 1 sentences without heads, which are all _"
+    dev.write_text(headless, encoding="utf-8")
+    with pytest.raises(ValueError, match="no sentence has heads that are a tree"):
+        add_treebank(german, tmp_path / "corpora", overwrite=True)
 
 
 def test_pipes_and_endless_files_of_a_treebank_are_none_of_its_files(german, tmp_path):

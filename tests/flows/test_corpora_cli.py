@@ -147,6 +147,37 @@ def test_bad_lines_are_left_out_and_listed_beside_the_corpus(environment, study:
     assert "pairs\ttrain\t32 rows" in run(environment, "verify", "pairs").stdout
 
 
+LABELS = [("negative", "positive")[row % 2] for row in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("first", "labels", "says"),
+    [
+        ("sentence\tlabel\n", LABELS, "line 1: names of columns (sentence, label), and no row: remove the line"),
+        ("", ["Positive", *LABELS[1:]], "differ in case, spaces or Unicode form alone: Positive (1 rows), "),
+        ("", ["caf\u00e9", "cafe\u0301"] * 30, "Unicode form alone: caf\\xe9 (30 rows), cafe\\u0301 (30 rows); write"),
+    ],
+)
+def test_what_is_no_label_is_an_error(environment, study, tmp_path, first, labels, says) -> None:
+    rows = "".join(f"sentence number {row} is good\t{label}\n" for row, label in enumerate(labels))
+    (tmp_path / "own.tsv").write_text(first + rows, encoding="utf-8")
+    found = run(environment, "add", str(tmp_path / "own.tsv"), "--reader", "labelled", "--dev", "6", "--test", "6")
+    assert says in str(found.exception) and not (tmp_path / "corpora").exists()
+
+
+def test_a_label_that_train_lacks_is_an_error_when_it_is_added(environment, study, tmp_path) -> None:
+    seen = set()
+    for place in range(12):
+        labels = [*LABELS[:place], "neutral", *LABELS[place + 1 : 12]]
+        (tmp_path / "own.tsv").write_text("".join(f"{row}\t{label}\n" for row, label in enumerate(labels)))
+        given = ("--reader", "labelled", "--dev", "3", "--test", "3", "--replace")
+        found = run(environment, "add", str(tmp_path / "own.tsv"), *given)
+        seen.add("train has no row of a label" in str(found.exception) if found.exit_code else "listed")
+        assert found.exit_code or "label neutral\t1 in train, 0 in dev, 0 in test" in found.stderr
+        forget()
+    assert seen == {True, "listed"}
+
+
 @pytest.mark.parametrize("kind", ["file", "link"])
 def test_a_file_of_a_user_is_not_replaced_by_the_copy_of_a_corpus(
     environment, study: None, tmp_path: Path, kind

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import tomllib
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from phrasemodels.data.corpora.leakage import Counts, counts, merged
 from phrasemodels.data.corpora.readers import blocks, in_part, part_keys, read, reasons
 from phrasemodels.data.download.manifest import Manifest, explain, names
 from phrasemodels.data.download.manifest import read as read_manifest
+from phrasemodels.data.formats.lines import lines
 from phrasemodels.data.store.artifacts import atomic_replace, sha256_of, write_durably
 
 SHARE = 10  # dev and test have one row of so many each,
@@ -29,6 +31,10 @@ BAD_LINES = ".bad.tsv"  # ends the name of the file with the lines that are left
 PACKED = (".gz", ".xz", ".bz2", ".zip")
 ANY_LENGTH = 1_000_000  # words of a sentence
 LONGEST_NAME = 200  # bytes of a file's name, which gets endings
+# names of columns in a first line that is no row
+NAMES = frozenset(
+    "id sentence text review source target src tgt label labels class category sentiment polarity rating".split()
+)
 UNKNOWN, HOMEPAGE = "LicenseRef-own", "https://example.org"
 
 
@@ -64,10 +70,11 @@ class Split:
 
 
 class Written(NamedTuple):
-    """A corpus that was added: the path of its manifest, and what is counted of its splits."""
+    """A corpus that was added: the path of its manifest, what is counted of its splits, and the rows of each label in each."""
 
     path: Path
     splits: dict[str, Counts]
+    labels: Mapping[str, Mapping[str, int]] = {}
 
 
 def add(
@@ -87,6 +94,7 @@ def add(
         raise ValueError(f"{file}: unpack it first: the digest is of its content")
     _check_new(about, corpora, overwrite)
     _check_replaceable(about, [file], corpora, overwrite)
+    _check_first_line(file, about)
     split = Split(file.name, "rows")
     manifest = _manifest(about, [file], {"train": split})
     every = blocks(manifest, "train", file.parent)
@@ -100,6 +108,7 @@ def add(
     for name, rows in chosen.items():
         if not rows.any():
             raise ValueError(f"{about.name} {name}: no rows, as too many are kept together by {about.by!r}")
+    labels = _labels(blocks(manifest, "train", file.parent), chosen) if about.reader == "labelled" else {}
     by_split = _counts_by_part(blocks(manifest, "train", file.parent), chosen)
     splits = {name: replace(split, part=own, reasons=by_split[name].reasons) for name, own in parts.items()}
     kinds = Counter(line.kind for line in _bad_lines(file, about))
@@ -113,7 +122,39 @@ def add(
             for line in _bad_lines(file, about):
                 row = f"{line.number}\t{line.kind}\t{line.text}\n"
                 written.write(row.encode(errors="surrogateescape").decode(errors="replace"))
-    return Written(path, by_split)
+    return Written(path, by_split, labels)
+
+
+def _check_first_line(file: Path, about: Added) -> None:
+    """ValueError: the first line has names of columns."""
+    first = next(lines(file, errors="replace")).text.split(str(about.options.get("separator", "\t")))
+    if len(first) > 1 and {name.strip().lower() for name in first} <= NAMES:
+        raise ValueError(f"{file}, line 1: names of columns ({', '.join(first)}), and no row: remove the line")
+
+
+def _labels(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]) -> dict[str, Counter[str]]:
+    """Count the rows of each label in each split. ValueError: labels differ in case or Unicode form alone, or train lacks one."""
+    found: dict[str, Counter[str]] = {}
+    at = 0
+    for table in tables:
+        for split, rows in chosen.items():
+            for label in table["label"].filter(pa.array(rows[at : at + table.num_rows])).to_pylist():
+                found.setdefault(label, Counter())[split] += 1
+        at += table.num_rows
+    alike: dict[str, list[str]] = {}
+    for label in found:
+        alike.setdefault(unicodedata.normalize("NFKC", label).casefold().strip(), []).append(label)
+    for several in (each for each in alike.values() if len(each) > 1):
+        counted = ", ".join(f"{ascii(label)[1:-1]} ({found[label].total()} rows)" for label in several)
+        raise ValueError(f"labels that differ in case, spaces or Unicode form alone: {counted}; write each in one way")
+    if lacking := [label for label, own in found.items() if not own["train"]]:
+        counted = ", ".join(
+            f"{label!r} ({', '.join(f'{n} in {split}' for split, n in found[label].items())})" for label in lacking
+        )
+        raise ValueError(
+            f"train has no row of a label, which no model can learn then: {counted}; add rows of it, or remove them"
+        )
+    return found
 
 
 def _counts_by_part(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]) -> dict[str, Counts]:
@@ -132,8 +173,8 @@ def _bad_lines(file: Path, about: Added) -> Iterator[BadLine]:
     if about.options.get("bad_lines") != "skip":
         return
     own = {name: str(value) for name, value in about.options.items() if name in ("separator", "prefix")}
-    lines = divided(file, Manifest.model_fields["max_words"].default, **own)
-    yield from (line for line in lines if isinstance(line, BadLine))
+    found = divided(file, Manifest.model_fields["max_words"].default, **own)
+    yield from (line for line in found if isinstance(line, BadLine))
 
 
 def add_treebank(
@@ -168,6 +209,10 @@ def add_treebank(
     _check_new(about, corpora, overwrite)
     _check_replaceable(about, list(files.values()), corpora, overwrite)
     tables = _tables(replace(about, max_words=max_words or ANY_LENGTH), list(files.values()), splits)
+    if headless := [name for name, table in tables.items() if table.num_rows and not any(table["heads"].to_pylist())]:
+        raise ValueError(
+            f"{files[headless[0]]}: no sentence has heads that are a tree; a treebank of dependencies has them"
+        )
     longest = max(max(map(len, table["tokens"].to_pylist()), default=1) for table in tables.values())
     usual = Manifest.model_fields["max_words"].default
     about = replace(
@@ -185,6 +230,8 @@ def _flaws(tables: Mapping[str, pa.Table], usual: int) -> str:
     for split, table in tables.items():
         found = Counter(reasons(table)).most_common()
         said += [f"{split}: {count} sentences without heads, {reason}" for reason, count in found]
+        without = sum(not own for own in table["heads"].to_pylist()) - sum(count for _, count in found)
+        said += [f"{split}: {without} sentences without heads, which are all _"] if without else []
         if long := sum(len(tokens) > usual for tokens in table["tokens"].to_pylist()):
             said.append(f"{split}: {long} sentences of more than {usual} words")
     return "; ".join(said)

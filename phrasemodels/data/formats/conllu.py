@@ -112,6 +112,8 @@ def sentence_to_conllu(
 
 def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> Analysed:
     words: list[tuple[int, list[str]]] = []
+    count = sum(fields[0].isdecimal() for _, fields in rows)
+    until = 0  # the last word of the multiword tokens before
     for number, fields in rows:
         if fields[0].isdecimal() and fields[0].isascii():
             if fields[0] != str(len(words) + 1):
@@ -121,6 +123,14 @@ def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> A
             words.append((number, fields))
         elif not _is_skipped(fields[0]):
             raise ValueError(f"{where}, line {number}: {fields[0]!r} is no token number; write 1, 1-2 or 1.1")
+        elif "-" in fields[0]:
+            first, last = map(int, fields[0].split("-"))
+            if first != len(words) + 1 or last <= first or first <= until or last > count:
+                raise ValueError(
+                    f"{where}, line {number}: {fields[0]} is no multiword token here: it stands before its words, from the "
+                    f"first to the last, each in one of them; the sentence has {count}"
+                )
+            until = last
     first = rows[0][0]
     if not words:
         raise ValueError(f"{where}, line {first}: a sentence without tokens")

@@ -93,8 +93,9 @@ def add(
 
     stderr shows the rows of each split, how many of them are also in train, and how many occur twice. Equal rows can be in train
     and in test, unless --by keeps them together. With --bad-lines skip, lines that cannot be read are listed in
-    corpora/NAME/FILE.bad.tsv. A treebank is named like its folder: UD_German-GSD is ud_german_gsd. It may have a test set alone. Its
-    sentences with two roots or with cycles are counted, and lose their heads.
+    corpora/NAME/FILE.bad.tsv. Labels are listed with their rows; labels that differ in case alone, a label that train lacks, and a
+    first line with names of columns are errors. A treebank is named like its folder: UD_German-GSD is ud_german_gsd. It may have a
+    test set alone. Its sentences with two roots, with cycles or without heads are counted.
 
     Example: phrasemodels corpora add reviews.tsv --reader labelled
     """
@@ -138,6 +139,9 @@ def add(
     manifest = read_manifest(written.path)
     for name in written.splits:
         print(counts_line(manifest.name, name, written.splits), file=sys.stderr)
+    for label, rows in sorted(written.labels.items()):
+        counted = ", ".join(f"{rows.get(split, 0)} in {split}" for split in written.splits)
+        print(clean(f"{manifest.name}\tlabel {label}\t{counted}"), file=sys.stderr)
     if manifest.note:
         print(clean(manifest.note), file=sys.stderr)
     kind = "BitextCorpus" if manifest.schema_ == "bitext" else "Corpus"
