@@ -225,7 +225,7 @@ KEPT = r"textbf|textit|textsc|texttt|textrm|textsf|underline|uline|emph|mathbf|m
 DROPPED = r"cite[a-z]*|footnote|footnotemark|footnotetext|tablefootnote|ref|label|textsuperscript|cellcolor|textcolor|color|tnote"
 SIGNS = {"pm": "±", "times": "×", "cdot": "·", "uparrow": "↑", "downarrow": "↓", "geq": "≥", "ge": "≥", "leq": "≤", "le": "≤",
          "sim": "~", "approx": "~", "Delta": "Δ", "alpha": "α", "beta": "β", "rho": "ρ", "tau": "τ", "infty": "inf"}  # fmt: skip
-NO_MARKS = re.compile(r"[†‡§¶∗⋆★☆✓✔♠♣♥♦♢♡⁎∘°ªº◦•]|(?<=[\d\w)\]])[⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜ]+|(?<=\S)\*+$|^\*+(?=\S)")
+NO_MARKS = re.compile(r"[†‡§¶∗⋆★☆✓✔♠♣♥♦♢♡⁎∘°ªº◦•]|(?<=[\w)\]])(?<![rRχ])[⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜ]+|(?<=\S)\*+$|^\*+(?=\S)")
 
 
 def plain(text: str) -> str:
@@ -323,7 +323,7 @@ def value_of(cell: str, decimal_comma: bool | None = False) -> Value:
     if not found:
         raise ValueError(f"{cell[:40]!r} is no number: write it alone, such as 47.1; leave it out if there is none")
     bound, number, percent, rest = found.groups()
-    deviation, note = _rest(cell, number, rest.strip())
+    deviation, note = _rest(cell, number, re.sub(r"^[x×]$", "", rest.strip()))  # 2.3× is a ratio
     return Value(_decimal(number) + percent, deviation, bound, note)
 
 

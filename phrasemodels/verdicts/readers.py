@@ -156,6 +156,7 @@ NO_METRICS = frozenset(
     "doc_id doc target arguments resps filtered_resps filter metrics doc_hash prompt_hash target_hash schema_version".split()
 )
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # inspect_ai: correct, incorrect, partial, no answer
+NO_SCORE = "no score: write nan if the run diverged, or delete the line"
 NO_NAMES = frozenset("results result scores score all eval test predict metrics summary files wandb".split())
 SEED = re.compile(r"(?:^|[^a-z])(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)", re.I)
 
@@ -206,11 +207,9 @@ def _scores_of(
         except ValueError as error:
             yield Observation(*key, math.nan, where=where, problem=str(error))
             continue
-        if score is None or total is None:
-            if column.long:
-                yield Observation(
-                    *key, math.nan, where=where, problem="no score: write nan if the run diverged, or delete the line"
-                )
+        if score is None or total is None:  # without a seed, and in a table of several metrics, nothing was measured
+            if column.long or column.seed or roles.get("seed"):
+                yield Observation(*key, math.nan, where=where, problem=NO_SCORE)
             continue
         yield Observation(*key, score, total, row.where)
 

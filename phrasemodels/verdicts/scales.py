@@ -12,6 +12,7 @@ from typing import NamedTuple
 SCALES = ("percent", "share", "positive", "count")
 OUT_OF_REACH = 1e15  # a larger value is of a run that diverged
 SMALL = 10.0  # percent: printed numbers below it may be beside percentages of ours that are at most 1
+NEAR = 10.0  # points: a stated percentage that is so near to a printed one if it is a share may be one
 TOLERANCE = 1e-6
 WORD = re.compile(r"[^\W_]+|[@+]")
 UNITS = frozenset("ms s sec h min b kb mb gb mib gib k m g".split())
@@ -82,6 +83,15 @@ def scale_of_unit(unit: str) -> str:
         return unit
     kind = "percent" if unit == "%" else known(unit).kind
     return {"percent": "percent", "fraction": "percent", "correlation": "share", "positive": "positive"}.get(kind, "")
+
+
+def is_name(text: str) -> bool:
+    """Return whether words before a metric can be a data set's name: none is a metric, or makes another one of it."""
+    return (
+        not _found(words(text))
+        and not CHANGING & {*words(text)}
+        and words(text)[-1:] not in (("to",), ("per",), ("of",))
+    )
 
 
 def phrase(name: str) -> tuple[str, ...]:
@@ -184,11 +194,10 @@ def _our_unit(found: Metric, pairs: Sequence[_Pair], scale: str, stated: bool, o
     if scale == "share":
         return "share", ""
     if large:
-        odd = [value for printed, value in small if abs(printed) >= SMALL]
-        if odd and not stated:
-            raise ValueError(
-                f"our {odd[0]:g} may be a share beside the percentage {large[0]:g}: give one unit, or say {option}percent"
-            )
+        near = NEAR if stated else 100.0
+        odd = [v for printed, v in small if abs(printed) >= SMALL and abs(100 * abs(v) - abs(printed)) <= near]
+        if odd:
+            raise ValueError(f"our {odd[0]:g} may be a share beside the percentage {large[0]:g}: give all in one unit")
         return "percent", ""
     if max(abs(printed) for printed, _ in ours) >= SMALL or all(abs(v) <= abs(printed) / 10 for printed, v in ours):
         return "share", ""

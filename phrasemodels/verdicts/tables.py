@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from phrasemodels.verdicts.cells import Grid, Line, content, grids, pairs_of, plain, suffix, uses_decimal_commas
-from phrasemodels.verdicts.scales import QUALIFIERS, UNITS, known, phrase, words
+from phrasemodels.verdicts.scales import CHANGING, QUALIFIERS, UNITS, is_name, known, phrase, words
 
 ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the first one that is there
     "system": tuple(
@@ -30,6 +30,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the 
     "total": ("total",),
     "paper": ("paper",),
     "table": ("table",),
+    "other": tuple("year;jahr;rank;epoch;epochs;step;steps;no;id;venue".split(";")),  # never a metric
     "n": tuple("n;test items".split(";")),
     "runs": tuple("runs;n runs".split(";")),
     "best of": ("best of",),
@@ -155,11 +156,8 @@ def folded(name: str) -> tuple[str, ...]:
 @lru_cache(10_000)
 def folded_metric(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return a metric as it is compared: its words, with the usual name of a well-known one, and its unit."""
-    found = [
-        word
-        for word in phrase(re.sub(r"[()\[\]↑↓]", " ", name))
-        if word not in ("score", "scores", "percent", "pct", "in")
-    ]
+    text = re.sub(r"[()\[\]↑↓]", " ", name)
+    found = sorted(word for word in phrase(text) if word not in ("score", "scores", "percent", "pct", "in", "mean"))
     return tuple(word for word in found if word not in UNITS), tuple(word for word in found if word in UNITS)
 
 
@@ -189,7 +187,7 @@ def _table(grid: Grid) -> Table | None:
     ]
     names = [header[place] for place in kept]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{grid.where}: two columns have the name {twice[0][:40]!r}")
+        raise ValueError(f"{grid.where}: two columns have the name {twice[0][:40]!r}: rename one")
     rows: list[Row] = []
     table = Table(grid.where, names, rows, False, [], notes)
     for line in body:
@@ -334,19 +332,21 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
     """
     roles = roles_of(table.columns, OURS if kind == "score" else ROLES)
     if "number" in roles:
+        if "system" not in roles and isinstance(table.rows, list):
+            _first_names(roles, table, [name for name in table.columns if name not in roles.values()])
         metric = (names.metric,) if names.metric else ("",)
         return roles, [Column(roles["number"], metrics=metric, long=True, deviation=roles.get("deviation", ""))]
     rows = table.rows = list(table.rows)
     rest = [name for name in table.columns if name not in roles.values()]
     numeric = [name for name in rest if any(is_value(row.cells.get(name)) for row in rows)]
+    numeric = [name for name in numeric if not CHANGING & {*words(name)} or _is_deviation(name)]
     if ("system" not in roles and kind == "value") or not {"system", "dataset", "metric"} & roles.keys():
-        texts = [name for name in rest if name not in numeric]
-        if texts and texts[0] == table.columns[0]:
-            metrics = all(known(str(row.cells.get(texts[0], ""))).kind for row in rows)
-            roles["metric" if metrics else "system"] = texts[0]
-            rest.remove(texts[0])
+        _first_names(roles, table, rest)
+        rest = [name for name in rest if name not in roles.values()]
     if left := [name for name in rest if name not in numeric]:
-        table.notes.append(f"{table.where}: not read: column {', '.join(map(repr, left))[:100]}, without numbers")
+        table.notes.append(
+            f"{table.where}: not read: column {', '.join(map(repr, left))[:100]}: no metric, data set or seed"
+        )
     transposed = kind == "value" and "system" not in roles and ({"dataset", "metric"} & roles.keys())
     found: list[Column] = []
     for name in numeric:
@@ -358,6 +358,14 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
         else:
             found.append(_column(name, names, "metric" in roles))
     return roles, found
+
+
+def _first_names(roles: dict[str, str], table: Table, columns: Sequence[str]) -> None:
+    """Give the first column of text a role: of metrics if all of its cells are some, else of systems."""
+    texts = [name for name in columns if not any(is_value(row.cells.get(name)) for row in table.rows)]
+    if texts:
+        metrics = all(known(str(row.cells.get(texts[0], ""))).kind for row in table.rows)
+        roles["metric" if metrics and "metric" not in roles else "system"] = texts[0]
 
 
 def _is_deviation(name: str) -> bool:
@@ -376,6 +384,10 @@ def _column(name: str, names: Names, has_metric: bool) -> Column:
     if has_metric:
         return Column(name, text)
     dataset, metrics = split_header(text)
+    for end in range(1, len(text.split())) if not metrics else ():
+        first, rest = " ".join(text.split()[:end]), " ".join(text.split()[end:])
+        if folded(rest) in names.datasets and _metrics(first):
+            return Column(name, rest, _metrics(first), lower_is_better=lower)
     if not metrics and folded(text) in names.systems:
         return Column(name, system=text, metrics=(names.metric,))
     if not metrics and (names.metric or folded(text) in names.datasets):
@@ -396,6 +408,8 @@ def split_header(text: str) -> tuple[str, tuple[str, ...]]:
     for divider in (r"\s+", r"[\s_./:]+", r"[\s_./:-]+"):
         parts = re.split(divider, outer)
         for start in range(1, len(parts)):
+            if not is_name(" ".join(parts[:start])):
+                continue
             if metrics := _metrics(" ".join(parts[start:])):
                 unit = f" ({inner})" if inner else ""
                 dataset = " ".join(part for part in parts[:start] if part.casefold() not in PREFIXES)

@@ -90,6 +90,11 @@ def test_errors_above_one_are_not_taken_as_percentages():
     assert scaled("WER", ("7.3", [104.0])) == ("percent", 1)
 
 
+def test_a_stated_scale_excuses_no_mixture_of_units():
+    assert "give all in one unit" in decide("Top-1", [("76.1", [76.0]), ("77.9", [0.779])], "percent").problem
+    assert scaled("BLEU", ("34.0", [33.9, 0.9]), stated="percent") == ("percent", 1), "a run that collapsed"
+
+
 def test_percentages_beside_shares_are_converted_and_said():
     (found,) = table("accuracy", ("87.1", [0.870, 0.871, 0.872]))
     assert found.verdict == judge("87.1", [0.870, 0.871, 0.872]).verdict == "reproduced"

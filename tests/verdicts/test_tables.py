@@ -178,6 +178,28 @@ def test_a_bad_cell_stops_that_cell_alone_and_is_listed(tmp_path):
     assert [one.verdict for one in found] == ["not comparable", "lower"] and "s.csv, line 3" in found[0].reason
 
 
+def test_a_run_without_a_score_is_never_left_out(tmp_path):
+    for cell in ("", "—", "OOM"):
+        _, found = judged(tmp_path, ("t.csv", LONG, Names()), {"s.csv": SEEDS.replace("82.4", cell)})
+        assert [one.verdict for one in found] == ["not comparable", "lower"] and "s.csv, line 3" in found[0].reason
+
+
+def test_other_words_and_orders_name_the_same_metric(tmp_path):
+    for mine, theirs in (("dev F1", "F1 (dev)"), ("Acc. (%)", "accuracy"), ("Recall@5", "R@5"), ("F1 mean", "F1-score"), ("r²", "R2")):
+        ours = {"s.csv": f"system,seed,{mine}\nA,0,0.81\nA,1,0.82\nA,2,0.81\n"}
+        _, (found,) = judged(tmp_path, ("t.csv", f"system,{theirs}\nA,0.812\n", Names()), ours)
+        assert found.verdict == "reproduced", (mine, theirs, found)
+    ours = {"s.csv": "system,seed,BLEU en-de\nA,0,27.2\nA,1,27.3\nA,2,27.4\n"}
+    assert judged(tmp_path, ("t.csv", "system,en-de BLEU\nA,27.3\n", Names()), ours)[1][0].verdict == "reproduced"
+
+
+def test_columns_that_are_no_metric_are_left_out_and_said(tmp_path):
+    table = "Year,Model,Acc,Δ,Code\n2018,Base,82.3,,yes\n2019,Ours,84.1,+1.8,no\n"
+    both, found = judged(tmp_path, ("t.csv", table, Names()), {"s.csv": SEEDS})
+    assert {one.printed.row: one.verdict for one in found} == BASE_OURS
+    assert both.unread[0].endswith("t.csv: not read: column 'Δ', 'Code': no metric, data set or seed")
+
+
 def test_a_folder_is_read_whole_or_not_at_all(tmp_path):
     folder = {"seed0.csv": SEEDS, "notes.log": "x", "README.md": "text"}
     both, _ = judged(tmp_path, ("t.csv", LONG, Names()), folder)

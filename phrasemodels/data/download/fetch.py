@@ -105,7 +105,9 @@ def client(transport: type[Transport], deadline: Deadline) -> httpx.Client:
     try:
         mounts = {pattern: transport(deadline, url) if url else None for pattern, url in proxies}
     except ImportError:
-        raise OSError("ALL_PROXY or HTTPS_PROXY names a SOCKS proxy, which is not supported: name an HTTP proxy") from None
+        raise OSError(
+            "ALL_PROXY or HTTPS_PROXY names a SOCKS proxy, which is not supported: name an HTTP proxy"
+        ) from None
     return httpx.Client(transport=transport(deadline), mounts=mounts)
 
 
@@ -221,7 +223,8 @@ def check_offline(files: Iterable[File], sources: Sources, variable: str = MIRRO
     """
     if sources.offline and (absent := missing(files, sources)):
         places = "\n  ".join(
-            f"{_folder(variable)}/{file.mirror}  ({', '.join(map(_without_query, file.urls)) or 'no URL'})" for file in absent
+            f"{_folder(variable)}/{file.mirror}  ({', '.join(map(_without_query, file.urls)) or 'no URL'})"
+            for file in absent
         )
         raise OSError(f"offline, and these files are missing; put each at the place named:\n  {places}")
 

@@ -229,7 +229,9 @@ def show(
     for text in description["by_hand_instructions"]:
         print(clean(f"by hand       {text}"))
     for row in description["splits"]:
-        print(clean(f"split         {row['split']:16} {row['schema']:9} {row['rows'] or '?':>6} rows  {row['licence']}"))
+        print(
+            clean(f"split         {row['split']:16} {row['schema']:9} {row['rows'] or '?':>6} rows  {row['licence']}")
+        )
     for record in description.get("head", ()):
         print(clean(json.dumps(record, ensure_ascii=False)))
 
