@@ -6,11 +6,10 @@ other files, nor to ask whether a kernel is in the cache on disk.
 """
 
 import importlib
-import os
 import pickle
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -95,11 +94,28 @@ def cache_locators() -> list[Any]:
 
 
 def is_cached(kernel: Any) -> bool:
-    """Return whether numba's cache on disk has a kernel, for any types of arguments. A damaged index is taken away."""
-    file = kernel._cache._cache_file
-    try:
-        return bool(file._load_index())
-    except (EOFError, pickle.UnpicklingError, ValueError, TypeError, KeyError):
-        with suppress(OSError):
-            os.remove(file._index_path)
-        return False
+    """Return whether numba's cache on disk has a kernel, for any types of arguments."""
+    return bool(kernel._cache._cache_file._load_index())
+
+
+DAMAGED = EOFError, pickle.UnpicklingError, ValueError, TypeError, KeyError, AttributeError, ImportError, IndexError
+
+
+def replace_damaged_caches() -> None:
+    """Let numba compile a kernel again whose file in the cache is damaged, as by a full disk, in place of an error at each call."""
+    files = _part("numba.core.caching", "IndexDataCacheFile")
+    load_index, load_data = files._load_index, files._load_data
+
+    def index(self: Any) -> Any:
+        try:
+            return load_index(self)
+        except DAMAGED:
+            return {}
+
+    def data(self: Any, name: str) -> Any:
+        try:
+            return load_data(self, name)
+        except DAMAGED as error:
+            raise OSError(f"{name} is damaged") from error  # which numba takes for a file that is not there
+
+    files._load_index, files._load_data = index, data

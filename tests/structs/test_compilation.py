@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import copy_project
 
 VALUES = """
@@ -71,3 +72,21 @@ print(compilation.CACHED)
         done = subprocess.run([sys.executable, "-c", code], cwd=copy, env=variables, capture_output=True, text=True)
         assert done.stdout.strip() == cached, done.stderr
         assert message in done.stderr
+
+
+@pytest.mark.parametrize("left", [0, 10])
+def test_a_damaged_file_of_the_cache_is_replaced(tmp_path: Path, left: int) -> None:
+    code = """
+import numpy as np
+from phrasemodels.structs.kernels import chain
+assert chain._range(np.arange(9.0)) == 8
+"""
+
+    def run() -> dict[Path, int]:
+        subprocess.run([sys.executable, "-c", code], env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}, check=True)
+        return {path: path.stat().st_size for path in tmp_path.rglob("*.nb?")}
+
+    sizes = run()
+    for path in sizes:
+        os.truncate(path, left)
+    assert run() == sizes

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.structs.private import cache_locators, is_cached
+from phrasemodels.structs.private import cache_locators, is_cached, replace_damaged_caches
 
 PACKAGE = Path(__file__).parents[2]
 _IMPORT = re.compile(rf"^from {PACKAGE.name}\.([\w.]+) import (\([^)]*\)|.*)$", re.MULTILINE)
@@ -96,6 +96,7 @@ def __getattr__(name: str) -> Any:
 @cache
 def cached() -> bool:
     """Return whether compiled kernels are kept on disk, where numba looks for them by `_of_the_folder` from now on."""
+    replace_damaged_caches()
     cache_locators()[:0] = [_of_the_folder(locator) for locator in cache_locators()]
     return _can_be_cached()
 
