@@ -43,7 +43,7 @@ from phrasemodels.data.store.shared import ObjectStorage
 from phrasemodels.data.store.store import Step, Store, digest_of
 from phrasemodels.flows.cli.models import read_card
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.flows.results.exchange import observations as scores_of
+from phrasemodels.flows.results.exchange import read_scores
 from phrasemodels.flows.results.models import CARD, load
 from phrasemodels.flows.results.records import read_kept, records
 from phrasemodels.inference.problems import Translation
@@ -412,7 +412,7 @@ def foreign(name: str) -> Read:
 
     def read(folder: Path) -> None:
         (folder / GIVEN).rename(folder / name)
-        list(scores_of(str(folder / name)))
+        read_scores([str(folder / name)])
 
     return read
 

@@ -33,10 +33,10 @@ from phrasemodels.saved import (
     LIBRARY,
     PARTS,
     TORCH,
+    check_finite,
     check_fit,
     check_header,
     describe,
-    finite,
     part_of_library,
     restored,
 )
@@ -421,7 +421,9 @@ def test_a_configuration_that_asks_for_many_more_weights_is_not_built(tmp_path: 
 
 
 def test_weights_that_are_not_finite_are_named() -> None:
-    good = {f"w{k}": torch.zeros(2) for k in range(9)}
-    assert finite(good) == good
+    model = torch.nn.ParameterDict({f"w{k}": torch.zeros(2) for k in range(9)})
+    check_finite(model)
+    for k in range(1, 8):
+        model[f"w{k}"] = torch.tensor([0, float("inf" if k % 2 else "nan")])
     with pytest.raises(ValueError, match=r"the weights \['w1', 'w2', 'w3', 'w4', 'w5'\] are not finite"):
-        finite(good | {f"w{k}": torch.tensor([0, float("inf" if k % 2 else "nan")]) for k in range(1, 8)})
+        check_finite(model)

@@ -161,7 +161,7 @@ def test_a_killed_training_resumes_with_the_same_weights(workers: int, then: int
 FORGETFUL = """
 from phrasemodels.tasks.train import checkpoints
 
-checkpoints.resume = lambda folder, model, *rest: (checkpoints.Progress(), checkpoints.tensors(model))
+checkpoints.resume = lambda folder, model, *rest: (checkpoints.Progress(), checkpoints.copied(model))
 """
 
 
