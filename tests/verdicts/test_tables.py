@@ -279,3 +279,12 @@ def test_tables_of_this_project_are_read_by_the_same_reader():
     unread: list[str] = []
     assert len(read_printed(data, unread=unread)) > 400
     assert len(read_printed(PROJECT / "phrasemodels/flows/cli/template/printed.csv")) == 2
+
+
+def test_printed_numbers_of_a_study_are_read_by_the_same_reader(tmp_path, monkeypatch):
+    from phrasemodels.flows.experiments import published
+
+    (tmp_path / "printed.csv").write_text("table;system;metric;value\nTable 1;A;BLEU;84,1 ± 0,3\nTable 1;B;F1;82,5 %\n")
+    monkeypatch.setattr("phrasemodels.project.beside", lambda paper, file: tmp_path / file)
+    one, other = published._added("mine")
+    assert (one["value"], one["stdev"], one["unit"]) == ("84.1", "0.3", "") and (other["value"], other["unit"]) == ("82.5", "%")

@@ -1,18 +1,19 @@
 """The papers, how they are cited, and the numbers that they print: the five, and those that users add."""
 
-import csv
-import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 from phrasemodels import project
+from phrasemodels.verdicts.cells import value_of
 from phrasemodels.verdicts.printed import half_unit
 from phrasemodels.verdicts.rule import LARGEST_MARGIN, PrintedValue
 from phrasemodels.verdicts.scales import decide, scale_of_unit
+from phrasemodels.verdicts.tables import Row, csv_rows, tables
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric", "value", "stdev", "unit", "notes")
 NEEDED = ("table", "system", "metric", "value")
@@ -22,8 +23,7 @@ PRINTED = "printed.csv"  # beside the module of a paper that a user adds
 @cache
 def published_results() -> list[dict[str, str]]:
     """Return all numbers that papers print, as rows of strings. ValueError: a file that a user adds is wrong."""
-    with (files("phrasemodels.data") / "published_results.csv").open(encoding="utf-8") as file:
-        ours = list(csv.DictReader(file))
+    ours = list(csv_rows(Path(str(files("phrasemodels.data") / "published_results.csv"))))
     return [*ours, *(row for paper in project.parts("papers") for row in _added(paper))]
 
 
@@ -31,25 +31,32 @@ def _added(paper: str) -> Iterable[dict[str, str]]:
     """Yield the rows of the file beside a paper's module; missing columns are empty, `paper` is the paper's name."""
     if (path := project.beside(paper, PRINTED)) is None:
         return
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file)
-        if unknown := [name for name in rows.fieldnames or () if name not in COLUMNS]:
+    for table in tables(path):
+        if unknown := [name for name in table.columns if name not in COLUMNS]:
             raise ValueError(f"{path}: no column is called {unknown[0]!r}; columns: {', '.join(COLUMNS)}")
-        for row in rows:
-            if wrong := [name for name in NEEDED if not row.get(name)]:
-                raise ValueError(f"{path}, line {rows.line_num}: no {wrong[0]}; columns: {', '.join(COLUMNS)}")
-            if not _is_number(row["value"]):
-                raise ValueError(
-                    f"{path}, line {rows.line_num}: value {row['value']!r} is no number; write it as printed"
-                )
-            yield dict.fromkeys(COLUMNS, "") | row | {"paper": paper}
+        if table.bad:
+            raise ValueError(table.bad[0])
+        for row in table.rows:
+            if wrong := [name for name in NEEDED if not row.cells.get(name)]:
+                raise ValueError(f"{row.where}: no {wrong[0]}; columns: {', '.join(COLUMNS)}")
+            yield dict.fromkeys(COLUMNS, "") | row.cells | _value(row, table.comma) | {"paper": paper}
 
 
-def _is_number(text: str) -> bool:
+def _value(row: Row, comma: bool | None) -> dict[str, str]:
+    """Return value, deviation and unit of a row. ValueError: its value is no number."""
     try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+        found = value_of(row.cells["value"], comma)
+        if not found.text or found.text == "nan":
+            raise ValueError(f"{row.cells['value']!r} is no number; write it as printed")
+    except ValueError as error:
+        raise ValueError(f"{row.where}: value {error}") from None
+    deviation = "" if found.deviation is None else f"{found.deviation:g}"
+    unit = "%" if found.text.endswith("%") else ""
+    return {
+        "value": found.text.removesuffix("%"),
+        "stdev": row.cells.get("stdev") or deviation,
+        "unit": row.cells.get("unit") or unit,
+    }
 
 
 VERDICTS = ("reproduced", "higher", "lower", "inconclusive", "impossible", "not comparable", "not run")
