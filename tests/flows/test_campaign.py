@@ -26,6 +26,7 @@ from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.records import records
 from phrasemodels.flows.results.results import NOT_COUNTED, FinishedTable
+from phrasemodels.flows.results.views import compared, seeds
 from phrasemodels.flows.run.record import attempt
 from phrasemodels.flows.run.tune import fitting, in_order, progress_of_rows, seconds_of, unfinished
 from phrasemodels.infra.services import start_mlflow
@@ -135,6 +136,14 @@ def test_a_training_that_diverged_is_a_result_with_the_worst_value(tmp_path, los
     assert (
         len(bleu) == 2 and all(bleu[seed] == 0 for seed in lost) and row["intervals"]["bleu"]["mean"] == sum(bleu) / 2
     )
+    shown = {
+        row["experiment"]: row for row in seeds(store, execution.record.tracker).to_pylist() if row["metric"] == "bleu"
+    }
+    own = shown[row["experiment"]]
+    assert (own["n"], own["diverged"], own["mean"]) == (2, len(lost), row["intervals"]["bleu"]["mean"])
+    assert [
+        one["diverged"] for one in compared(store, execution.record.tracker).to_pylist() if one["origin"] == "store"
+    ] == [0, len(lost)]
     page = write_report(finished).read_text()
     assert f"2, of which {len(lost)} diverged" in page
     print_table(

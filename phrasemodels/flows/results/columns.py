@@ -63,7 +63,7 @@ VIEWS = {
             **_of(TEXT, "title experiment metric origin verdict reason"),
             **PLACE,
             **_of(NUMBER, "published ours half_width"),
-            "seeds": WHOLE,
+            **_of(WHOLE, "seeds diverged"),
         }
         | {"baseline": TEXT, **_of(NUMBER, "difference difference_low difference_high p_holm")},
         ("title", "experiment", "metric", "origin"),
@@ -81,8 +81,8 @@ VIEWS = {
     ),
     "seeds": View(
         "a metric over n seeds of a kept result, or of the newest settings and code in the store (origin): 95 % interval "
-        "[low, high]; run_ids: of the seeds' runs, empty for a kept result",
-        {**_of(TEXT, "experiment metric origin"), **PLACE, **_of(NUMBER, "mean deviation"), "n": WHOLE}
+        "[low, high]; diverged: how many of the n diverged, with the worst value; run_ids: of the seeds' runs, empty for a kept result",
+        {**_of(TEXT, "experiment metric origin"), **PLACE, **_of(NUMBER, "mean deviation"), **_of(WHOLE, "n diverged")}
         | {**_of(NUMBER, "low high"), "warning": TEXT, "run_ids": WORDS},
         ("experiment", "metric", "origin"),
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -221,6 +222,7 @@ def _compared(title: str, origin: str, row: Mapping[str, Any], older: str) -> di
         "ours": ours["mean"],
         "half_width": ours["half_width"],
         "seeds": len(row["seeds"]),
+        "diverged": len(row.get("diverged", ())),
         "baseline": against["baseline"] if against else None,
         "difference": found.get("difference"),
         "difference_low": found.get("low"),
@@ -240,7 +242,13 @@ def seeds(store: Store, tracker: Tracker) -> pa.Table:
             groups = values.setdefault((artifact.about["experiment"], metric), {})
             known = groups.pop(made, {})
             groups[made] = known | {int(artifact.about["seed"]): (score["value"], run_id)}
-    rows = [_stored(*key, list(groups.values())) for key, groups in values.items()]
+    lost = {  # of the newest comparison of a row
+        (row["experiment"], row["metric"]): dict(zip(row["seeds"], row["values"][row["metric"]], strict=True))
+        for artifact in of_step(store, "compare")
+        for row in artifact.meta["rows"]
+        if row.get("diverged")
+    }
+    rows = [_stored(*key, list(values.get(key, {"": {}}).values()), lost.get(key, {})) for key in {**values, **lost}]
     rows += [
         _group(name, metric, origin, own) for origin, name, kept in cached_values() for metric, own in kept.items()
     ]
@@ -252,10 +260,19 @@ def _made_by(trained: Artifact) -> str:
     return str((setting(trained), trained.manifest["parts"]["source"]))
 
 
-def _stored(experiment: str, metric: str, groups: list[dict[int, tuple[float, str]]]) -> dict[str, Any]:
-    """Return the row of the newest group of seeds; its warning names the seeds that are in earlier ones alone."""
+def _stored(
+    experiment: str,
+    metric: str,
+    groups: list[dict[int, tuple[float, str]]],
+    compared: Mapping[int, float] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return the row of the newest group of seeds; its warning names the seeds that are in earlier ones alone.
+
+    compared: the values by seed of a comparison in which a training diverged.
+    """
     *earlier, newest = groups
-    row = _group(experiment, metric, STORE, [value for value, _ in newest.values()])
+    lost = [value for seed, value in compared.items() if not any(seed in group for group in groups)]
+    row = _group(experiment, metric, STORE, [*(value for value, _ in newest.values()), *lost]) | {"diverged": len(lost)}
     row["run_ids"] = [run_id for _, run_id in newest.values() if run_id]
     if left := sorted({seed for group in earlier for seed in group} - newest.keys()):
         said = f"seeds {', '.join(map(str, left))} are of earlier settings or code and left out"
@@ -345,7 +362,14 @@ def _as_set(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _group(experiment: str, metric: str, origin: str, values: Sequence[float]) -> dict[str, Any]:
     group = seed_group(values)
     limits = {"low": group.mean - group.half_width, "high": group.mean + group.half_width}
-    known = {"experiment": experiment, "metric": metric, "origin": origin, "warning": group.warning, "run_ids": []}
+    known = {
+        "experiment": experiment,
+        "metric": metric,
+        "origin": origin,
+        "warning": group.warning,
+        "run_ids": [],
+        "diverged": 0,
+    }
     known |= _place(experiment)
     return {**known, **finite({**asdict(group), **limits})}
 
