@@ -11,15 +11,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from phrasemodels.data.formats.conllu import conllu_sentences, read_conllu
 from phrasemodels.data.formats.lines import Line, lines, lines_with_replacements
-from phrasemodels.parsing.parser import NOTHING, Parse, Parser
 from phrasemodels.parsing.words import Sentences, by_spaces, undivided
+
+if TYPE_CHECKING:
+    from phrasemodels.parsing.parser import Parse, Parser
 
 _WORDS, _PLACES = pa.list_(pa.string()), pa.list_(pa.int32())
 _PHRASE = pa.struct({"label": pa.string(), "start": pa.int32(), "end": pa.int32()})
@@ -29,6 +31,9 @@ FIELDS = {
     **{"tokens": _WORDS, "starts": _PLACES, "ends": _PLACES, "lemmas": _WORDS, "tags": _WORDS, "universal": _WORDS},
     **{"features": _WORDS, "heads": _PLACES, "relations": _WORDS},  # heads count from 1; 0 is the root
     **{"phrases": pa.list_(_PHRASE), "tree": pa.string(), "note": pa.string()},  # of words [start, end), from 0
+}
+NO_SENTENCE: dict[str, Any] = {  # of a row without words
+    name: [] if pa.types.is_list(kind) else "" if kind == pa.string() else None for name, kind in FIELDS.items()
 }
 ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")  # of tables that are read
 BINARY = ("arrow", "parquet")
@@ -54,10 +59,10 @@ class Row(NamedTuple):
 
 
 # texts, how they are divided, texts of a batch
-ParseTexts = Callable[[Iterator[str], str, int], Iterator[list[Parse]]]
+ParseTexts = Callable[[Iterator[str], str, int], "Iterator[list[Parse]]"]
 
 
-def splits(parser: Parser) -> dict[str, Sentences]:
+def splits(parser: "Parser") -> dict[str, Sentences]:
     """Return how the texts of each kind of input are divided."""
     whole = undivided(parser.split)
     return {"text": parser.split, "lines": parser.split, "sentences": whole, "tokens": by_spaces}
@@ -75,7 +80,7 @@ class Answer(NamedTuple):
     conllu: the lines that were read. kept: columns of the row."""
 
     line: int
-    parses: list[Parse]
+    parses: "list[Parse]"
     conllu: Sequence[Line] = ()
     file: str = ""
     kept: Mapping[str, Any] = {}
@@ -94,7 +99,7 @@ def written(answer: Answer, form: str, prefix: str = "") -> Iterator[str]:
 
 
 def answers(
-    parser: Parser,
+    parser: "Parser",
     file: Path,
     read: str,
     batch: int,
@@ -127,7 +132,7 @@ def answers(
         yield Answer(row.number, parses, (), where, row.kept)
 
 
-def conllu_answers(parser: Parser, lines: Iterable[Line], where: str, batch: int) -> Iterator[Answer]:
+def conllu_answers(parser: "Parser", lines: Iterable[Line], where: str, batch: int) -> Iterator[Answer]:
     """Yield the parse of each sentence of CoNLL-U; all before a broken line are answered."""
     broken: list[ValueError] = []
     waiting: deque[list[Line]] = deque()
@@ -207,9 +212,10 @@ def write(
 
 def records(answer: Answer) -> Iterator[dict[str, Any]]:
     """Yield a record for each sentence of a row; for a row without words, one."""
-    for number, parse in enumerate(answer.parses or [NOTHING], 1):
+    found = [parse.record() for parse in answer.parses] or [NO_SENTENCE]
+    for number, record in enumerate(found, 1):
         before = {"file": answer.file, "row": answer.line, "sentence": number if answer.parses else 0}
-        yield {**before, **answer.kept, **parse.record()}
+        yield {**before, **answer.kept, **record}
 
 
 def schema(kept: pa.Schema | None = None) -> pa.Schema:
@@ -305,7 +311,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or value != value  # NaN, and pandas' NaT
 
 
-def parse_table(parser: Parser, table: Any, column: str = "text", keep: Sequence[str] = (), batch: int = 256) -> Any:
+def parse_table(parser: "Parser", table: Any, column: str = "text", keep: Sequence[str] = (), batch: int = 256) -> Any:
     """Return the parses of the texts of a table, as a table of the same kind: see `Parser.parse_table`."""
     is_arrow = isinstance(table, pa.Table | pa.RecordBatch)
     names = table.column_names if is_arrow else list(table.columns)

@@ -310,7 +310,7 @@ def reader(model: list[str], decode: str = "jointly") -> "Parser":
     from phrasemodels.parsing.saved import ABOUT
 
     if not model or Path(model[0], ABOUT).is_file():
-        parser = Parser.load(*model)
+        parser = Parser.load(model[0]) if model else Parser.load()
     else:
         recipe, trained = parser_of(find_model(model[0]))
         parser = trained.parser(recipe.divide, recipe.split)
