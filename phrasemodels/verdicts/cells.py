@@ -78,7 +78,7 @@ def grids(path: Path) -> list[Grid]:
     if suffix(path) in (".xlsx", ".xlsm"):
         return _sheets(path)
     text = text_of(path)
-    if TABULAR.search(text) or (suffix(path) == ".tex" and "&" in text):
+    if TABULAR.search(text) or re.search(r"&[^\n]*\\\\[ \t]*(\n|$)", text) or (suffix(path) == ".tex" and "&" in text):
         return _latex(str(path), text)
     lines = text.split("\n")
     if any(re.fullmatch(r"\s*\|?(\s*:?-+:?\s*\|)+(\s*:?-+:?\s*)?", line) for line in lines):
@@ -232,7 +232,8 @@ def plain(text: str) -> str:
     """Return the text of a cell without markup of LaTeX, Markdown or HTML, and without footnote marks."""
     text = re.sub(r"<(sup|sub)>[^<>]*</\1>|</?[a-zA-Z][^<>]*>|\[\^\w+\]", "", text)
     if "\\" in text or "$" in text or "{" in text:
-        text = re.sub(r"\\([%&#_])", r"\1", text).replace("\\,", " ").replace("~", " ").replace("$", "")
+        text = re.sub(r"\\([%&#_])", r"\1", text).replace("\\,", " ").replace("~", " ")
+        text = re.sub(r"\$([^$]*)\$", r"\1", text)
         text = re.sub(r"\\([a-zA-Z]+)(?![a-zA-Z{])", lambda found: SIGNS.get(found[1], f"\\{found[1]}"), text)
         for _ in range(5):
             text = re.sub(rf"\\({DROPPED})\*?(\[[^\]]*\])?\{{[^{{}}]*\}}", "", text)

@@ -179,7 +179,10 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
         if roles.get("seed") and row.get("seed", roles) == "":
             raise ValueError(f"{row.where}: no seed")
         for column in columns:
-            yield from _scores_of(row, column, roles, names, table.comma)
+            for one in _scores_of(row, column, roles, names, table.comma):
+                if one.problem and one.problem != NO_SCORE:
+                    unread.append(f"{one.where}: {one.problem}")
+                yield one
 
 
 def _scores_of(
@@ -187,9 +190,9 @@ def _scores_of(
 ) -> Iterator[Observation]:
     """Yield the scores of a cell: one for each metric of its column. Where a cell is empty there is none."""
     cell = row.cells.get(column.name)
-    given = {role: row.get(role, roles) for role in ("system", "dataset", "metric", "seed", "item", "total")}
+    given = {role: row.get(role, roles) for role in ("system", "variant", "dataset", "metric", "seed", "item", "total")}
     place = {
-        "system": given["system"] or column.system or names.system,
+        "system": ", ".join(filter(None, (given["system"] or column.system or names.system, given["variant"]))),
         "dataset": given["dataset"] or column.dataset or names.dataset,
         "seed": column.seed or given["seed"] or names.seed,
     }
@@ -317,7 +320,12 @@ def _from_json(path: Path, names: Names, unread: list[str]) -> Iterator[Observat
         config = _config(path.with_name("config.yaml")) if path.name == "wandb-summary.json" else {}
         yield from from_table(Table.of([config | row for row in rows], str(path)), names, unread)
     else:
-        unread.append(f"{path}: JSON without rows of scores")
+        said = f"{path}: JSON without rows of scores"
+        if not re.search(r"config|args|settings|metadata", path.name):
+            raise ValueError(
+                f"{said}: write a list of objects such as {{'model': 'A', 'accuracy': 82.3}}, or take it away"
+            )
+        unread.append(said)
 
 
 def _of_harness(found: Mapping[str, Any], path: Path) -> Iterator[Observation]:

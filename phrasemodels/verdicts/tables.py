@@ -20,7 +20,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the 
     "system": tuple(
         "row;model;system;method;approach;algorithm;modell;verfahren;methode;model name;mlflow runname;run name;experiment;name".split(";")
     ),
-    "variant": ("variant",),
+    "variant": tuple("variant;setting;configuration".split(";")),
     "dataset": tuple("dataset;data set;data;corpus;task;benchmark;testset;test set;datensatz;korpus".split(";")),
     "split": ("split",),
     "metric": tuple("metric;measure;metrik".split(";")),
@@ -55,6 +55,8 @@ OURS = (
 PREFIXES = frozenset("params param metrics config summary tags eval predict".split())
 SEEDS = re.compile(r"(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)", re.I)
 MOST_HEADERS = 3
+# A number, and what may stand beside one: "5-way" is a name.
+NUMBER_FIRST = re.compile(r"[<>≥≤~≈±(\[]*\s*[+−–-]?\.?\d[\d.,' ]*(?:$|[\d%±(\[_/|+)\]?^↑↓×{e]|\s*[a-zA-Zµ]{1,4}$)")
 JSON = (".json", ".jsonl", ".ndjson")
 
 
@@ -127,15 +129,25 @@ def json_of(path: Path, as_text: bool = False) -> Any:
 def rows_of_json(found: Any) -> list[dict[str, Any]]:
     """Return the rows of JSON: a list of objects, one under rows or data, an object a row, or one of objects by system."""
     if isinstance(found, list):
-        return found if found and all(isinstance(row, dict) for row in found) else []
+        return [_flat(row) for row in found] if found and all(isinstance(row, dict) for row in found) else []
     if not isinstance(found, dict):
         return []
     for name in ("rows", "data", "results", "scores"):
         if isinstance(found.get(name), list):
             return rows_of_json(found[name])
     if found and all(isinstance(row, dict) for row in found.values()):
-        return [{"system": name} | row for name, row in found.items()]
-    return [found] if any(map(is_value, found.values())) else []
+        return [{"system": name} | _flat(row) for name, row in found.items()]
+    row = _flat(found)
+    return [row] if any(map(is_value, row.values())) else []
+
+
+def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Return an object of JSON without objects inside; their names are joined by points."""
+    made: dict[str, Any] = {}
+    for name, value in row.items():
+        inner = isinstance(value, dict) and before.count(".") < 3
+        made |= _flat(value, f"{before}{name}.") if inner else {before + name: value}
+    return made
 
 
 def csv_rows(path: Path) -> Iterator[dict[str, str]]:
@@ -150,7 +162,7 @@ def csv_rows(path: Path) -> Iterator[dict[str, str]]:
 def folded(name: str) -> tuple[str, ...]:
     """Return a name as it is compared: without case, markup and punctuation, but with signs, as in +CRF."""
     text = unicodedata.normalize("NFKC", plain(name)).casefold()
-    return tuple(re.findall(r"[^\W_]+|[+<>=≥≤/%]|(?:^|(?<=\s))-(?=\w)", text))
+    return tuple(re.findall(r"[^\W_]+|[+<>=≥≤/%]|(?:^|(?<=\s))-(?=\s*\w)", text))
 
 
 @lru_cache(10_000)
@@ -163,9 +175,9 @@ def folded_metric(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def is_value(cell: Any) -> bool:
     """Return whether a cell holds a number, whatever stands beside it."""
-    if isinstance(cell, bool):
+    if isinstance(cell, bool | list | dict):
         return False
-    return isinstance(cell, int | float) or bool(re.match(r"[<>≥≤~≈±(\[]*\s*[+−–-]?\.?\d", plain(str(cell or ""))))
+    return isinstance(cell, int | float) or bool(NUMBER_FIRST.match(plain(str(cell or ""))))
 
 
 def _table(grid: Grid) -> Table | None:

@@ -54,6 +54,7 @@ PRINTED = {  # name: file, its content, options; our results are SEEDS, and the 
         "t.txt", "\\begin{tabular}{l r} % results\n & \\multicolumn{1}{c}{Acc} \\\\ \\hline\n"
         "\\multicolumn{2}{l}{\\textit{Supervised}} \\\\\n"
         "Base & $82.3_{\\pm 0.4}$ \\\\\n{\\bf Ours} & {\\bf 84.1}{\\scriptsize $\\pm$0.3} \\\\\n\\end{tabular}", Names()),
+    "LaTeX without its frame": ("t.txt", "Model & Acc \\\\\nBase & 82.3 \\\\\n\\textbf{Ours} & 84.1 \\\\\n", Names()),
     "metric by an option": ("t.csv", "system,value\nBase,82.3\nOurs,84.1\n", ACCURACY),
     "systems in columns": ("t.csv", "Metric,Base,Ours\nAccuracy,82.3,84.1\n", Names()),
     "arrows": ("t.csv", "Model,Accuracy ↑\nBase,82.3\nOurs,84.1\n", Names()),
@@ -216,6 +217,26 @@ def test_a_name_that_results_lack_is_never_guessed(tmp_path):
     two = "system,dataset,accuracy\nA,d1,82.3\nA,d2,60.1\n"
     _, found = judged(tmp_path, ("t.csv", two, Names()), {"s.csv": "system,seed,accuracy\nA,0,82.2\nA,1,82.3\nA,2,82.4\n"})
     assert {one.verdict for one in found} == {"not run"} and "--dataset" in found[0].reason
+
+
+def test_json_of_a_folder_is_read_or_an_error(tmp_path):
+    runs = {f"run{n}.json": json.dumps({"model": "Base", "metrics": {"accuracy": 0.822 + n / 1000}}) for n in range(3)}
+    _, found = judged(tmp_path, ("t.csv", LONG, Names()), runs | {"config.json": '{"name": "x"}'})
+    assert (found[0].verdict, len(found[0].values)) == ("reproduced", 3)
+    (tmp_path / "ours" / "run3.json").write_text('{"accuracy": [0.8, 0.9]}')
+    with pytest.raises(ValueError, match=r"run3\.json: JSON without rows of scores"):
+        read_both(tmp_path / "t.csv", [str(tmp_path / "ours")])
+
+
+def test_a_setting_is_a_part_of_the_system(tmp_path):
+    printed = "model,setting,acc\nBase,5-way 1-shot,61.2±0.8\nBase,5-way 5-shot,78.9±0.6\n"
+    ours = "model,setting,seed,acc\n" + "".join(
+        f"Base,5-way {shots}-shot,{n},{value + n / 10}\n" for shots, value in ((1, 61.1), (5, 70.0)) for n in range(3)
+    )
+    _, found = judged(tmp_path, ("t.csv", printed, Names()), {"s.csv": ours})
+    assert [(one.printed.row, one.verdict) for one in found] == [
+        ("Base, 5-way 1-shot", "reproduced"), ("Base, 5-way 5-shot", "lower"),
+    ]  # fmt: skip
 
 
 def test_a_claimed_gain_is_judged_by_an_option_or_a_column(tmp_path):
