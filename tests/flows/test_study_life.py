@@ -303,8 +303,9 @@ SMALL = "".join(f" --set {one}" for one in ("train.steps=4", "train.evaluate_eve
 
 @pytest.mark.timeout(3600)
 def test_each_command_of_the_page_runs_in_its_order(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if not line.startswith(("pip ", "prefect "))]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    lines = [line for language, block in blocks if not language for line in block.splitlines()]
+    lines = [line for line in lines if not line.startswith(("pip ", "prefect "))]
     assert len(lines) > 12 and sum("reproduce" in line for line in lines) == 4
     lines = [line + SMALL * ("--like" in line) for line in lines]
     # after `init`: a corpus to add, and few updates
