@@ -262,7 +262,7 @@ MATRIX = {  # change: steps made again, what a prediction says before that, and 
     "a hyperparameter": (ALL, "is not trained here", EARLIER),
     "a row's name": ([], "", ""),
     "the corpus": (ALL, "is not trained here", OLDER),
-    "a library": (["scores"], "", ""),
+    "a library": (ALL, "", ""),  # that a module of this package runs when the study imports it
     "the metric": (["scores"], "", OLDER),
     "one more row": ([], "", ""),
 }
