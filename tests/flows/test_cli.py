@@ -16,7 +16,7 @@ from conftest import PROJECT
 from running import run_cli
 
 from phrasemodels.data.formats.lines import lines_or_stdin, lines_with_replacements
-from phrasemodels.flows.cli import models
+from phrasemodels.flows.cli import machine, models
 from phrasemodels.flows.cli.main import main
 from phrasemodels.flows.cli.terminal import CONTROL, clean, print_rows, wrapped
 from phrasemodels.flows.experiments.catalogue import TABLES, about, experiment
@@ -408,3 +408,13 @@ def test_a_question_to_an_empty_store_says_so(tmp_path, monkeypatch):
 def test_no_text_turns_the_direction_of_what_follows() -> None:
     for mark in "\u202a\u202e\u2066\u2069\x1b":
         assert clean(f"a{mark}b") == readable(f"a{mark}b") == "a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_doctor_names_a_proxy_that_no_client_knows_and_the_store_that_it_tried(monkeypatch, tmp_path):
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    with pytest.raises(OSError, match="ALL_PROXY names a SOCKS proxy"):
+        machine._proxies()
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    assert "ALL_PROXY" in machine._proxies()
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
+    assert str(tmp_path / "store") in machine._store() and not list((tmp_path / "store").glob(".doctor-*"))

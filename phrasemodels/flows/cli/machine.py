@@ -1,6 +1,7 @@
 """The commands about this machine: doctor and init."""
 
 import importlib.metadata
+import os
 import re
 import shlex
 import shutil
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+PROXIES = ("all_proxy", "http_proxy", "https_proxy")
 INSTALL = "make install (or: pip install -e . -c constraints.txt)"
 
 
@@ -49,6 +51,7 @@ def examine() -> bool:
             ("Python", _python, "install Python 3.11, 3.12 or 3.13"),
             ("libraries", _libraries, INSTALL),
             ("torch", _torch, INSTALL),
+            ("proxies", _proxies, "unset it, or name an HTTP proxy: clients of Prefect and of downloads know no SOCKS"),
             ("store", _store, "free some disk, or choose another folder with PHRASEMODELS_STORE"),
             ("Arrow and DuckDB", _duckdb, INSTALL),
             ("MLflow", lambda: _mlflow(settings), f"{INSTALL}; or name a server with PHRASEMODELS_MLFLOW_URI"),
@@ -110,8 +113,20 @@ def _store() -> str:
     from phrasemodels.flows.results.records import open_store
     from phrasemodels.infra.settings import Settings
 
-    store = open_store(Settings())
-    return f"{store.root}, {shutil.disk_usage(store.root).free >> 30} GiB free"
+    root = Path(open_store(Settings()).root)
+    with tempfile.NamedTemporaryFile(dir=root, prefix=".doctor-") as file:
+        file.write(b"x")
+        file.flush()
+        if Path(file.name).read_bytes() != b"x":
+            raise OSError(f"{root}: what was written is read otherwise")
+    return f"{root} is written, read and deleted from, {shutil.disk_usage(root).free >> 30} GiB free"
+
+
+def _proxies() -> str:
+    found = {name: value for name, value in os.environ.items() if name.lower() in PROXIES and value}
+    if socks := [name for name, value in found.items() if value.lower().startswith("socks")]:
+        raise OSError(f"{socks[0]} names a SOCKS proxy")
+    return ", ".join(sorted(found)) or "none"
 
 
 def _duckdb() -> str:
@@ -138,12 +153,20 @@ def _mlflow(settings: "Settings") -> str:
 
 
 def _ray(settings: "Settings") -> str:
+    import ray
+
     from phrasemodels.infra.cluster import run_on_ray
     from phrasemodels.infra.services import start_ray, stop_ray
 
     started = start_ray(settings)
     try:
-        return f"a worker answers {run_on_ray(sum, [1, 2])}"
+        answer = run_on_ray(sum, [1, 2])
+        nodes = [
+            f"{node['NodeManagerAddress']} ({node['Resources'].get('CPU', 0):.0f} CPUs)"
+            for node in ray.nodes()
+            if node["Alive"]
+        ]
+        return f"a worker answers {answer}; nodes: {', '.join(sorted(nodes))}"
     finally:
         if started:
             stop_ray()
