@@ -609,7 +609,7 @@ class Parser(Pretrained):
         list(self.parse_tokens([["Kernels", "."], long]))
 
     def _decoding(self, sentences: Sequence[list[str]]) -> AbstractContextManager[None]:
-        """Return a context in which decoders wait for their kernels, as without them they take memory in n⁴; but a process that has
+        """Return a context to decode in. Decoders run their kernels, as without them they take memory in n⁴. But a process that has
         not imported numba decodes its first short sentences without: the import takes as long as 70 of them, and 130 MB."""
         self.words_decoded += sum(map(len, sentences))
         short = self.words_decoded <= WITHOUT_KERNELS and max(map(len, sentences)) <= SHORT
