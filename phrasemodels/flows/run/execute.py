@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.gc import trimmed
-from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, call_here
+from phrasemodels.data.store.store import Executor, OutOfTimeError, SharedStorage, Step, Store, call_here
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.results.records import sources_of
@@ -35,9 +35,6 @@ from phrasemodels.infra.tracking import Tracker, TrainingRun
 from phrasemodels.tasks.parsers.parse import add_trees, parse
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.trainer import PROGRESS, Training, history, train
-
-if TYPE_CHECKING:
-    from phrasemodels.data.store.shared import ObjectStorage
 
 PROGRESS_EVERY = 3.0  # seconds between uploads of the progress of a training, and between reads of it
 PAUSE = 60.0  # seconds between two checks of the size of a node's cache: there may be thousands of short steps
@@ -132,7 +129,7 @@ class ReportAndUpload:
 class SharedCheckpoints:
     """The checkpoints of one training in the shared storage: checkpoints/KEY/step-.../, with state.json written last."""
 
-    shared: "ObjectStorage"
+    shared: SharedStorage
     key: str
     folder: Path
 
