@@ -235,7 +235,8 @@ def _margin(printed: str, number: float, how: PrintedValue) -> tuple[float, floa
         if not -100.0 <= target <= 100.0:
             raise ValueError(f"{printed} is no {how.scale}: say its scale, or state a margin")
         end = min(abs(target), 100.0 - abs(target))
-        return max(unit, min(LARGEST_MARGIN, end / 2)), step, half
+        margin = max(unit, min(LARGEST_MARGIN, end / 2))
+        return min(margin, max(half, abs(target) / 2)), step, half
     if how.scale == "count":
         return half, step, half
     raise ValueError(f"{printed}: neither a scale (percent, share, positive, count) nor a margin is stated")

@@ -4,7 +4,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,14 +16,19 @@ app = typer.Typer()
 
 @app.command()
 def verdicts(
+    number: Annotated[
+        str, typer.Argument(help="Everything about one number, like 002/table3/transformer/geo; parts of names do.")
+    ] = "",
     paper: Annotated[str, typer.Option(help="Only this paper, like 000.")] = "",
+    table: Annotated[str, typer.Option(help="Only this table, like `Table 1`.")] = "",
+    system: Annotated[str, typer.Option(help="Only systems with this in their name.")] = "",
     verdict: Annotated[str, typer.Option(help="Only numbers with this verdict, like lower.")] = "",
+    claims: Annotated[bool, typer.Option("--claims", help="Which of the papers' claims hold.")] = False,
+    needs: Annotated[
+        bool, typer.Option("--needs", help="What open numbers need, and how many each thing decides.")
+    ] = False,
     keep_tests: Annotated[
-        bool,
-        typer.Option(
-            "--keep-tests",
-            help="First compute the significance tests of kept results anew, and write them to results/.",
-        ),
+        bool, typer.Option("--keep-tests", help="First compute the significance tests of kept results anew.")
     ] = False,
     count: Annotated[
         bool,
@@ -37,32 +41,70 @@ def verdicts(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print a verdict on every number that the papers printed, one line each: the printed number, ours, the verdict, its reason and
-    the runs behind it. `phrasemodels sql "select * from verdicts"` asks for anything else.
+    """Show which printed numbers and claims of the papers hold.
 
+    Alone it prints the counts. With a filter it prints a line a number, with a number all that is known of it.
     Example: phrasemodels verdicts --paper 003 --verdict lower
     """
     from phrasemodels.data.download.manifest import closest
-    from phrasemodels.flows.experiments.published import VERDICTS, paper_name
-    from phrasemodels.flows.results.judged import judged
+    from phrasemodels.flows.experiments.published import VERDICTS
+    from phrasemodels.flows.results.judged import judged, judged_claims
 
     if verdict and verdict not in VERDICTS:
         raise ValueError(f"no verdict {verdict!r}: {closest(verdict, VERDICTS)}")
-
     if count or corpora:
         _count(corpora, as_json)
         return
     if keep_tests:
         _keep_tests()
-    rows = [row for row in judged(*opened(), paper) if verdict in ("", row["verdict"])]
+    if claims:
+        found = judged_claims(*opened(), paper)
+        print_json(found) if as_json else _print_claims(found)
+        return
+    rows = [
+        row
+        for row in judged(*opened(), paper or number.partition("/")[0])
+        if verdict in ("", row["verdict"])
+        and table.lower() in ("", row["table"].lower())
+        and system.lower() in row["system"].lower()
+        and _is_named(row, number)
+    ]
+    if (number or table or system) and not rows:
+        raise ValueError(
+            f"no printed number {number or table or system!r}: `phrasemodels verdicts --paper 000` lists those of a paper"
+        )
     if as_json:
         print_json(rows)
-        return
-    for number, own in groupby(rows, lambda row: row["paper"]):
-        print(clean(f"{paper_name(number)}: where it stands, printed, ours, verdict, system: reason  [runs]"))
-        for row in own:
-            print(wrapped(clean(_line(row)), 8))
-    print_verdict_counts(rows)
+    elif number and len(rows) == 1:
+        _print_number(rows[0])
+    elif needs:
+        _print_needs(rows)
+    elif paper or table or system or verdict or number:
+        for row in rows:
+            print(clean(_line(row)))
+    else:
+        print_verdict_counts(rows)
+
+
+def _is_named(row: dict[str, Any], number: str) -> bool:
+    """Return whether the parts of PAPER/TABLE/... are in the names of a row, without regard to case and spaces."""
+
+    def bare(text: str) -> str:
+        return "".join(text.split()).lower()
+
+    names = bare(" ".join(row[name] for name in ("table", "system", "variant", "dataset", "split", "metric")))
+    return all(bare(part) in names for part in number.split("/")[1:])
+
+
+def _print_claims(claims: list[dict[str, Any]]) -> None:
+    """Print each claim with its answer, the numbers behind it, and what was found at a small size or on other data."""
+    from phrasemodels.flows.results.claims import claim_lines
+
+    for one in claims:
+        for line in claim_lines(one):
+            print(clean(line))
+    counts = Counter(one["verdict"] for one in claims)
+    print(f"{len(claims)} claims: {', '.join(f'{n} {verdict}' for verdict, n in counts.most_common())}")
 
 
 def _keep_tests() -> None:
@@ -103,10 +145,10 @@ def _in_brief(rows: list[dict[str, Any]]) -> str:
 
 
 def print_verdict_counts(rows: list[dict[str, Any]]) -> None:
-    """Print the counts of verdicts by paper, and of reasons by verdict."""
+    """Print the counts of verdicts by paper, and what they rest on."""
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.experiments.published import JUDGED, VERDICTS, paper_name
-    from phrasemodels.flows.results.judged import headline, needed, reasons, summary
+    from phrasemodels.flows.experiments.published import VERDICTS, paper_name
+    from phrasemodels.flows.results.judged import headline, summary
 
     counts = summary(rows)
     lines: list[dict[str, Any]] = [
@@ -119,34 +161,67 @@ def print_verdict_counts(rows: list[dict[str, Any]]) -> None:
     print_rows(f"Verdicts on {len(rows)} printed numbers", ["paper", *VERDICTS, "all"], lines)
     for line in headline(rows):
         print(line)
-    for verdict, found in reasons(rows).items():
-        if verdict in JUDGED:  # which the lines above say
-            continue
-        print(f"{verdict}, {sum(found.values())}:")
-        _print_counts(found)
-    if open_ones := needed(rows):
-        print(f"to judge {sum(open_ones.values())} of them takes:")
-        _print_counts(open_ones)
+    print("Each number: phrasemodels verdicts --paper 000. The claims: --claims. What open numbers need: --needs.")
 
 
-def _print_counts(counts: dict[str, int]) -> None:
-    from phrasemodels.flows.experiments.names import plain_reason
+def _print_needs(rows: list[dict[str, Any]]) -> None:
+    """Print what numbers without a verdict need, with how many each thing decides."""
+    from phrasemodels.flows.results.judged import needed
 
-    for what, n in counts.items():
-        print(f"  {n:>4}  {plain_reason(what)}")
+    for what, n in needed(rows).items():
+        print(wrapped(clean(f"{n:>4}  {what}"), 6))
+
+
+def _ours(row: dict[str, Any]) -> str:
+    """Return our value with half its interval and the seeds."""
+    if row["ours"] is None:
+        return ""
+    half = "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
+    return f"{row['ours']:.2f}{half}" + ("" if row["exact"] else f" ({row['seeds']})")
 
 
 def _line(row: dict[str, Any]) -> str:
+    """Return a number in at most 110 characters: place, system, printed, ours ± interval (seeds), verdict, reason."""
+    from phrasemodels.flows.experiments.names import short_reason
+
+    place = row["table"].replace("Table ", "T").replace("Slide: ", "")[:9]
+    what = " ".join(part for part in (row["system"], row["variant"], row["dataset"], row["metric"]) if part)
+    what = what if len(what) <= 32 else f"{what[:15]}…{what[-16:]}"
+    return (
+        f"{row['paper'][:8]} {place:<9} {what:<32} {row['printed']:>6} {_ours(row):<18} {row['verdict']:<14} "
+        f"{short_reason(row)}"
+    )[:110].rstrip()
+
+
+def _print_number(row: dict[str, Any]) -> None:
+    """Print all that is known of one number, a sentence a line."""
     from phrasemodels.flows.experiments.names import plain_reason
 
-    ours = "" if row["ours"] is None else f"{row['ours']:.2f}"
-    half = "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
-    what = " ".join(part for part in (row["system"], row["variant"], row["dataset"], row["metric"]) if part)
-    runs = " ".join(f"seed {run['seed']}: {run['run'] or run['train']}" for run in row["runs"] if run["train"])
-    where = f"  [{row['source']}{'; ' + runs if runs else ''}]" if row["source"] else ""
-    numbers = f"{row['printed']:>9} {ours + half:>14}"
-    takes = f". It takes: {row['needs']}" if row["needs"] else ""
-    return f"{row['paper']} {row['table']:<14} {numbers}  {row['verdict']:<14} {what}: {plain_reason(row['reason'])}{takes}{where}"
+    print(
+        clean(
+            " / ".join(
+                filter(None, (row[n] for n in ("paper", "table", "system", "variant", "dataset", "split", "metric")))
+            )
+        )
+    )
+    print(clean(f"printed {row['printed']}; ours {_ours(row) or 'not run'}; {row['verdict']}"))
+    print(wrapped(clean(f"reason: {plain_reason(row['reason'])}"), 2))
+    for reading in row["readings"]:
+        votes = "votes" if reading["votes"] else "has no vote"
+        print(
+            wrapped(
+                clean(
+                    f"reading {reading['name']}: {_ours(reading)}, {reading['verdict']}, {votes}; {reading['source']}"
+                ),
+                2,
+            )
+        )
+    for name in ("needs", "notes", "experiment", "source"):
+        if row[name]:
+            print(wrapped(clean(f"{name}: {row[name]}"), 2))
+    for run in row["runs"]:
+        known = ", ".join(f"{name} {run[name]}" for name in ("commit", "train", "run") if run.get(name))
+        print(wrapped(clean(f"seed {run['seed']}: {known}"), 2))
 
 
 @app.command()

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -163,6 +163,8 @@ def _written(value: Any) -> str:
         return " ".join(map(_written, value))
     if isinstance(value, str):
         return value
+    if isinstance(value, partial):
+        return _written(value.func)
     return str(getattr(value, "card_name", None) or getattr(value, "__name__", type(value).__name__))
 
 

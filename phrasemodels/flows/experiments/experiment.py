@@ -90,6 +90,8 @@ class Answer:
     exact: bool = False
     note: str = ""
     reading: Cell | None = None
+    named: str = ""
+    """Name of the reading, such as `10 epochs`."""
 
 
 @dataclass(frozen=True)

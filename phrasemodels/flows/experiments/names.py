@@ -1,6 +1,8 @@
 """Names of experiments, with the overrides that they say, as names of files."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from phrasemodels.data.store.store import digest_of
 
@@ -40,3 +42,37 @@ def plain_reason(reason: str) -> str:
     text = re.sub(r"not the paper's ([a-z, ]+): (\d+) settings", r"\2 settings differ, of \1", text)
     text = re.sub(r"not the paper's ([a-z, ]+): 1 setting\b", r"1 setting differs, of \1", text)
     return re.sub(r"not the paper's ([a-z, ]+)(?=;|$)", r"settings differ, of \1", text)
+
+
+SHORT = (  # words of a kind of reason, and that reason in at most four words
+    ("counted", "counted"),
+    ("re-tuning", "settings of our own"),
+    ("as released", "the code's settings"),
+    ("as published", "the paper's settings"),
+    ("contradiction", "contradicts other numbers"),
+    ("suspect", "unless it's a mean"),
+    ("too few runs", "too few runs"),
+    ("true by construction", "true by construction"),
+    ("chosen because", "true by construction"),
+    ("no logical forms", "answers aren't public"),
+    ("stand-in", "other data"),
+    ("trees by", "trees of another parser"),
+    ("not the paper's size", "a small size"),
+    ("not the paper's", "other settings"),
+    ("literature", "work of others"),
+    ("corpus is not here", "no corpus"),
+    ("P100", "another machine"),
+    ("memory", "what counts isn't said"),
+    ("not counted", "not counted yet"),
+    ("no run", "no run yet"),
+    ("another model", "another model"),
+)
+
+
+def short_reason(row: Mapping[str, Any]) -> str:
+    """Return the reason of a verdict in at most four words."""
+    if row["reason"].startswith("readings differ"):
+        return "readings differ"
+    if row["verdict"] == "reproduced" and row["says_nothing"]:
+        return "says nothing: chance"
+    return next((short for words, short in SHORT if words in row["kind"]), row["kind"][:24])

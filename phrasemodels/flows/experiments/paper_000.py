@@ -149,7 +149,8 @@ def table_1(profile: str) -> list[Experiment]:
         ]
     return experiments(
         TableName(PAPER, "1", "table1"), profile, PROFILES[profile], rows,
-        lambda row: (Answer("bleu", printed(row, "Table 1", "BLEU"), CORPUS_BLEU, reading=read_otherwise(row)),),
+        lambda row: (Answer("bleu", printed(row, "Table 1", "BLEU"), CORPUS_BLEU, reading=(read := read_otherwise(row)),
+                            named=row.variant.rpartition(", ")[2] if read else ""),),
     )  # fmt: skip
 
 

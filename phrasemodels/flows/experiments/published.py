@@ -15,7 +15,20 @@ from phrasemodels.verdicts.rule import LARGEST_MARGIN, PrintedValue
 from phrasemodels.verdicts.scales import decide, scale_of_unit
 from phrasemodels.verdicts.tables import Row, csv_rows, tables
 
-COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric", "value", "stdev", "unit", "notes")
+COLUMNS = (
+    "paper",
+    "table",
+    "system",
+    "variant",
+    "dataset",
+    "split",
+    "metric",
+    "value",
+    "stdev",
+    "unit",
+    "notes",
+    "chance",
+)
 NEEDED = ("table", "system", "metric", "value")
 PRINTED = "printed.csv"  # beside the module of a paper that a user adds
 
@@ -59,7 +72,7 @@ def _value(row: Row, comma: bool | None) -> dict[str, str]:
     }
 
 
-VERDICTS = ("reproduced", "higher", "lower", "inconclusive", "impossible", "not comparable", "not run")
+VERDICTS = ("reproduced", "higher", "lower", "inconclusive", "impossible", "suspect", "not comparable", "not run")
 
 
 JUDGED = VERDICTS[:4]

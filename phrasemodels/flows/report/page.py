@@ -27,6 +27,7 @@ from phrasemodels.flows.report.table import (
     tested,
 )
 from phrasemodels.flows.report.templates import render, templates_digest
+from phrasemodels.flows.results.claims import answered_claims
 from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.judged import headline, needed, reasons, summary
 from phrasemodels.flows.results.records import TRIALS, place_of, read_kept
@@ -91,7 +92,15 @@ def drawn(finished: FinishedTable) -> Artifact:
 
 
 MARKS = {
-    **{"reproduced": "=", "higher": "↑", "lower": "↓", "inconclusive": "?", "impossible": "✗", "not comparable": "≁"},
+    **{
+        "reproduced": "=",
+        "higher": "↑",
+        "lower": "↓",
+        "inconclusive": "?",
+        "impossible": "✗",
+        "suspect": "!",
+        "not comparable": "≁",
+    },
     "not run": "",
 }
 
@@ -113,6 +122,7 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
         counts=(counts := summary(rows)),
         totals={verdict: sum(of.get(verdict, 0) for of in counts.values()) for verdict in MARKS},
         headline=headline(rows),
+        claims=answered_claims(results, store),
         reasons={verdict: found for verdict, found in reasons(rows).items() if verdict not in JUDGED},
         needed=needed(rows),
         marks=MARKS,

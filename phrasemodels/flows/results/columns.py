@@ -52,6 +52,12 @@ VIEWS = {
         | {**_of(NUMBER, "published ours half_width"), "seeds": WHOLE},
         ("number",),
     ),
+    "claims": View(
+        "a claim of a paper, and its answer at the paper's size; elsewhere: answers at a small size or on other data",
+        {**_of(TEXT, "id paper kind claim table_ better than dataset printed_metric verdict reason origin")}
+        | {**_of(NUMBER, "printed difference low high"), "seeds": WHOLE, "further_seeds": WHOLE, "elsewhere": WORDS},
+        ("id",),
+    ),
     "published": View(
         "a row of data/published_results.csv: a number that a paper printed",
         {"number": WHOLE, **PRINTED, "value": NUMBER, "stdev": NUMBER, "notes": TEXT},

@@ -208,6 +208,24 @@ def too_many_words(line: Line, lines: Sequence[Line]) -> str:
     return said if float(phrases) * float(words) > CORPUS_WORDS[line["dataset"]][1] else ""
 
 
+LEVEL_SHIFT = 1.06  # a mean over sentences in place of one over phrases moves the product of a level by 2 to 6 %
+
+
+def levels_differ(line: Line, lines: Sequence[Line]) -> str:
+    """Say why the levels of one corpus cannot be of the same sentences, whatever the phrases and words are means of."""
+    if line["metric"] not in (PHRASES, OF_PHRASE):
+        return ""
+    pairs = _phrases_and_words(line, lines)
+    if not all(all(pair) for pair in pairs.values()):
+        return ""
+    products = sorted(float(one) * float(other) for one, other in pairs.values())
+    said = no_product(list(pairs.values())) if products[-1] > LEVEL_SHIFT * products[0] else ""
+    return (
+        said
+        and f"{said}: words a sentence do not depend on the level, so one of the {2 * len(pairs)} numbers at least is wrong"
+    )
+
+
 def not_the_words(line: Line, lines: Sequence[Line]) -> str:
     """Say why phrases a sentence and words a phrase of one level cannot both be, by the corpus, or by the other levels where
     the words of the corpus are not known."""
@@ -271,6 +289,7 @@ def not_one_whole(line: Line, lines: Sequence[Line]) -> str:
 CONTRADICTION, SUSPECT = "contradiction", "suspect"  # proved; or it holds if what its reason assumes is so
 EXCHANGED = f"{CONTRADICTION}: exchanged with another number"
 KINDS = {
+    f"{CONTRADICTION}: levels of unlike words a sentence": levels_differ,
     f"{SUSPECT}: phrases × words are more words than a sentence has, unless its parser splits more": too_many_words,
     f"{CONTRADICTION}: phrases × words are not the words of a sentence": not_the_words,
     f"{SUSPECT}: no share of its test or dev set, unless it is a mean over runs": not_a_share,

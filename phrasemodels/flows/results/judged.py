@@ -14,6 +14,7 @@ from phrasemodels.flows.results.records import folders
 from phrasemodels.infra.tracking import Tracker
 
 WRONG_REPRODUCED, WRONG_DIFFERENT = 0.05, 0.06  # rates of the rule
+FULLER = "ICLR"  # begins the tables of the full paper of 003, which isn't among the five
 A_SEED = re.compile(r" \(about [^()]* a seed\)")  # in what a number takes
 
 
@@ -29,6 +30,20 @@ def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, An
 
     present = list(map(str, store.present()))
     return list(cached_on_disk("verdicts", [paper, run_ids, present, _kept_contents()], make))
+
+
+def judged_claims(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, Any]]:
+    """Return the answers to the papers' claims by the results in the store and the kept ones."""
+    run_ids = tracker.keys()
+
+    def make() -> list[dict[str, Any]]:
+        from phrasemodels.flows.results.claims import answered_claims
+        from phrasemodels.flows.results.results import kept_results, stored_results
+
+        return answered_claims([*stored_results(store, run_ids), *kept_results()], store, paper)
+
+    present = list(map(str, store.present()))
+    return list(cached_on_disk("claims", [paper, run_ids, present, _kept_contents()], make))
 
 
 def cached_values() -> list[tuple[str, str, dict[str, list[float]]]]:
@@ -62,8 +77,9 @@ def headline(rows: Iterable[dict[str, Any]]) -> list[str]:
     The rates are the largest that benchmarks/verdict_rule.py simulates.
     """
     rows = list(rows)
+    fuller = sum(row["table"].startswith(FULLER) for row in rows)
     counts = Counter((row["kind"], row["verdict"]) for row in rows if row["verdict"] in JUDGED)
-    lines = []
+    lines = [f"{len(rows) - fuller} numbers of the papers, and {fuller} of a fuller version of 003"] if fuller else []
     for kind in sorted({kind for kind, _ in counts}):
         of = [f"{counts[kind, verdict]} {verdict}" for verdict in JUDGED if counts[kind, verdict]]
         lines.append(f"{kind}: {', '.join(of)}")
@@ -81,7 +97,7 @@ def headline(rows: Iterable[dict[str, Any]]) -> list[str]:
     if contradicted:
         suspect = sum(row["kind"].startswith(SUSPECT) for row in rows)
         lines.append(
-            f"impossible: {contradicted} contradicted, at least {least} of which must be wrong, and {suspect} suspect"
+            f"impossible: {contradicted} contradicted, at least {least} of which must be wrong; suspect, unless they are means: {suspect}"
         )
     return lines
 

@@ -17,6 +17,7 @@ from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 
 NOBODY = "nobody can judge it"
+UNDEFINED = "does not say what is counted"
 STANFORD = (
     "trees by the Stanford parser 3.5.2 (GPL, nlp.stanford.edu/software/lex-parser.html, put in by hand; needs Java; "
     "about 4 core hours)"
@@ -47,6 +48,17 @@ def needs(experiments: Iterable[Experiment], reason: str) -> str:
     if other in ("penn_treebank", "snli_official"):
         return f"{_corpus(other)}; seconds of a core"
     return other if other not in ("", STANFORD) else ", and ".join(filter(None, (other, trainings(experiments))))
+
+
+def further(line: Mapping[str, Any]) -> str:
+    """Return what decides an inconclusive number: further seeds with their core hours, or that none do."""
+    if UNDEFINED in line["reason"]:
+        return f"{NOBODY}: the paper does not say what it counts"
+    if (seeds := line["further_seeds"]) is None:
+        return "no number of seeds decides it"
+    hours = training_hours().get(line["experiment"])
+    cost = f", {_time(seeds * hours)}" if hours else ""
+    return f"{seeds} further seed{'s' * (seeds > 1)}{cost}"
 
 
 def trainings(experiments: Iterable[Experiment]) -> str:

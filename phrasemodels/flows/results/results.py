@@ -35,6 +35,7 @@ from phrasemodels.flows.results.records import (
     TESTS,
     kept_files,
     limited_memory,
+    place_of,
     read_kept,
     seal,
     sources_of,
@@ -100,6 +101,11 @@ class Result:
     def kept(self) -> bool:
         """Whether it is a kept result."""
         return self.source.startswith("results/")
+
+    @property
+    def folder(self) -> Path:
+        """Folder of a kept result."""
+        return place_of(self.source.removeprefix("results/"))
 
     @cached_property
     def outdated(self) -> str:

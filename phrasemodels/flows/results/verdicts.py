@@ -16,12 +16,12 @@ from phrasemodels.flows.experiments.catalogue import COUNTED, PROFILES, experime
 from phrasemodels.flows.experiments.comparability import STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
 from phrasemodels.flows.experiments.published import JUDGED, printed_value, published_results
-from phrasemodels.flows.results.impossible import AVERAGE, LITERATURE, Line, impossible, tasks_of
-from phrasemodels.flows.results.prerequisites import needs
+from phrasemodels.flows.results.impossible import AVERAGE, LITERATURE, SUSPECT, Line, impossible, tasks_of
+from phrasemodels.flows.results.prerequisites import further, needs
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import reason_not
-from phrasemodels.verdicts.judgement import judge, qualified
-from phrasemodels.verdicts.rule import PrintedValue
+from phrasemodels.verdicts.judgement import Verdict, judge, qualified
+from phrasemodels.verdicts.rule import LARGEST_MARGIN, PrintedValue
 from phrasemodels.verdicts.significance import seed_group
 
 
@@ -257,7 +257,7 @@ def answers(cell: Cell | None, rows: Iterable[Columns]) -> bool:
 def asked(rows: Iterable[Columns]) -> tuple[Experiment, Answer] | None:
     """Return the experiment at the paper's size, or else another one, that answers a number."""
     same = list(rows)
-    found = [(e, a) for e in _experiments() for a in e.answers if answers(a.cell, same)]
+    found = [(e, a) for e in catalogue() for a in e.answers if answers(a.cell, same)]
     exact = [pair for pair in found if pair[1].exact and not pair[0].recipe.trains]
     largest = [pair for pair in found if pair[0].profile == PROFILES[-1]]
     return next(iter((*exact, *largest, *found)), None)
@@ -271,7 +271,8 @@ def compared(derived: Derived) -> list[Experiment]:
 
 
 @cache
-def _experiments() -> list[Experiment]:
+def catalogue() -> list[Experiment]:
+    """Return the rows of all tables at all sizes."""
     return experiments()
 
 
@@ -300,20 +301,29 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
         if line["dataset"].endswith(AVERAGE):
             line |= _averaged(line, tasks_of(line, lines))
     for place, kind, said in list(impossible(lines)):
-        lines[place] |= {"verdict": "impossible", "kind": kind, "reason": said}
+        verdict = "suspect" if kind.startswith(SUSPECT) else "impossible"
+        lines[place] |= {"verdict": verdict, "kind": kind, "reason": said}
     for row, line in zip((r for r in known if not paper or r["paper"] == paper), lines, strict=True):
-        line["needs"] = "" if line["verdict"] in (*JUDGED, "impossible") else _needs(row, line, lines)
+        line["needs"] = _needs(row, line, lines)
         del line["values"], line["caveat"], line["basis"]
     return lines
 
 
 def _needs(row: dict[str, str], line: Line, lines: Sequence[Line]) -> str:
-    """Return what it takes to judge a printed number that is not judged."""
+    """Return what it takes to judge a printed number; empty if it has a verdict."""
+    if line["verdict"] in ("reproduced", "higher", "lower", "impossible", "suspect"):
+        return ""
+    if line["verdict"] == "inconclusive" or line["kind"] == "too few runs":
+        return further(line)
     if line["dataset"].endswith(AVERAGE):
-        open_ones = [task for task in tasks_of(line, lines) if task["verdict"] not in (*JUDGED, "impossible")]
+        open_ones = [
+            task for task in tasks_of(line, lines) if task["verdict"] not in (*JUDGED, "impossible", "suspect")
+        ]
         pairs = [asked([task]) for task in open_ones]
         return needs([pair[0] for pair in pairs if pair], line["reason"])
     if derived := derived_from(row):
+        if derived.base == SPEED:
+            return "ten updates of both systems on one machine"
         return needs(compared(derived), line["reason"])
     pair = asked(same_numbers(row))
     return needs([pair[0]] if pair and pair[0].recipe.trains else [], line["reason"])
@@ -335,33 +345,80 @@ def _line(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
         "basis": "",
     }
     line |= dict.fromkeys(("source", "title", "experiment", "measured"), "") | {"further_seeds": None}
-    best = max((r for r in results if answers(r.answer.cell, same)), key=lambda r: r.worth, default=None)
-    if best is not None:
-        line |= _answered(row, best)
+    line |= {"readings": [], "chance": row["chance"], "says_nothing": _says_nothing(row)}
+    if found := _readings(row, results, same):
+        line |= _agreed(found, _has_readings(same))
     elif (derived := derived_from(row)) and (made := derive(derived, results)):
         line |= made | {"kind": made["kind"] if made["verdict"] in JUDGED else made["reason"].partition("; of ")[0]}
     else:
         line |= dict(zip(("verdict", "reason", "kind"), not_run(row, same), strict=True))
-    return line | {"reason": line["reason"] + _other_readings(row, line["ours"], results, same)}
+    if line["verdict"] == "reproduced" and line["says_nothing"]:
+        line["reason"] += f"; says nothing: chance has {row['chance']}"
+    return line
 
 
-def _other_readings(row: Columns, ours: float | None, results: Sequence[Result], same: Iterable[Columns]) -> str:
-    """Return what other readings of a number came to, in words, and which of all is nearest to it; empty without any. The verdict is
-    of the reading that was declared first: to take the nearest would be to choose by the result."""
-    found: dict[str, Result] = {}
-    for result in sorted((r for r in results if answers(r.answer.reading, same)), key=lambda r: r.worth):
-        answer, row_name = result.answer, result.experiment.row
-        found[(answer.exact and answer.why_not.partition(";")[0]) or row_name] = result
-    if not found:
+def _says_nothing(row: Columns) -> bool:
+    """Return whether a printed value is no better than chance, give or take the largest margin."""
+    return bool(row["chance"]) and float(row["value"]) <= float(row["chance"]) + LARGEST_MARGIN
+
+
+def _has_readings(same: Iterable[Columns]) -> bool:
+    """Return whether a number has several readings that are trained."""
+    rows = list(same)
+    return any(answers(a.reading, rows) and not a.exact for e in catalogue() for a in e.answers)
+
+
+def _readings(row: Columns, results: Sequence[Result], same: Iterable[Columns]) -> list[dict[str, Any]]:
+    """Return the line of each reading of a number by its best result: those that can be compared first, then the main one."""
+    rows, best = list(same), {}
+    for result in sorted(results, key=lambda r: r.worth):
+        if answers(result.answer.cell or result.answer.reading, rows):
+            best[_reading(result), result.experiment.profile] = result
+    lines = [_answered(row, result) | {"name": name, "main": not name} for (name, _), result in best.items()]
+    lines.sort(key=lambda line: (line["verdict"] in JUDGED, line["main"], line["seeds"]), reverse=True)
+    return lines
+
+
+def _reading(result: Result) -> str:
+    """Return the name of a reading; empty for the main one."""
+    answer = result.answer
+    if answer.reading is None:
         return ""
-    lines = {name: _answered(row, result) for name, result in found.items()}
-    means = {name: line["ours"] for name, line in lines.items()} | ({} if ours is None else {"the first": ours})
-    nearest = min(means, key=lambda name: abs(means[name] - float(row["value"])))
-    readings = []
-    for name, line in lines.items():
-        seeds = "" if line["exact"] else f" by {line['seeds']} seed{'s' * (line['seeds'] != 1)}"
-        readings.append(f"{name} {line['ours']:.2f}{seeds} ({line['verdict']})")
-    return f"; other readings, which decide nothing: {', '.join(readings)}; nearest to the printed number: {nearest}"
+    return answer.named or (answer.exact and answer.why_not.partition(";")[0]) or result.experiment.row
+
+
+FEWEST_RUNS = 3  # of a reading that votes
+DIFFER = "readings differ"
+
+
+def _agreed(lines: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
+    """Return the line of a number by its readings: the verdict on which all agree that have three runs.
+
+    A counted number has the verdict of its main reading. A smaller run, or one on other data, never votes.
+
+    Args:
+        several: there are readings that are trained, be they run or not.
+    """
+    judged = [line for line in lines if line["verdict"] in JUDGED]
+    voting = judged if not several else [line for line in judged if line["seeds"] >= FEWEST_RUNS]
+    front = next(iter((*voting, *lines)))
+    if front["exact"]:
+        front = next((line for line in lines if line["main"]), front)
+        voting = [front]
+    said = [
+        f"{line['name'] or 'main'} {line['ours']:.2f} ({line['verdict']}, {line['seeds']} seeds)" for line in judged
+    ]
+    made = {name: value for name, value in front.items() if name not in ("name", "main")}
+    if judged and not voting:
+        more = FEWEST_RUNS - front["seeds"]
+        reason = f"no reading has {FEWEST_RUNS} runs: {', '.join(said)}; {more} further seed{'s' * (more > 1)} of each"
+        made |= {"verdict": "not run", "reason": reason, "kind": "too few runs", "further_seeds": more}
+    elif len({line["verdict"] for line in voting}) > 1:
+        made |= {"verdict": "inconclusive", "reason": f"{DIFFER}: {', '.join(said)}", "further_seeds": None}
+        made["kind"] = front["basis"]
+    names = ("name", "experiment", "source", "ours", "half_width", "seeds", "exact", "verdict")
+    made["readings"] = [{n: line[n] for n in names} | {"votes": line in voting} for line in lines if len(lines) > 1]
+    return made
 
 
 def _answered(row: Columns, best: Result) -> dict[str, Any]:
@@ -372,7 +429,7 @@ def _answered(row: Columns, best: Result) -> dict[str, Any]:
     why_not = reason_not(best.row["stand_in"], "; ".join(filter(None, (best.outdated, unlike))))
     caveat = best.answer.note if exact else best.experiment.caveat
     how = replace(printed_value(row), items=_items(best))
-    verdict = qualified(judge(row["value"], values, why_not, exact, how), caveat)
+    verdict = _withheld(qualified(judge(row["value"], values, why_not, exact, how), caveat), best)
     judged = verdict.verdict in JUDGED
     signature = f" ({best.row['signatures'][metric]})" if exact and judged else ""
     return {
@@ -393,6 +450,38 @@ def _answered(row: Columns, best: Result) -> dict[str, Any]:
         "basis": _basis(best.experiment),
         "kind": (EXACT if exact else _basis(best.experiment)) if judged else kind_of(verdict.reason),
     }
+
+
+UNDEFINED = "the paper does not say what is counted"  # in the note of a count
+OTHER_MODEL = "another model than the paper's"
+UNRECORDED = "unrecorded search"  # in the source of a setting
+
+
+def _withheld(verdict: Verdict, best: Result) -> Verdict:
+    """Return a verdict without what its runs can't bear, and with what it rests on."""
+    said, reason = verdict.verdict, verdict.reason
+    if best.answer.exact:
+        undefined = said in ("higher", "lower") and UNDEFINED in best.answer.note
+        return replace(verdict, verdict="inconclusive") if undefined else verdict
+    if said not in JUDGED:
+        return verdict
+    starts = getattr(best.experiment.recipe, "restarts", 1)
+    if starts > 1:
+        reason = reason.replace("printed: 1 run", f"printed: 1 run of {starts} starts, as each of ours")
+    rest = rests_on(best)
+    if said == "reproduced" and any(words.startswith(OTHER_MODEL) for words in rest):
+        said = "inconclusive"
+    return replace(verdict, verdict=said, reason="; ".join((reason, *rest)))
+
+
+def rests_on(result: Result) -> list[str]:
+    """Return in words what a sceptic has to know of a training: another model than the paper's, settings of unrecorded origin."""
+    aspects = result.experiment.aspects
+    if not aspects:
+        return []
+    other = [words for words in aspects["model"].stated if words.startswith("model.")]
+    unrecorded = any(UNRECORDED in words for words in aspects["tuning"].stated)
+    return [f"{OTHER_MODEL}: {words}" for words in other] + ["settings of unrecorded origin"] * unrecorded
 
 
 def _items(best: Result) -> int:

@@ -16,7 +16,7 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.results.columns import of_step, parquet_path, schema_of, table
-from phrasemodels.flows.results.judged import cached_values, judged
+from phrasemodels.flows.results.judged import cached_values, judged, judged_claims
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.infra.tracking import KEY, Tracker, flatten
 from phrasemodels.tasks.metrics.compare import finite
@@ -172,6 +172,17 @@ def _verdict(number: int, line: Mapping[str, Any]) -> dict[str, Any]:
         "title": line["title"],
     }
     return {**line, **_identity(line), "number": number, **{name: text or None for name, text in ours.items()}}
+
+
+def claims(store: Store, tracker: Tracker) -> pa.Table:
+    """Return what `phrasemodels verdicts --claims` prints: a row for each claim."""
+    found = judged_claims(store, tracker)
+    return table("claims", ({**one, **_claim(one)} for one in found))
+
+
+def _claim(one: Mapping[str, Any]) -> dict[str, Any]:
+    others = [f"{other['verdict']}: {other['reason']}" for other in one["elsewhere"]]
+    return {**_identity(one), "origin": one["source"], "seeds": min(one["seeds"], default=0), "elsewhere": others}
 
 
 def published(store: Store, tracker: Tracker) -> pa.Table:

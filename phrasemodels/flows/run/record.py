@@ -172,7 +172,18 @@ class Record:
             for row in comparison.meta["rows"]
         }
         files = [comparison.file("verdicts.json"), *([report] if report else [])]
-        self.tracker.finish(self.table_run, metrics, files, {"verdicts": comparison.key})
+        self.tracker.finish(self.table_run, metrics, files, {"verdicts": comparison.key, **self._claims(comparison)})
+
+    def _claims(self, comparison: Artifact) -> dict[str, str]:
+        """Return tags with the answers of the table to claims of its paper."""
+        from phrasemodels.flows.results.claims import answered_claims
+        from phrasemodels.flows.results.results import stored_results
+
+        found = [result for result in stored_results(self.store, {}) if result.source == comparison.key]
+        answers = answered_claims(found, self.store, self.plan.table.paper)
+        whole = {one["id"]: one["verdict"] for one in answers if one["readings"]}
+        small = {one["id"]: one["elsewhere"][0]["verdict"] for one in answers if one["elsewhere"]}
+        return {f"claim {name}": verdict for name, verdict in (small | whole).items()}
 
     def _data(self, pipeline: Pipeline) -> str:
         """Return the digest of the records that a model was trained on, whatever was made of them."""

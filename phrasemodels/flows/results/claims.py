@@ -1,0 +1,276 @@
+"""The papers' claims, answered by pairs of results: at the paper's size, and elsewhere, at a small size or on other data."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from phrasemodels import project
+from phrasemodels.data.download.manifest import find_corpus
+from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.store import Store
+from phrasemodels.flows.experiments.experiment import Answer
+from phrasemodels.flows.experiments.published import printed_value, published_results
+from phrasemodels.flows.results.impossible import AVERAGE, tasks_of
+from phrasemodels.flows.results.records import SENTENCES
+from phrasemodels.flows.results.results import Result, statistics_of
+from phrasemodels.flows.results.verdicts import answers, catalogue, rests_on, same_numbers
+from phrasemodels.verdicts.claims import (
+    ALL,
+    OPEN,
+    SEVERAL,
+    Claim,
+    ClaimVerdict,
+    Gain,
+    agreed,
+    elsewhere,
+    gain_of_items,
+    gain_of_values,
+    judge_gain,
+    printed_gain,
+    read_claims,
+    weakest,
+)
+from phrasemodels.verdicts.rule import PrintedValue
+from phrasemodels.verdicts.significance import FEWEST_SEEDS
+
+CLAIMS = "claims.csv"  # of the five papers, and beside the module of a paper that a user adds
+NO_RUN = "no run of both rows at the paper's size"
+Columns = Mapping[str, str]  # of data/published_results.csv
+
+
+@cache
+def claims() -> list[Claim]:
+    """Return the claims of the five papers and of those that users add."""
+    beside = (project.beside(paper, CLAIMS) for paper in project.parts("papers"))
+    places = [Path(str(files("phrasemodels.data") / CLAIMS)), *filter(None, beside)]
+    return [claim for place in places for claim in read_claims(place)]
+
+
+def name_of(row: Columns) -> str:
+    """Return the name of a printed row in claims: its system and variant."""
+    return ", ".join(filter(None, (row["system"], row["variant"])))
+
+
+def printed_rows(claim: Claim) -> tuple[list[dict[str, str]], dict[str, str]]:
+    """Return the printed numbers of the better rows, and that of the other row.
+
+    Raises:
+        ValueError: a row isn't printed, or is printed twice.
+    """
+
+    def find(name: str, table: str) -> dict[str, str]:
+        wanted = {"paper": claim.paper, "table": table, "dataset": claim.dataset, "metric": claim.metric}
+        if claim.split:
+            wanted["split"] = claim.split
+        known = (r for r in published_results() if all(r[column] == value for column, value in wanted.items()))
+        found = [row for row in known if name_of(row) == name]
+        if len(found) != 1:
+            raise ValueError(f"claim {claim.id}: {len(found)} printed numbers of {name[:80]!r} in {table}; one must be")
+        return found[0]
+
+    return [find(name, claim.table) for name in claim.rows], find(claim.than, claim.than_table or claim.table)
+
+
+@dataclass(frozen=True)
+class Side:
+    """The runs of one row: of a number, or of all tasks of an average.
+
+    group: size, reading, overrides and test set, which two sides that are compared have in common. asked: they answer the number
+    itself.
+    """
+
+    results: tuple[Result, ...]
+    answer: Answer
+    group: tuple[str, ...]
+    asked: bool
+
+    def pairs_with(self, others: Sequence["Side"]) -> "Side | None":
+        """Return the side to compare with: of the same table, or else of the same training."""
+        alike = [other for other in others if other.group == self.group]
+        mine, train = self.results[0].source, self.results[0].experiment.train
+        same_table = [other for other in alike if other.results[0].source == mine]
+        same_training = [other for other in alike if other.results[0].experiment.train == train]
+        return next(iter((*same_table, *same_training)), None)
+
+    @property
+    def values(self) -> list[float]:
+        """One value a seed, of the seeds that all tasks have."""
+        metric = self.answer.metric
+        by_seed = [dict(zip(r.row["seeds"], r.row["values"][metric], strict=True)) for r in self.results]
+        seeds = [seed for seed in by_seed[0] if all(seed in one for one in by_seed)]
+        return [fmean(one[seed] for one in by_seed) for seed in seeds]
+
+    @property
+    def comparable(self) -> bool:
+        """Whether these runs answer the paper: its size, data and settings."""
+        e = self.results[0].experiment
+        unlike = not self.asked or e.changed or self.answer.why_not or (e.recipe.trains and not e.comparable)
+        return not unlike and not any(r.row["stand_in"] or r.outdated for r in self.results)
+
+    @property
+    def place(self) -> str:
+        """Size and data of these runs, where they aren't the paper's."""
+        e = self.results[0].experiment
+        if not e.aspects:
+            return "as it is counted here"
+        corpus = e.recipe.corpus
+        while not isinstance(getattr(corpus, "name", None), str) and hasattr(corpus, "corpus"):
+            corpus = corpus.corpus
+        other = self.results[0].row["stand_in"] or not self.asked or not e.aspects["data"].as_published
+        small = not e.aspects["size"].as_published
+        said = ["at a small size"] * small + [f"on {_title(corpus.name)}"] * bool(other)
+        return ", ".join(said) or "with other settings"
+
+
+def _title(corpus: str) -> str:
+    try:
+        return re.split(r" \(|: |, ", find_corpus(corpus).title)[0]
+    except (ValueError, LookupError):
+        return "generated sentences"
+
+
+def _sides(row: Columns, results: Sequence[Result]) -> list[Side]:
+    """Return the runs that answer a printed number, or have its system, variant and metric on other data."""
+    if row["dataset"].endswith(AVERAGE):
+        return _averages(row, results)
+    same = same_numbers(row)
+    known = [(e, a) for e in catalogue() for a in e.answers if answers(a.cell or a.reading, same)]
+    alike = {(e.table.paper, e.system, e.variant, a.metric) for e, a in known}
+    found = []
+    for result in results:
+        e, answer = result.experiment, result.answer
+        cell = answer.cell or answer.reading
+        asked = answers(cell, same)
+        if (e.table.paper, e.system, e.variant, answer.metric) in alike and (asked or cell is None):
+            reading = answer.named if answer.reading else ""
+            tuned = ",".join(e.changed)
+            group = (e.profile, reading, tuned, str(result.row["test_set"]))
+            found.append(Side((result,), answer, group, asked))
+    return found
+
+
+def _averages(row: Columns, results: Sequence[Result]) -> list[Side]:
+    """Return the runs of all tasks of an average, by size and settings."""
+    tasks = [_sides(task, results) for task in tasks_of(row, published_results())]
+    # the tasks have test sets of their own
+    groups = [{(*side.group[:3], side.results[0].experiment.table.folder): side for side in sides} for sides in tasks]
+    whole = [group for group in groups[0] if all(group in one for one in groups)] if groups else []
+    made = [(tuple(one[group].results[0] for one in groups), groups[0][group].answer, group) for group in whole]
+    return [Side(*one, asked=True) for one in made]
+
+
+def answered_claims(results: Iterable[Result], store: Store | None = None, paper: str = "") -> list[dict[str, Any]]:
+    """Return the answer to each claim.
+
+    Args:
+        store: whose scores have the statistics of test items of results in the store.
+        paper: only claims of this paper.
+
+    Returns:
+        Columns of the claim, and: printed (the gain), verdict, reason, difference, low, high, seeds, further_seeds, source; and
+        elsewhere: such answers at a small size or on other data, each with its place.
+    """
+    found = list(results)
+    artifacts = {} if store is None else {artifact.key: artifact for artifact in store.all_artifacts()}
+    return [_answered(claim, found, artifacts) for claim in claims() if not paper or claim.paper == paper]
+
+
+def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
+    better, than = printed_rows(claim)
+    how = _how(claim, better[0])
+    kind = "main" if claim.kind == ALL else claim.kind
+    base = _sides(than, results)
+    pairs: dict[tuple[str, ...], list[tuple[ClaimVerdict, Side]]] = {}
+    for row in better:
+        for side in _sides(row, results):
+            if (other := side.pairs_with(base)) is not None:
+                gain = _gain(side, other, how, artifacts)
+                exact = side.answer.exact and other.answer.exact
+                judged = judge_gain(row["value"], than["value"], gain, how, kind, exact)
+                rest = "; ".join(dict.fromkeys(words for one in (side, other) for words in rests_on(one.results[0])))
+                judged = replace(judged, reason="; ".join(filter(None, (judged.reason, rest))))
+                pairs.setdefault((*side.group, side.results[0].source), []).append((judged, side))
+    whole = {group: of for group, of in pairs.items() if len(of) == len(better)}
+    made = [(weakest(v for v, _ in of) if len(of) > 1 else of[0][0], of[0][1]) for of in whole.values()]
+    ours = [(verdict, side) for verdict, side in made if side.comparable]
+    others = [_elsewhere(verdict, side) for verdict, side in made if not side.comparable]
+    printed = printed_gain(better[0]["value"], than["value"], how, kind)
+    verdict = _main(ours) or ClaimVerdict(OPEN, NO_RUN, printed)
+    return {
+        **{name: value for name, value in asdict(claim).items() if name not in ("lower_is_better", "than_table")},
+        "better": claim.better.split(SEVERAL)[0] if claim.kind != ALL else claim.better,
+        "printed_better": better[0]["value"],
+        "printed_than": than["value"],
+        **asdict(verdict),
+        "readings": [{"reading": side.group[1], "source": _source(side), **asdict(one)} for one, side in ours],
+        "source": _source(ours[0][1]) if ours else "",
+        "elsewhere": others,
+    }
+
+
+def _how(claim: Claim, row: Columns) -> PrintedValue:
+    how = printed_value(row)
+    scale = "positive" if claim.kind == "resource" else how.scale
+    return PrintedValue(scale, how.margin, lower_is_better=claim.lower_is_better)
+
+
+def _main(ours: Sequence[tuple[ClaimVerdict, Side]]) -> ClaimVerdict | None:
+    """Return the answer of the readings at the paper's size that may vote: those with three seeds; None: there is no reading."""
+    voting = [verdict for verdict, side in ours if side.answer.exact or min(verdict.seeds, default=0) >= FEWEST_SEEDS]
+    if voting or not ours:
+        return agreed(voting) if voting else None
+    said = [f"{side.group[1]}: {verdict.reason}" if side.group[1] else verdict.reason for verdict, side in ours]
+    return replace(ours[0][0], reason="; ".join(said))
+
+
+def _elsewhere(verdict: ClaimVerdict, side: Side) -> dict[str, Any]:
+    return {"place": side.place, "source": _source(side), **asdict(elsewhere(verdict, side.place))}
+
+
+def _source(side: Side) -> str:
+    return ", ".join(dict.fromkeys(result.source for result in side.results))
+
+
+def _gain(better: Side, than: Side, how: PrintedValue, artifacts: Mapping[str, Artifact]) -> Gain | None:
+    """Return our gain, by test items where they are kept."""
+    statistic = better.answer.statistic
+    values = (better.values, than.values)
+    whole = statistic and statistic == than.answer.statistic and np.isfinite([x for one in values for x in one]).all()
+    if whole and len(better.results) == len(than.results) == 1 and how.scale == "percent":
+        assert statistic is not None
+        tables = [_items(side.results[0], artifacts) for side in (better, than)]
+        first = [one[0].select(["id", "group"]) if one else None for one in tables]
+        if first[0] is not None and first[0] == first[1]:
+            ours, base = (np.stack([_column(t, statistic.column) for t in one]) for one in tables)
+            return gain_of_items(ours, base, statistic.value, -1.0 if how.lower_is_better else 1.0)
+    return gain_of_values(*values, how)
+
+
+def _column(table: pa.Table, name: str) -> np.ndarray:
+    return np.array(table[name].to_pylist(), np.float64)
+
+
+def _items(result: Result, artifacts: Mapping[str, Artifact]) -> list[pa.Table]:
+    """Return the statistics of test items, a table a seed; none if they aren't kept."""
+    if result.kept:
+        return next(statistics_of(result.folder, [result.row])) if result.row.get("sentences") else []
+    scores = [artifacts.get(run["score"]) for run in result.runs]
+    return [read_shard(one.file(SENTENCES)) for one in scores if one] if all(scores) else []
+
+
+def claim_lines(one: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a claim in a terminal: its answer, its numbers, and what was found elsewhere."""
+    yield f"{one['id']}  {one['verdict']}: {one['claim']}"
+    yield f"    {one['better']} against {one['than']}, {one['dataset']}, {one['metric']}"
+    yield f"    {one['reason']}"
+    for other in one["elsewhere"]:
+        yield f"    {other['verdict']}: {other['reason']}"

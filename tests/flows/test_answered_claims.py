@@ -1,0 +1,63 @@
+"""The papers' claims: their printed numbers, and answers by results."""
+
+from dataclasses import asdict, replace
+
+import pytest
+
+from phrasemodels.flows.experiments.catalogue import experiment
+from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.results.claims import answered_claims, claim_lines, claims, printed_rows
+from phrasemodels.flows.results.results import Result
+from phrasemodels.verdicts.significance import seed_group
+
+
+def test_each_claim_names_printed_numbers_that_say_it():
+    found = claims()
+    assert len({one.id for one in found}) == len(found) == 36
+    for one in found:
+        better, than = printed_rows(one)
+        assert than in published_results() and len(better) == len(one.rows)
+    with pytest.raises(ValueError, match="0 printed numbers of 'nothing'"):
+        printed_rows(replace(found[0], than="nothing"))
+
+
+def run(name, values, metric="bleu", source="results/none"):
+    one = experiment(name)
+    answer = next(answer for answer in one.answers if answer.metric == metric)
+    row = {
+        "metric": metric, "values": {metric: values}, "intervals": {metric: asdict(seed_group(values))}, "settings": {},
+        "seeds": list(range(len(values))), "stand_in": False, "test_set": [], "sentences": [], "reason_not": "",
+    }  # fmt: skip
+    return Result(source, "", one, answer, row)
+
+
+def answer(number, *results):
+    (one,) = [one for one in answered_claims(results, paper=number[:3]) if one["id"] == number]
+    return one
+
+
+def test_readings_at_the_papers_size_answer_with_three_seeds_and_small_runs_stand_apart():
+    place = "000/table1/paper/{}-30-epochs"
+    two = [run(place.format("transformer"), [21.5, 21.9]), run(place.format("phrase-k2"), [21.6, 21.0])]
+    one = answer("000-1", *two)
+    assert (one["verdict"], one["further_seeds"]) == ("open", 1) and "30 epochs: printed +13.71" in one["reason"]
+    three = [run(place.format("transformer"), [22.9, 21.5, 21.9]), run(place.format("phrase-k2"), [20.7, 21.6, 21.0])]
+    small = [
+        run("000/table1/laptop/transformer", [26.0, 26.1, 26.2], source="results/small"),
+        run("000/table1/laptop/phrase-k2", [36.0, 36.1, 36.2], source="results/small"),
+    ]
+    one = answer("000-1", *three, *small)
+    assert one["verdict"] == "not confirmed" and one["readings"][0]["reading"] == "30 epochs"
+    assert [other["verdict"] for other in one["elsewhere"]] == ["supported at a small size"]
+    assert any("supported at a small size" in line for line in claim_lines(one))
+    assert answer("000-2", *three)["verdict"] == "open", "a row of the claim was not run"
+
+
+def test_an_average_is_of_the_seeds_that_all_tasks_have_and_says_what_it_rests_on():
+    tasks = [f"qa{task}" for task in ("02", "03", "11", "13", "14", "15", "16", "17", "18", "19")]
+    runs = [run(f"003/tablebabi/paper/binary-{task}", [60.0, 60.1, 59.9, 1.0], "fact") for task in tasks[:-1]]
+    runs += [run(f"003/tablebabi/paper/binary-{tasks[-1]}", [60.0, 60.1, 59.9], "fact")]
+    runs += [run(f"003/tablebabi/paper/memn2n-{task}", [45.0, 45.1, 44.9], "fact") for task in tasks]
+    one = answer("003-5", *runs)
+    assert one["verdict"] == "confirmed" and one["difference"] == pytest.approx(15.0) and one["seeds"] == (3, 3)
+    assert "another model" in one["reason"] and "unrecorded" in one["reason"]
