@@ -36,7 +36,7 @@ def rule(
     if unit == "correlation":
         number, last, values = 100 * number, 100 * last, [100 * value for value in values]
     step, half = (100 / items if items else last), last / 2
-    margin = max(last, min(2.0, min(number, 100 - number) / 2))
+    margin = min(max(last, min(2.0, min(number, 100 - number) / 2)), max(half, number / 2))
     if unit == "percentage points":
         step, margin = last, max(last, min(2.0, abs(number) / 2))
     if metric.startswith("relative_"):
@@ -77,6 +77,24 @@ def values_of(line: Line) -> tuple[list[float], int]:
     return [], 0
 
 
+# rows whose chain has another potential than the paper's, so that they reproduce nothing
+OTHER_MODEL = ("003/tablebabi/paper/binary-", "003/tablebabi-readings/paper/binary-rows-")
+UNDEFINED = "the paper does not say what is counted"
+
+
+def by_readings(line: Line, known: Mapping[str, str]) -> tuple[str, int | None] | None:
+    """Return the verdict on which the readings agree that vote; None if the runs of one are not kept."""
+    found = []
+    for one in [reading for reading in line["readings"] if reading["votes"]] or [line]:
+        values, items = values_of({**line, "experiment": one["experiment"], "source": one["source"]})
+        if not values:
+            return None
+        verdict, further = rule(line["printed"], values, known["unit"], known["metric"], known["stdev"], items)
+        withheld = verdict == "reproduced" and one["experiment"].startswith(OTHER_MODEL)
+        found.append(("inconclusive" if withheld else verdict, further))
+    return found[0] if len({verdict for verdict, _ in found}) == 1 else ("inconclusive", None)
+
+
 def judged_anew(line: Line, lines: Iterable[Line]) -> tuple[str, int | None] | None:
     """Return the verdict on a line and the further seeds; None if its runs are not kept."""
     (known,) = [row for row in csv.DictReader(PUBLISHED.open(encoding="utf-8")) if all(row[n] == line[n] for n in NAMED)
@@ -90,11 +108,15 @@ def judged_anew(line: Line, lines: Iterable[Line]) -> tuple[str, int | None] | N
         ]
         found = [values_of(task)[0] for task in tasks]
         values, items = [fmean(of_seed) for of_seed in zip(*found, strict=False)], 0
+    elif not line["exact"]:
+        return by_readings(line, known)
     else:
         values, items = values_of(line)
     if not values:
         return None
     if line["exact"]:
+        if UNDEFINED in line["reason"]:
+            return "inconclusive", None
         gap, half = values[0] - float(line["printed"]), 10.0 ** -len(line["printed"].partition(".")[2]) / 2
         return "reproduced" if abs(gap) <= half * (1 + 1e-9) else "higher" if gap > 0 else "lower", None
     return rule(line["printed"], values, known["unit"], known["metric"], known["stdev"], items)

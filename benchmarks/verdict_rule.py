@@ -1,6 +1,6 @@
 """How often the rule for verdicts errs: simulated papers and seeds, beside the rule that it replaced.
 
-    python benchmarks/verdict_rule.py [PAPERS]     by default 4000 for each cell: a rate of 0.05 is known to ± 0.007
+    python benchmarks/verdict_rule.py [--claims] [PAPERS]     by default 4000 for each cell: a rate of 0.05 is known to ± 0.007
 
 Each simulated paper prints a number around 70 with one digit; its runs and ours are normal with the same deviation. *Reproduced by
 luck*: the true means are two margins apart. *Different by luck*: they are equal. Before: the printed value lies in the 95 % interval
@@ -12,6 +12,7 @@ import sys
 import numpy as np
 from scipy.special import stdtrit
 
+from phrasemodels.verdicts.claims import gain_of_values, judge_gain
 from phrasemodels.verdicts.rule import PrintedValue, _evidence, _margin, read_number
 
 SEEDS, SPREADS = (2, 3, 5, 10), (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -45,6 +46,26 @@ def rates(how: PrintedValue, make, n: int, spread: float, apart: float, papers: 
     return counts / papers
 
 
+def claim_rates(n: int, spread: float, gain: float, papers: int) -> np.ndarray:
+    """Return how often a printed gain of 4 is confirmed or smaller, and not confirmed or contradicted, if ours is truly `gain`."""
+    draw, counts = np.random.default_rng(0), np.zeros(2)
+    for better, than in spread * draw.standard_normal((papers, 2, n)):
+        found = judge_gain(
+            "74.0", "70.0", gain_of_values(70 + gain + better, 70 + than, PrintedValue()), PrintedValue()
+        ).verdict
+        counts += found in ("confirmed", "smaller"), found in ("not confirmed", "contradicted")
+    return counts / papers
+
+
+def claims(papers: int) -> None:
+    print("| seeds | deviation | held without a gain | lost with the printed gain | held with it |")
+    print("|---|---|---|---|---|")
+    for n in SEEDS[1:]:
+        for spread in SPREADS[1:]:
+            none, whole = claim_rates(n, spread, 0.0, papers), claim_rates(n, spread, 4.0, papers)
+            print(f"| {n} | {spread} | {none[0]:.3f} | {whole[1]:.3f} | {whole[0]:.3f} |", flush=True)
+
+
 def main(papers: int) -> None:
     print(
         "| printed | seeds | deviation | reproduced by luck | before | different by luck | before | reproduced if equal |"
@@ -65,4 +86,5 @@ def main(papers: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 4000)
+    numbers = [int(text) for text in sys.argv[1:] if text.isdigit()]
+    (claims if "--claims" in sys.argv else main)(numbers[0] if numbers else 4000)

@@ -211,7 +211,7 @@ def _print_number(row: dict[str, Any]) -> None:
         print(
             wrapped(
                 clean(
-                    f"reading {reading['name']}: {_ours(reading)}, {reading['verdict']}, {votes}; {reading['source']}"
+                    f"reading {reading['name'] or 'main'}: {_ours(reading)}, {reading['verdict']}, {votes}; {reading['source']}"
                 ),
                 2,
             )
@@ -220,8 +220,9 @@ def _print_number(row: dict[str, Any]) -> None:
         if row[name]:
             print(wrapped(clean(f"{name}: {row[name]}"), 2))
     for run in row["runs"]:
-        known = ", ".join(f"{name} {run[name]}" for name in ("commit", "train", "run") if run.get(name))
-        print(wrapped(clean(f"seed {run['seed']}: {known}"), 2))
+        commits = ", ".join(commit[:12] for commit in run.get("commit", "").split("; "))
+        known = {"commit": commits, "training": run["train"], "run": run["run"]}
+        print(wrapped(clean(f"seed {run['seed']}: " + ", ".join(f"{k} {v}" for k, v in known.items() if v)), 2))
 
 
 @app.command()
