@@ -330,7 +330,7 @@ def _watch() -> None:
             return
         if not (own and path.startswith(f"{own}/")) and (path.startswith(elsewhere) or not _users_call(installed)):
             return
-        if not (os.path.isdir(path) or any(path == one or path.startswith(f"{one}/") for one in DECLARED)):
+        if os.path.isfile(path) and not any(path == one or path.startswith(f"{one}/") for one in DECLARED):
             raise ValueError(
                 f"a step reads {path}, but no key knows its content: give the configuration a field "
                 f"`file: StudyFile = StudyFile({os.path.relpath(path, own or '/')!r})`, and read `self.file.path`"
