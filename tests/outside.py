@@ -10,6 +10,7 @@ import json
 import lzma
 import random
 import re
+import shutil
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -426,9 +427,9 @@ def parquet() -> bytes:
 def packed(folder: Path) -> Mapping[str, Sequence[str]]:
     """Load a packed parser, whose description is given: refused in one line of its folder."""
     (folder / GIVEN).rename(folder / ABOUT)
-    (folder / WEIGHTS).symlink_to(ENGLISH / WEIGHTS)
+    shutil.copyfile(ENGLISH / WEIGHTS, folder / WEIGHTS)
     if (ENGLISH / SPLITTER).exists():
-        (folder / SPLITTER).symlink_to(ENGLISH / SPLITTER)
+        shutil.copyfile(ENGLISH / SPLITTER, folder / SPLITTER)
     return load_parser(folder).entries
 
 
