@@ -81,7 +81,7 @@ def grids(path: Path) -> list[Grid]:
     if TABULAR.search(text) or re.search(r"&[^\n]*\\\\[ \t]*(\n|$)", text) or (suffix(path) == ".tex" and "&" in text):
         return _latex(str(path), text)
     lines = text.split("\n")
-    if any(re.fullmatch(r"\s*\|?(\s*:?-+:?\s*\|)+(\s*:?-+:?\s*)?", line) for line in lines):
+    if any("|" in line and "-" in line and set(line) <= set("|:- \t") for line in lines):
         return _markdown(str(path), lines)
     if suffix(path) in (".md", ".markdown", ".tex", ".rst"):
         return []
@@ -151,15 +151,16 @@ def _latex(where: str, text: str) -> list[Grid]:
 
 def _tabular(where: str, text: str, start: int, end: int) -> Grid:
     grid = Grid(where, [])
-    for row in re.finditer(r"(.*?)(\\\\|\Z)", text[start:end], re.S):
-        body = RULES.sub(" ", row[1])
+    number = text.count("\n", 0, start) + 1
+    for row in text[start:end].split("\\\\"):
+        first, number = number + row[: len(row) - len(row.lstrip())].count("\n"), number + row.count("\n")
+        body = RULES.sub(" ", row)
         if not body.strip():
             continue
-        number = text.count("\n", 0, start + row.start() + len(row[1]) - len(row[1].lstrip())) + 1
         cells: list[str] = []
         for cell in re.split(r"(?<!\\)&", body):
             cells += _spanned(cell)
-        grid.lines.append(Line(number, cells))
+        grid.lines.append(Line(first, cells))
     return grid
 
 
@@ -350,17 +351,12 @@ def _rest(cell: str, number: str, rest: str) -> tuple[float | None, str]:
     if re.fullmatch(rf"[\[(]\s*{NUMBER}\s*%?\s*(,|-|–|to|;)\s*{NUMBER}\s*%?\s*[\])]", rest):
         return None, f"{cell[:40]!r}: {rest} is taken as an interval, and isn't read"
     found = SPREAD.fullmatch(rest)
-    spread = found and abs(float(found[1]))
-    if spread is None or (
-        rest[0] in "([" and "±" not in rest and ("." not in found[1] or spread > abs(float(number)) / 2)
-    ):  # type: ignore[index]
-        said = (
-            f"{rest[:20]!r} may be a deviation or another number: write {number} ± …, or"
-            if "(" in rest or "[" in rest
-            else "write"
-        )
-        raise ValueError(f"{cell[:40]!r}: {said} the number alone, with its unit in the name of the column")
-    return spread, ""
+    bare = rest[0] in "([" and "±" not in rest  # which may hold something else than a deviation
+    if found and not (bare and ("." not in found[1] or abs(float(found[1])) > abs(float(number)) / 2)):
+        return abs(float(found[1])), ""
+    several = f"{rest[:20]!r} may be a deviation or another number: write {number} ± …, or"
+    said = several if "(" in rest or "[" in rest else "write"
+    raise ValueError(f"{cell[:40]!r}: {said} the number alone, with its unit in the name of the column")
 
 
 def _decimal(number: str) -> str:
@@ -371,6 +367,8 @@ def _decimal(number: str) -> str:
 
 def uses_decimal_commas(cells: Sequence[str], divider: str = "") -> bool | None:
     """Return whether the numbers of a table have decimal commas; None: they may, since all commas stand before three digits."""
+    if not any("," in cell for cell in cells):
+        return False
     words = [word for cell in cells for word in re.findall(r"(?<![\w.,])\d+(?:[.,]\d+)+(?![\w])", cell)]
     commas = [word for word in words if "," in word]
     if not commas:
@@ -382,5 +380,7 @@ def uses_decimal_commas(cells: Sequence[str], divider: str = "") -> bool | None:
 
 def pairs_of(cell: str) -> list[str]:
     """Return the numbers of a cell that are divided by a slash or a bar; one if there is none."""
+    if "/" not in cell and "|" not in cell:
+        return [cell]
     parts = re.split(r"\s*(?<!\+)[/|]\s*", plain(cell))
     return parts if len(parts) > 1 and all(re.search(r"\d", part) or part in MISSING for part in parts) else [cell]
