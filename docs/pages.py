@@ -129,10 +129,28 @@ def runs(metric: str, name: str, like: str, limit: int = 40) -> str:
 
 
 def claims(paper: str) -> str:
-    """Return the claims of a paper: printed gain, our gain with its interval, and the verdict."""
-    from phrasemodels.flows.results.columns import VIEWS
+    """Return the claims of a paper: printed gain, our gain with its 90 % interval, the answer, and answers elsewhere."""
+    rows = asked(
+        "select claim, printed, difference, low, high, verdict, elsewhere "
+        f"from claims where paper = '{paper}' order by id"
+    )[1]
+    lines = [
+        [
+            claim,
+            f"{printed:+.2f}",
+            _gain(*ours),
+            f"**{verdict}**",
+            "; ".join(dict.fromkeys(one.split(":")[0] for one in others)),
+        ]
+        for claim, printed, *ours, verdict, others in rows
+    ]
+    return table(["claim", "printed gain", "our gain [90 %]", "answer", "at a small size, or on other data"], lines)
 
-    return table(*asked(f"select * from claims where paper = '{paper}'")) if "claims" in VIEWS else ""
+
+def _gain(difference: float | None, low: float | None, high: float | None) -> str:
+    if difference is None:
+        return "–"
+    return (f"{difference:+.2f}" + (f" [{low:+.2f}, {high:+.2f}]" if low is not None else "")).replace("-", "−")
 
 
 def code(*things: Any) -> str:

@@ -2,17 +2,18 @@
 
 import contextlib
 import io
-import json
 import re
 import runpy
 from collections import Counter
+from typing import Any
 
 import pytest
 import yaml
 from conftest import PROJECT
 
 from phrasemodels.flows.experiments.published import JUDGED, papers, published_results
-from phrasemodels.flows.results.impossible import CONTRADICTION, least_wrong
+from phrasemodels.flows.results.claims import answered_claims
+from phrasemodels.flows.results.judged import FULLER
 from phrasemodels.flows.results.results import kept_results, kept_values
 from phrasemodels.flows.results.verdicts import EXACT, verdicts
 from phrasemodels.verdicts.significance import seed_group
@@ -20,44 +21,61 @@ from phrasemodels.verdicts.significance import seed_group
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 
 
-def tuned(folder: str, row: int) -> str:
-    """Return the experiment of a row of a kept table, with the settings that tuning chose."""
-    return json.loads((PROJECT / "results" / folder / "result.json").read_text())["rows"][row]["experiment"]
+EVIDENCE = [  # a row of README's first table: claim, and where its numbers are from: a reading, a place elsewhere, or kept means
+    ("000-1", ["30 epochs"]),
+    ("001-1", ["at a small size, on SNLI 1.0 dev and test"]),
+    ("002-2", ["", "at a small size"]),
+    ("003-5", [""]),
+    ("003-4", [""]),
+    ("003-1", ["at a small size, on small_parallel_enja"]),
+    ("004-2", [("004/table3/laptop/3-ff-drop", "004/table3/laptop/hpsg-3"), ("004/craft/laptop/3-ff-drop", "004/craft/laptop/hpsg-3")]),
+]  # fmt: skip
 
 
-CLAIMS = {
-    "000": (("000/table1/laptop/transformer", "bleu"), ("000/table1/laptop/phrase-k2", "bleu")),
-    "001": (
-        (tuned("001-table2-tuned-laptop", 0), "accuracy"),
-        (tuned("001-table4-tuned-laptop", 1), "accuracy"),
-        (tuned("001-table4-tuned-laptop", 4), "accuracy"),
-    ),
-    "002": (
-        ("002/table2-geo/laptop/transformer", "logic"),
-        ("002/table2-geo/laptop/model-4", "logic"),
-        ("002/table2-geo/paper/transformer", "logic"),
-        ("002/table2-geo/paper/model-4", "logic"),
-    ),
-    "003": ((tuned("003-tablenmt-tuned-laptop", 0), "bleu"), (tuned("003-tablenmt-tuned-laptop", 2), "bleu")),
-    "004": (("004/table3/laptop/hpsg-3", "f1"), ("004/table3/laptop/3-ff-drop", "f1")),
-}
+@pytest.fixture(scope="module")
+def claims() -> dict[str, dict[str, Any]]:
+    """The answers to all claims from the kept results, by id."""
+    return {one["id"]: one for one in answered_claims(list(kept_results()))}
 
 
-@pytest.mark.parametrize("paper", CLAIMS)
-def test_the_numbers_of_each_claim_are_those_of_the_kept_results(paper):
-    (line,) = re.findall(rf"^\| \[[^]]* \({paper}\)\].*$", README, re.MULTILINE)
-    kept = {name: values for _, name, values in kept_values()}
-    groups = [seed_group(kept[name][metric]) for name, metric in CLAIMS[paper]]
-    shown = re.findall(r"[\d.]+ ± [\d.]+", line)
-    assert shown == [f"{group.mean:.2f} ± {group.half_width:.2f}" for group in groups]
-    assert {int(n) for n in re.findall(r"(\d+) seeds", line)} == {group.n for group in groups}
+def gain(claim: dict[str, Any], where: str | tuple[str, str]) -> float:
+    """Return our gain, at the paper's size, in one reading of it, elsewhere, or of one kept mean over another one."""
+    if isinstance(where, tuple):
+        kept = {name: values for _, name, values in kept_values()}
+        better, than = (seed_group(kept[name]["las"]).mean for name in where)
+        return better - than
+    parts = [claim | {"reading": ""}, *claim["readings"], *claim["elsewhere"]]
+    found = [one["difference"] for one in parts if where == one.get("reading", one.get("place"))]
+    return found[-1] if "size" in where and len(found) > 1 and claim["id"].startswith("002") else found[0]
+
+
+@pytest.mark.parametrize(("line", "evidence"), enumerate(EVIDENCE), ids=[claim for claim, _ in EVIDENCE])
+def test_each_row_of_the_first_table_is_a_claim_with_its_answer_and_gain(line, evidence, claims):
+    rows = re.findall(r"^\| (?:\[.*?\)\]\(docs.*?|the same) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", README, re.MULTILINE)
+    assert len(rows) == len(EVIDENCE)
+    said, answer, shown = rows[line]
+    claim = claims[evidence[0]]
+    assert answer == claim["verdict"].capitalize()
+    found = [f"{abs(gain(claim, where)):.2f}" for where in evidence[1]]
+    assert re.findall(r"\d+\.\d\d", shown) == found
+    if printed := re.findall(r"\d+\.\d+", said):
+        assert abs(float(printed[0]) - claim["printed"]) < 0.051
+
+
+def test_the_claims_are_counted(claims):
+    counts = Counter(one["verdict"] for one in claims.values())
+    text = " ".join(README.split())
+    said = f"{counts['not confirmed']} is not confirmed, {counts['contradicted']} is contradicted and {counts['open']} are open"
+    assert f"The papers make {len(claims)}. At the paper's size {said}." in text and counts.total() == len(claims)
 
 
 def test_the_code_gives_the_output_that_is_shown():
-    code, output = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", README, re.S).groups()
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(code, {})
-    assert printed.getvalue() == output
+    blocks = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", README, re.S)
+    assert len(blocks) == 3
+    for code, output in blocks:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, {})
+        assert printed.getvalue() == output
 
 
 @pytest.mark.parametrize("paper", papers().values(), ids=papers())
@@ -104,23 +122,20 @@ def test_the_counts_of_verdicts_are_those_of_the_results():
         for exact in (True, False)
     )
     others = Counter(line["verdict"] for line in lines)
-    assert (
-        f"**{counted['reproduced']}** are reproduced, {counted['higher']} are higher and {counted['lower']} lower"
-        in text
-    )
-    assert (
-        f"**{trained['reproduced']}** are reproduced, {trained['higher']} higher, {trained['lower']} lower, and "
-        f"{trained['inconclusive']} are inconclusive"
-    ) in text
-    for verdict in ("impossible", "not comparable", "not run"):
-        assert f"**{others[verdict]}** are {verdict}" in text, (verdict, others)
-    proved = sum(line["kind"].startswith(CONTRADICTION) for line in lines)
-    least, under = least_wrong(lines)[1], others["impossible"] - proved
-    assert f"{proved} proved, of which {least} at least must be wrong, and {under} under" in text
+    for name, of in (("counted without training", counted), ("trained at the paper's size", trained)):
+        assert f"| {name} | {', '.join(f'{of[verdict]} {verdict}' for verdict in JUDGED)} |" in text
+    assert f"or by its data | {others['impossible']}, and {others['suspect']} more unless they are means |" in text
+    assert f"or not run | {others['not comparable'] + others['not run']} |" in text
+    babi = sum(line["verdict"] in JUDGED and line["dataset"].startswith("bAbI") for line in lines)
+    assert f"Of the trained numbers {trained.total() - babi} are of Geo. The other {babi} are of bAbI" in text
+    phrases = sum(line["kind"] == EXACT and line["variant"].startswith("layer ") for line in lines)
+    assert f"Of the counted ones {phrases} are phrases in trees" in text
     again = runpy.run_path(str(PROJECT / "benchmarks/audit_verdicts.py"))["audit"]
     anew, wrong = again(lines, [line for line in lines if line["verdict"] in JUDGED])
     assert anew > 90 and not wrong, "by a computation that shares no code with the verdicts"
-    assert f"print {len(lines)} numbers" in text and len(lines) == len(published_results())
+    fuller = sum(line["table"].startswith(FULLER) for line in lines)
+    assert f"The papers print {len(lines) - fuller}. {fuller} more are of a fuller version" in text
+    assert len(lines) == len(published_results())
     assert all(line["needs"] for line in lines if line["verdict"] in ("not comparable", "not run")), (
         "what it would take"
     )
