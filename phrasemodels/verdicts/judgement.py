@@ -347,6 +347,8 @@ def _caveat(one: Printed, ours: Scores, scale: Decision) -> str:
     doubts = [scale.doubt] if one.value and scale.doubt else []
     if ours.repeats:
         doubts.append(f"all {len(ours.seeds)} runs have the same scores, so they count as one")
+    elif alike := ours.alike:
+        doubts.append(f"seeds {alike[0]!r} and {alike[1]!r} have the same scores: one may be a copy")
     items, total = len(ours.items), round(float(ours.sums[0, :, 1].sum()))
     if one.n and items > 1 and one.n not in (items, total):
         doubts.append(f"the paper's number is of {one.n} items, ours of {items}")

@@ -73,6 +73,16 @@ class Scores:
         """Whether there are several seeds, and all have the same score of each item."""
         return len(self.seeds) > 1 and bool((self.sums == self.sums[:1]).all())
 
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """Two seeds with the same score of each item, or with one score of at least five digits; none if they are rare."""
+        seen: dict[bytes, str] = {}
+        for seed, sums, value in zip(self.seeds, self.sums, self.values(), strict=True):
+            rare = len(self.items) > 1 or len(f"{value:.10g}".strip("-0.").replace(".", "")) >= 5
+            if rare and (first := seen.setdefault(sums.tobytes(), seed)) != seed:
+                return first, seed
+        return ()
+
     def values(self) -> list[float]:
         """Return the metric of each seed."""
         return [float(value) for value in ratio(self.sums.sum(1))]

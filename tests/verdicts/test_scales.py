@@ -121,6 +121,13 @@ def test_equal_scores_of_all_seeds_are_one_run_and_no_test():
     assert new.test is not None and new.test.tested is None and new.test.note.startswith("not tested")
 
 
+def test_seeds_with_equal_scores_of_many_digits_may_be_copies():
+    (found,) = table("accuracy", ("82.3", [82.1346, 82.1346, 82.4512]))
+    assert found.reason.endswith("seeds '0' and '1' have the same scores: one may be a copy")
+    (found,) = table("accuracy", ("82.3", [82.1, 82.1, 82.5]))
+    assert "copy" not in found.reason
+
+
 def test_two_seeds_are_warned_of_at_every_verdict():
     for values, verdict in (([81.0, 81.1], "reproduced"), ([60.0, 60.1], "lower"), ([79.0, 83.5], "inconclusive")):
         (found,) = table("accuracy", ("81.0", values))
