@@ -280,6 +280,7 @@ def small() -> tuple[Any, bytes]:
 def manifest_of(files: Mapping[str, bytes]) -> dict[str, Any]:
     described = {n: {"bytes": len(c), "sha256": hashlib.sha256(c).hexdigest()} for n, c in files.items()}
     made = json.loads(manifest()) | {"label": f"train {TRANSLATOR} seed 0", "files": described}
+    made["about"] = {"experiment": TRANSLATOR, "seed": 0}
     return {name: value for name, value in made.items() if name != "digest"}  # so that changes reach what reads it
 
 
@@ -338,6 +339,15 @@ def predicted(folder: Path) -> list[str]:
         raise ValueError(f"{folder}: {error}") from error
 
 
+def sealed(manifest: bytes) -> bytes:
+    """Return a manifest with the digest of itself, so that changes reach what reads it."""
+    try:
+        known = json.loads(manifest)
+    except (ValueError, RecursionError):
+        return manifest
+    return json.dumps(with_digest(known)).encode() if isinstance(known, dict) else manifest
+
+
 def exporting(part: str, use: Read = answer) -> Read:
     """Return the loading of an exported model, in which this part is the given one, and its use.
 
@@ -358,7 +368,7 @@ def exporting(part: str, use: Read = answer) -> Read:
             known = parts[name]
             if part in ("weights", "words"):
                 known = json.dumps(json.loads(known) | {"files": manifest_of(files)["files"]}).encode()
-            (folder / name / MANIFEST).write_bytes(known)
+            (folder / name / MANIFEST).write_bytes(sealed(known))
         (folder / CARD).write_bytes(parts["card"])
         (folder / LIBRARY).write_bytes(parts["library"])
         return use(folder)
