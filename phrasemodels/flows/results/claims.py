@@ -153,7 +153,8 @@ def _sides(row: Columns, results: Sequence[Result]) -> list[Side]:
         if (e.table.paper, e.system, e.variant, answer.metric) in alike and (asked or cell is None):
             reading = answer.named if answer.reading else ""
             tuned = ",".join(e.changed)
-            group = (e.profile, reading, tuned, str(result.row["test_set"]))
+            test_set = str(result.row.get("test_set", result.source))  # rows of one comparison in the store have one
+            group = (e.profile, reading, tuned, test_set)
             found.append(Side((result,), answer, group, asked))
     return found
 
