@@ -6,12 +6,16 @@ import inspect
 import pkgutil
 import re
 import sys
+from collections.abc import Iterator
 from types import FunctionType
+from typing import Any
 
 import pytest
 from conftest import PROJECT
+from typer.main import get_command
 
 import phrasemodels
+from phrasemodels.flows.cli.main import app
 
 sys.path.append(str(PROJECT / "docs"))
 from hooks import TABLE, named_cells
@@ -51,6 +55,20 @@ def methods(kind, name):
         overrides = any(member in vars(base) for base in kind.__mro__[1:])
         if isinstance(function, FunctionType) and not member.startswith("_") and not overrides and member != "build":
             yield f"{name}.{member}", function.__doc__
+
+
+def summaries(command: Any, name: str = "phrasemodels") -> Iterator[tuple[str, str]]:
+    """Yield each command and the first paragraph of its help."""
+    for one in getattr(command, "commands", {}).values():
+        if not hasattr(one, "commands"):
+            yield f"{name} {one.name}", " ".join((one.help or "").strip().split("\n\n")[0].split())
+        yield from summaries(one, f"{name} {one.name}")
+
+
+def test_the_summary_of_each_command_is_one_short_line():
+    found = dict(summaries(get_command(app)))
+    assert 30 < len(found) < 50
+    assert not {name: said for name, said in found.items() if not 0 < len(said) <= 70}
 
 
 def test_every_public_name_has_a_docstring():

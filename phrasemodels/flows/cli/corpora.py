@@ -27,7 +27,7 @@ Names = Annotated[list[str] | None, typer.Argument(help="Corpora; without names,
 
 @app.command(name="list")
 def list_corpora(as_json: Json = False) -> None:
-    """List every corpus: its record type, rows, licence, and whether it has been fetched."""
+    """List every corpus, and whether it has been fetched."""
     _store(), _sources()  # a wrong setting is said once, not for each corpus
     manifests, failed = _loaded([])
     rows = _each(manifests, _summary, failed)
@@ -88,8 +88,9 @@ def add(
         bool, typer.Option("--replace", help="Replace the corpus of this name and its manifest.")
     ] = False,
 ) -> None:
-    """Add a file, or the folder of a treebank, to the corpora of the project folder: copy it to corpora/NAME/, and write
-    corpora/NAME.toml with its digest.
+    """Add a file or a treebank to the corpora of the project folder.
+
+    It is copied to corpora/NAME/, and corpora/NAME.toml has its digest.
 
     stderr shows the rows of each split, how many of them are also in train, and how many occur twice. Equal rows can be in train
     and in test, unless --by keeps them together. With --bad-lines skip, lines that cannot be read are listed in
@@ -150,7 +151,7 @@ def add(
 
 @app.command()
 def fetch(names: Names = None) -> None:
-    """Download corpora, or copy them from the mirror folder; verify every file, and print the folders.
+    """Download corpora, or copy them from a mirror, and verify them.
 
     Example: phrasemodels corpora fetch multi30k gum
     """
@@ -171,7 +172,9 @@ def fetch(names: Names = None) -> None:
 
 @app.command()
 def verify(names: Names = None) -> None:
-    """Read every split of fetched corpora, compare it with the manifest, and count the test records that are also in train.
+    """Compare fetched corpora with their manifests.
+
+    It also counts the test records that are in train.
 
     Exit status 1 if one is damaged, or a named one has not been fetched.
     """
@@ -207,7 +210,9 @@ def show(
     split: Annotated[str, typer.Option(help="The split of these records; by default the first.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Print the title, licence, citation and splits of a corpus; with --head, also its first records, fetched if necessary.
+    """Print the title, licence and splits of a corpus.
+
+    With --head it prints the first records too, and fetches them if necessary.
 
     Example: phrasemodels corpora show gum --split test --head 2
     """
@@ -243,7 +248,9 @@ def export(
     split: Annotated[list[str] | None, typer.Option(help="Only this split; repeatable.")] = None,
     force: Force = False,
 ) -> None:
-    """Write the records of a corpus as Parquet, for other programs; the metadata holds the terms of the corpus.
+    """Write the records of a corpus as Parquet.
+
+    The metadata holds the terms of the corpus.
 
     Example: phrasemodels corpora export gum gum-parquet && duckdb -c "select count(*) from 'gum-parquet/*.parquet'"
     """

@@ -23,8 +23,9 @@ def experiments(
     bibtex: Annotated[bool, typer.Option("--bibtex", help="Print entries of the papers for a bibliography.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the papers and their tables: what each is about, its problem, corpora and metrics. With a word or an option: their
-    experiments, with the published number that each answers.
+    """List the tables of the papers, or the experiments of one.
+
+    With a word or an option it lists experiments, with the printed number that each answers.
 
     Examples: phrasemodels experiments; phrasemodels experiments --paper 002 --profile laptop; phrasemodels experiments ATIS
     """
@@ -161,7 +162,7 @@ def compare_settings(
     experiment: Annotated[str, typer.Argument(help="Its name, like 003/tablebabi/paper/binary-qa02.")],
     as_json: Json = False,
 ) -> None:
-    """Compare an experiment with its paper, setting by setting: data, size, model, training and tuning.
+    """Compare an experiment with its paper, setting by setting.
 
     ✓: all as published, ✗: not. Settings marked ≠ differ, so there is no verdict; those marked ~ differ, and each verdict says so;
     those marked · are not published, so they are our choice. Published means in the paper, its code or work that it cites.

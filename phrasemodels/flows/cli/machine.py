@@ -30,7 +30,7 @@ def doctor(
         typer.Option("--compile", help="Only compile all kernels, so that no first call has to: about a minute, once."),
     ] = False,
 ) -> None:
-    """Import and start every part once; say what is missing and how to get it."""
+    """Start every part once, and say what is missing."""
     if kernels:
         from phrasemodels.structs import warm
 
@@ -213,7 +213,7 @@ def init(
         str, typer.Option(help="translation (a layer, a metric and printed numbers of one's own), or classification.")
     ] = "translation",
 ) -> None:
-    """Make the folder of a study of your own: a corpus, a table and a test, as examples to change.
+    """Make the folder of your own study, with examples to change.
 
     Example: phrasemodels init my-study --problem classification && cd my-study && phrasemodels reproduce --paper my-study
     """

@@ -30,8 +30,10 @@ def predict(
     file: Annotated[Path, typer.Argument(help="One input per line; - is stdin.")],
     as_json: Json = False,
 ) -> None:
-    """Print the answers of a trained model, one per line; an empty line gets an empty one. A text that is too long (by default more
-    than 200 words, or 10 characters a word on average) gets an empty line, and stderr says why.
+    """Print a trained model's answer to each input line.
+
+    A text that is too long (by default more than 200 words, or 10 characters a word on average) gets an empty line,
+    and stderr says why.
 
     Example: echo "the red house sleeps" | phrasemodels predict 000/table1/sample/phrase-k2 -
     """
@@ -77,7 +79,9 @@ def draw(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Draw what a model does with a text: its structure, or on a page its attention layer by layer. --json prints the attention.
+    """Draw a model's structure or attention for a text.
+
+    A .svg gets the structure, a .html page the attention layer by layer. --json prints the attention.
 
     The structure: segments of several translators, a chain of facts, a tree, or similar phrases. With --labels: where each label of a
     parser attends, and what it contributes to each phrase.
@@ -158,7 +162,9 @@ def export(
     ] = None,
     force: Force = False,
 ) -> None:
-    """Write a model to a folder that `predict`, `draw` and `phrasemodels.load` read: weights, configuration, vocabulary, card.
+    """Write a model to a folder that `phrasemodels.load` reads.
+
+    The folder has weights, configuration, vocabulary and card. `predict` and `draw` read it too.
 
     Examples: phrasemodels export 000/table1/sample/transformer exported --ctranslate2
     phrasemodels export 004/english/laptop/lal english --parser

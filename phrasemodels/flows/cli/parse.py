@@ -79,9 +79,11 @@ def parse(
     workers: Annotated[int, typer.Option(min=1, help="Processes that parse, each with a parser of its own.")] = 1,
     force: Force = False,
 ) -> None:
-    """Parse text into phrase structure and dependencies. With --input lines, sentences or tokens, an empty line gets an empty line
-    (none in CoNLL-U). In jsonl, arrow and parquet each sentence has its file, its row (the line, or the row of a table), its
-    number in the row, and its characters there; a row without words has the sentence 0.
+    """Parse text into phrases and dependencies.
+
+    With --input lines, sentences or tokens, an empty line gets an empty line (none in CoNLL-U). In jsonl, arrow and
+    parquet each sentence has its file, its row (the line, or the row of a table), its number in the row, and its
+    characters there. A row without words has the sentence 0.
 
     Example: echo "The red house doesn't sleep." | phrasemodels parse - --format conllu
     """
@@ -328,7 +330,9 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8900,
 ) -> None:
-    """Serve a page on which one types a text and sees its phrases, dependencies, and what each label looks at.
+    """Serve a page that parses the text you type.
+
+    It shows phrases, dependencies, and what each label attends to.
 
     Example: phrasemodels serve
     """

@@ -24,7 +24,7 @@ Name = Annotated[str, typer.Argument(help="A parser of `parsers list`.")]
 
 @app.command(name="list")
 def list_parsers(as_json: Json = False) -> None:
-    """List the parsers of pipelines: those that can be fetched, and those that users add.
+    """List the parsers that a pipeline can use.
 
     `there`: it is in the store. `english` is the parser of `phrasemodels parse`, which needs none of the others.
     """
@@ -65,7 +65,9 @@ def list_parsers(as_json: Json = False) -> None:
 
 @app.command()
 def fetch(name: Name) -> None:
-    """Fetch a parser's models, verify them, and print the folder. `stanza` downloads Stanza's own models from its server.
+    """Fetch a parser's models, and verify them.
+
+    `stanza` downloads Stanza's own models from its server.
 
     Example: PHRASEMODELS_PARSERS=~/models phrasemodels parsers fetch gum
     """
@@ -90,9 +92,10 @@ def train(
     ] = "",
     force: Force = False,
 ) -> None:
-    """Train a parser on a treebank of any language: words, multiword tokens and sentences of its raw text, tags and
-    dependencies. The treebank becomes a corpus of the project folder, as by `corpora add`; the parser is used as
-    `phrasemodels parse FOLDER text.txt --format conllu`.
+    """Train a parser on a treebank of any language.
+
+    It learns sentences, words, multiword tokens, tags and dependencies. The treebank becomes a corpus of the project
+    folder, as by `corpora add`. Use the parser as `phrasemodels parse FOLDER text.txt --format conllu`.
 
     Example: phrasemodels parsers train UD_French-Sequoia french
     """
@@ -109,7 +112,7 @@ def score(
     head: Annotated[int, typer.Option(min=0, help="Parse only this many sentences, the first ones; 0: all.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Parse a treebank in this process; print the agreement with its trees, and the sentences per second."""
+    """Parse a treebank, and print the agreement with its trees."""
     from phrasemodels.tasks.metrics.parseval import treebank_scores
     from phrasemodels.tasks.prepare.corpora import Corpus
     from phrasemodels.tasks.prepare.sharded import read_shards
@@ -140,7 +143,7 @@ def levels(
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Print phrases per sentence and words per phrase at each level of the trees, beside Table 1 of paper 001.
+    """Count phrases at each level of trees, beside Table 1 of 001.
 
     Example: phrasemodels parsers levels senteval --split TREC.test --column text --parser gum
     """

@@ -227,7 +227,10 @@ def _print_number(row: dict[str, Any]) -> None:
 
 @app.command()
 def report() -> None:
-    """Write one page over all papers: verdicts in the papers' own layout, systems across papers, kept results."""
+    """Write one page over all papers.
+
+    It has the verdicts in the papers' own layout, systems across papers, and kept results.
+    """
     from phrasemodels.flows.report.page import write_overview
 
     store, tracker = opened()
@@ -250,8 +253,10 @@ def sql(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Query runs, metrics, predictions, shards and verdicts with SQL. `show tables` lists the views, `describe verdicts` the
-    columns of one. Join views of single runs by `using (run_id)`, views over seeds by `using (experiment, metric, origin)`.
+    """Ask the results with SQL.
+
+    `show tables` lists the views, `describe verdicts` the columns of one. Join views of single runs by `using
+    (run_id)`, views over seeds by `using (experiment, metric, origin)`.
 
     Examples: phrasemodels sql --database results.duckdb
     phrasemodels sql "select system, ours, half_width, verdict from verdicts where ours is not null order by ours desc"
@@ -312,7 +317,9 @@ def trace(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """List the inputs of a result, down to the digests of archives, and everything made from it. Also takes a file's sha256.
+    """List the inputs of a result, and everything made from it.
+
+    The inputs go down to the digests of archives. You can also give a file's sha256.
 
     With --against: the differences of two results, in settings, inputs, libraries, source and values.
 
@@ -392,7 +399,9 @@ def judge(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Judge the printed numbers of any paper by results of your own: verdicts, tests, plots, one HTML page.
+    """Judge the printed numbers of any paper by your own results.
+
+    You get a verdict on each number, tests, and one HTML page.
 
     Example: phrasemodels judge table.md results/ --gain Ours:Baseline
     """

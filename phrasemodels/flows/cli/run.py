@@ -56,7 +56,9 @@ def reproduce(
     tune: Tune = 0,
     as_json: Json = False,
 ) -> None:
-    """Run a table of a paper from raw corpora to verdicts and a report; resumes where it was interrupted.
+    """Run a table of a paper, from raw corpora to a report.
+
+    Stop it at any time: the same command continues from the last checkpoint.
 
     Example: phrasemodels reproduce --paper 000 --table 1 --profile laptop --seeds 2
     """
@@ -150,9 +152,10 @@ def plan(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what `reproduce` would do, and run nothing: of each step, whether its result is in the store (hit) or not (miss), and
-    what changed since. With --for: which rows fit into a time, in the order in which they are trained. With --measure: the memory
-    and time that each row needs.
+    """Show what `reproduce` would do, and run nothing.
+
+    It lists each step: in the store (hit) or not (miss), and what changed since. --for shows which rows fit into a
+    time. --measure shows the memory and time of each row.
 
     Example: phrasemodels plan --paper 000 --profile paper --row transformer --measure
     """
@@ -250,7 +253,9 @@ def keep(
         ),
     ] = None,
 ) -> None:
-    """Copy the results of a table's trainings from the store to results/NAME, where verdicts and the report read them.
+    """Copy the results of a table from the store to results/NAME.
+
+    `verdicts`, `report` and `sql` read them there.
 
     With --join or --trained nothing is taken from the store: seeds and rows that were kept or trained on another machine are
     added to NAME.
@@ -311,9 +316,9 @@ def train(
     ] = None,
     set: Overrides = None,
 ) -> None:
-    """Train one experiment with one seed, predict the test set, and score the predictions.
+    """Train one experiment with one seed, and score it on the test set.
 
-    With --local and prepared data, `pip install 'phrasemodels[parse]' sacrebleu pydantic filelock` is enough.
+    With --local and prepared data, `pip install '.[parse]' sacrebleu pydantic filelock` in a clone is enough.
     Example: phrasemodels train 000/table1/sample/phrase-k2 --seed 1 --local
     """
     from phrasemodels.flows.experiments.catalogue import experiment as find
@@ -335,7 +340,7 @@ def prepare(
     set: Overrides = None,
     force: Force = False,
 ) -> None:
-    """Copy the shards that an experiment is trained and tested on into one folder, for `train --local --data`."""
+    """Copy an experiment's data into a folder, for `train --local --data`."""
     from phrasemodels.flows.experiments.catalogue import experiment as find
     from phrasemodels.flows.run.local import prepare_folder
     from phrasemodels.written import check_replaceable

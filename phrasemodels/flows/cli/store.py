@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="The store: its size, garbage colle
 
 @app.command()
 def du(as_json: Json = False) -> None:
-    """Show sizes: artifacts by step, how many of them verdicts depend on, checkpoints, MLflow, reports."""
+    """Show the sizes of artifacts, checkpoints, MLflow and reports."""
     from phrasemodels.data.store.gc import usage
     from phrasemodels.flows.cli.terminal import print_rows
 
@@ -44,8 +44,9 @@ def gc(
     dry: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, and remove nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what no verdict and no running run depends on, old interrupted work, and pages of old runs; the page of the
-    newest run of each verdict stays.
+    """Remove artifacts that no verdict and no run needs.
+
+    Old interrupted work and pages of old runs go, too. The page of the newest run of each verdict stays.
 
     With a store on object storage, also there; and this node's folder shrinks to its limit.
     """
@@ -67,8 +68,11 @@ def forget(
     row: Annotated[str, typer.Argument(help="Its name, like my-study/table1/sample/mine.")],
     dry: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, and remove nothing.")] = False,
 ) -> None:
-    """Remove a failed idea: what was made for one row alone, the comparisons that it stands in, its runs in MLflow and its
-    registered model. `reproduce` makes the comparisons of other rows again from their scores."""
+    """Remove a row: its artifacts, MLflow runs and registered model.
+
+    The comparisons that it stands in go, too. `reproduce` makes the comparisons of other rows again from their
+    scores.
+    """
     from phrasemodels.flows.results.records import remove_row
     from phrasemodels.infra.settings import Settings
     from phrasemodels.infra.tracking import Tracker
@@ -81,7 +85,9 @@ def forget(
 
 @app.command()
 def verify(as_json: Json = False) -> None:
-    """Compare every file with its digest. Exit status 1 if an artifact is damaged; `reproduce` makes it again.
+    """Compare every file with its digest.
+
+    The exit status is 1 if an artifact is damaged. `reproduce` makes it again.
 
     With a store on object storage, also everything that is there. Also tells which artifacts were made on another kind of
     processor.
@@ -118,7 +124,10 @@ def verify(as_json: Json = False) -> None:
 
 @app.command()
 def runs(as_json: Json = False) -> None:
-    """List all runs: when they ran, how they ended, their pages. A dead run resumes when it is started again."""
+    """List all runs, how they ended, and their pages.
+
+    A dead run continues when you start it again.
+    """
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.records import records
 
