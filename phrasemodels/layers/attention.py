@@ -127,7 +127,7 @@ class MultiHeadAttention(nn.Module):
 
     def read(self, heads: Tensor) -> Tensor:
         """Apply σ and the output projection to heads (..., d), which attention computes in float32 at least."""
-        short = self.output.weight.dtype in SHORT
+        short = self.output.weight.dtype in SHORT and not torch.is_autocast_enabled(heads.device.type)
         return self.readout(self.sigma, heads.to(self.output.weight.dtype) if short else heads, self.output)
 
     def forward(self, queries: Tensor, memory: Tensor, *masks: Any) -> Tensor:
