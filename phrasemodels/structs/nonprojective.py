@@ -56,7 +56,12 @@ class NonProjective(Trees):
         top = exact.detach().masked_fill(~allowed, -torch.inf).amax(1, keepdim=True)
         centred = torch.where(allowed, exact - top.masked_fill(top == -torch.inf, 0), -torch.inf)
         rates = centred.masked_fill(~allowed, 0)
-        log_z, expected = torch.func.jvp(lambda s: self.inside(Log(), (s,), lengths)[0], (centred,), (rates,))[:2]
+        differentiable = centred.requires_grad
+        with torch.enable_grad():
+            log_z = self.inside(Log(), (centred.requires_grad_(),), lengths)[0]
+            (marginals,) = torch.autograd.grad(log_z.sum(), centred, create_graph=differentiable)
+        log_z = log_z if differentiable else log_z.detach()
+        expected = torch.where(allowed, marginals * rates, 0).sum((1, 2))
         none = log_z == -torch.inf
         return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(scores[0].dtype)
 
