@@ -6,7 +6,6 @@ other files, nor to ask whether a kernel is in the cache on disk.
 """
 
 import importlib
-import pickle
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -98,24 +97,25 @@ def is_cached(kernel: Any) -> bool:
     return bool(kernel._cache._cache_file._load_index())
 
 
-DAMAGED = EOFError, pickle.UnpicklingError, ValueError, TypeError, KeyError, AttributeError, ImportError, IndexError
+DAMAGED = EOFError, ValueError, TypeError, KeyError, AttributeError, ImportError, IndexError
 
 
 def replace_damaged_caches() -> None:
     """Let numba compile a kernel again whose file in the cache is damaged, as by a full disk, in place of an error at each call."""
     files = _part("numba.core.caching", "IndexDataCacheFile")
     load_index, load_data = files._load_index, files._load_data
+    damaged = *DAMAGED, _part("numba.core.caching", "pickle").UnpicklingError
 
     def index(self: Any) -> Any:
         try:
             return load_index(self)
-        except DAMAGED:
+        except damaged:
             return {}
 
     def data(self: Any, name: str) -> Any:
         try:
             return load_data(self, name)
-        except DAMAGED as error:
+        except damaged as error:
             raise OSError(f"{name} is damaged") from error  # which numba takes for a file that is not there
 
     files._load_index, files._load_data = index, data

@@ -134,6 +134,7 @@ def test_the_newest_verdicts_of_some_rows_do_not_replace_those_of_all_rows(store
         inputs = dict.fromkeys(rows, "key")
         manifest = {
             "step": "compare",
+            "root": True,
             "key": finished,
             "label": label,
             "finished": finished,

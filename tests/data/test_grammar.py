@@ -194,14 +194,14 @@ def test_every_word_of_an_idiom_occurs_with_its_literal_translation(sentences):
 
 
 def test_every_idiom_is_in_every_split():
-    for name, split in corpus(5, {"train": 800, "dev": 500, "test": 500}, 0.1).items():
+    for name, split in corpus(5, {"train": 800, "dev": 500, "test": 500}).items():
         assert {sentence.idiom for sentence in split} == {None, *IDIOMS}, name
 
 
 @settings(max_examples=10)
-@given(st.integers(0, 1000), st.lists(st.integers(0, 60), min_size=3, max_size=3), st.sampled_from([0.0, 0.3, 1.0]))
-def test_splits_are_disjoint(seed, sizes, share):
-    splits = corpus(seed, dict(zip("abc", sizes, strict=True)), share)
+@given(st.integers(0, 1000), st.lists(st.integers(0, 60), min_size=3, max_size=3))
+def test_splits_are_disjoint(seed, sizes):
+    splits = corpus(seed, dict(zip("abc", sizes, strict=True)))
     sources = [sentence.source for split in splits.values() for sentence in split]
     assert [len(split) for split in splits.values()] == sizes
     assert len(set(sources)) == len(sources)
@@ -227,10 +227,9 @@ def test_the_same_bytes_under_any_hash_seed():
     assert digests == {hashlib.sha256(repr(corpus(3, {"train": 300, "test": 50})).encode()).hexdigest()}
 
 
-@pytest.mark.parametrize(("sizes", "share", "message"), [({"a": -1}, 0.3, "0 or more"), ({"a": 1}, 1.5, "from 0 to 1")])
-def test_wrong_sizes_and_shares_are_refused(sizes, share, message):
-    with pytest.raises(ValueError, match=message):
-        corpus(0, sizes, share)
+def test_wrong_sizes_are_refused():
+    with pytest.raises(ValueError, match="0 or more"):
+        corpus(0, {"a": -1})
 
 
 def test_an_exhausted_grammar_is_reported(monkeypatch):

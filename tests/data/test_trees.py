@@ -172,7 +172,7 @@ def test_heads_that_make_no_tree_are_a_reason(heads: tuple[int, ...], reason: st
         (conllu(0).replace("1\tw1", "1\t"), "line 2: token 1 has no form"),
         (conllu(0).replace("1\tw1", "x\tw1"), "line 2: 'x' is no token number"),
         ("# only\n\n", "line 1: comments on a sentence without words"),
-        ("1-2" + "\tx" * 9, "line 1: a sentence without tokens"),
+        ("1-2" + "\tx" * 9, "line 1: 1-2 is no multiword token here"),
         (conllu(0).rstrip() + "\n# inside\n", "line 3: a comment inside a sentence"),
     ],
 )

@@ -89,7 +89,12 @@ def read_scores(
         from_mlflow(uri, left) if (uri := _tracking(source)) else read(Path(source), ALL_READERS, names, left)
         for source in sources
     )
-    return collected(chain.from_iterable(found), is_printed)
+    try:
+        return collected(chain.from_iterable(found), is_printed)
+    except ValueError as error:
+        if any(source in str(error) for source in sources):
+            raise
+        raise ValueError(f"{', '.join(sources)[:200]}: {error}") from error
 
 
 def _tracking(source: str) -> str:
