@@ -25,6 +25,7 @@ check: $(STAMP)
 # Two files of tests at a time, the longest first (tests/conftest.py); those of one file share what they start.
 test: check
 	.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	TRITON_INTERPRET=1 .venv/bin/python -m pytest --numprocesses 2 tests/structs/test_triton.py
 
 slow: $(STAMP)
 	.venv/bin/python -m pytest -m slow

@@ -120,7 +120,6 @@ def test_a_function_or_class_is_set_by_its_name_which_is_part_of_the_name_of_the
     assert made.changed == (assignment,) and made.name == f"{row}+{assignment}" and find(made.name) == made
 
 
-@pytest.mark.parametrize("text", ["none", "0"])
-def test_an_optional_setting_is_not_set_by_none_or_as_earlier_by_0(text):
-    made = overridden(find("000/table1/paper/phrase-k2"), f"train.batch_rows={text}")
+def test_an_optional_setting_is_not_set_by_none():
+    made = overridden(find("000/table1/paper/phrase-k2"), "train.batch_rows=none")
     assert made.train.batch_rows is None and made.changed == ("train.batch_rows=none",)

@@ -155,7 +155,7 @@ def test_missing_models_are_named(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No server has these files"):
         Store(tmp_path / "s").open().run(fetched("gum"), Executor(sources=Sources((), offline=True)))
     with pytest.raises(OSError, match="has no models of 'en'"):
-        load_pipeline("en", ("pos",), 100, 1000, str(tmp_path))
+        load_pipeline("en", ("pos",), 100, str(tmp_path))
     with pytest.raises(ValueError, match="did you mean 'gum'"):
         load_parser("gun")
 

@@ -57,6 +57,28 @@ def cached_values() -> list[tuple[str, str, dict[str, list[float]]]]:
     return [tuple(one) for one in cached_on_disk("kept values", _kept_contents(), make)]
 
 
+COMPARED = ("experiment", "metric", "published", "verdict", "reason", "seeds", "intervals", "against", "diverged")
+
+
+def cached_rows() -> list[tuple[str, str, dict[str, Any], str]]:
+    """Return the title, the origin, the compared columns, and how the code is older, of each row of kept results."""
+
+    def make() -> list[Any]:
+        from phrasemodels.flows.results.results import kept_results, older_code
+
+        return [
+            [
+                r.title,
+                r.source,
+                {k: r.row[k] for k in COMPARED if k in r.row},
+                older_code(r.experiment, r.row.get("code", "")),
+            ]
+            for r in kept_results()
+        ]
+
+    return [tuple(one) for one in cached_on_disk("kept rows", _kept_contents(), make)]
+
+
 def _kept_contents() -> list[dict[str, str]]:
     return [contents(folder) for folder in folders()]
 

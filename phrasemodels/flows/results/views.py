@@ -16,7 +16,7 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.results.columns import of_step, parquet_path, schema_of, table
-from phrasemodels.flows.results.judged import cached_values, judged, judged_claims
+from phrasemodels.flows.results.judged import cached_rows, cached_values, judged, judged_claims
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.infra.tracking import KEY, Tracker, flatten
 from phrasemodels.tasks.metrics.compare import finite
@@ -203,10 +203,12 @@ def _numbers(row: Mapping[str, str]) -> dict[str, float | None]:
 def compared(store: Store, tracker: Tracker) -> pa.Table:
     """Return the rows of compared tables: of the store, each by the newest comparison that has it, and of kept results. The reason
     says if the code or data of a row are older."""
-    from phrasemodels.flows.results.results import kept_results, older_code, stored_results  # imports torch
+    older: dict[tuple[str, str, str], str] = {}
+    if project.parts("papers"):
+        from phrasemodels.flows.results.results import older_code, stored_results  # imports torch
 
-    found = stored_results(store, {}) if project.parts("papers") else ()
-    older = {(r.source, r.experiment.name, r.row["metric"]): older_code(r.experiment, r.row["code"]) for r in found}
+        for r in stored_results(store, {}):
+            older[r.source, r.experiment.name, r.row["metric"]] = older_code(r.experiment, r.row["code"])
     rows = {
         (artifact.meta["title"], row["experiment"], row["metric"]): _compared(
             artifact.meta["title"], STORE, row, older.get((artifact.key, row["experiment"], row["metric"]), "")
@@ -214,10 +216,7 @@ def compared(store: Store, tracker: Tracker) -> pa.Table:
         for artifact in of_step(store, "compare")  # oldest first
         for row in artifact.meta["rows"]
     }
-    kept = (
-        _compared(one.title, one.source, one.row, older_code(one.experiment, one.row.get("code", "")))
-        for one in kept_results()
-    )
+    kept = (_compared(*one) for one in cached_rows())
     return table("compared", [*rows.values(), *kept])
 
 
