@@ -34,8 +34,9 @@ class GrammarProducts:
         if n < 2 or (device == "cpu" and N * N * (N + 2 * P) < SMALLEST):
             return False
         ranges = [s.detach().aminmax() for s in scores if s.numel()]
-        spread = sum(float(x.max - x.min) for x in ranges)  # NaN or infinite if a score is
-        return len(ranges) == len(scores) and spread <= WIDEST
+        if len(ranges) < len(scores):
+            return False
+        return float(torch.stack([x.max - x.min for x in ranges]).sum()) <= WIDEST  # NaN or infinite if a score is
 
     def passes(self, structure, scores, lengths, scale, which, each):
         with torch.no_grad():

@@ -379,11 +379,10 @@ class Trainer:
                 errors = self.objective.criterion(self.model, batch).double()
             count = errors.new_full((), self.objective.count(self.dev, rows))
             sums.append(errors if errors.dim() else torch.stack([errors, count]))
-        # a criterion that takes the best answer takes one of NaN, too, so the loss of the longest batch is looked at
-        with self.precision():
-            wrong = not self.objective.loss(self.model, batch, 0.0).isfinite()
-        if self.worker.any(wrong):
-            return math.inf
+        # a criterion that takes the best answer takes one of NaN, too: NaN, if the loss of the longest batch is not finite
+        if own and type(self.objective).criterion is not Objective.criterion:
+            with self.precision():
+                sums.append(torch.zeros_like(sums[0]) * self.objective.loss(self.model, batch, 0.0))
         # sums, not means, of the batches: so the criterion does not depend on how many workers divided them
         totals = self.worker.total(torch.stack(sums).sum(0) * bool(own))
         return float((totals[..., 0] / totals[..., 1]).sum())
