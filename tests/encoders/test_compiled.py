@@ -39,7 +39,9 @@ def test_gradients_of_each_example_equal_a_loop(name: str) -> None:
     weights = {name: p.detach().double() for name, p in encoder.named_parameters()}
     given = torch.randn(3, 1, 5, D).double(), LENGTHS[:, None], *(s[:, None] for s in structure)
 
-    def loss(weights: dict[str, torch.Tensor], x: torch.Tensor, n: torch.Tensor, *phrases: torch.Tensor) -> torch.Tensor:
+    def loss(
+        weights: dict[str, torch.Tensor], x: torch.Tensor, n: torch.Tensor, *phrases: torch.Tensor
+    ) -> torch.Tensor:
         states = torch.func.functional_call(encoder, weights, (x, n, *phrases))
         padding = (torch.arange(5) >= n[:, None])[..., None] if states.dim() == 3 else torch.zeros(()).bool()
         return states.masked_fill(padding, 0).square().sum()

@@ -128,7 +128,10 @@ def test_a_package_offers_all_that_a_project_folder_does(tmp_path: Path) -> None
         ("Mine", "not run"),
     }
     assert said["name"].endswith("+recipe.parsed=right") and said["trees"][1].startswith("(ROOT (X (X a) (X (X horse) ")
-    assert said["unknown"] == "multi-head: recipe.parsed=rigth: no 'rigth' among the parsers that users add: did you mean 'right'?"
+    assert (
+        said["unknown"]
+        == "multi-head: recipe.parsed=rigth: no 'rigth' among the parsers that users add: did you mean 'right'?"
+    )
     assert said["shown"] == ["bleu", "length_ratio"]
     plain, metric, layer, grammar = said["keys"]
     assert changed(plain, metric) == {"own": ["scores"], "other": ["scores"], "parsed": []}

@@ -122,7 +122,9 @@ def test_gradients_of_weights_equal_finite_differences(part):
     assert torch.autograd.gradcheck(lambda s, *_: weights(s, lengths), (scores, *parameters))
 
 
-@pytest.mark.parametrize("part", [SegmentWeights, partial(SegmentWeights, 2), TreeWeights, SoftmaxWeights, SigmoidWeights])
+@pytest.mark.parametrize(
+    "part", [SegmentWeights, partial(SegmentWeights, 2), TreeWeights, SoftmaxWeights, SigmoidWeights]
+)
 def test_heads_of_attention_are_weighed_one_by_one(part):
     weights, scores = spread(part()), normal(3, 2, 5, 5)
     together = weights(scores, LENGTHS)
@@ -246,7 +248,11 @@ def test_number_of_parameters_of_translation_equals_the_formula():
                 p.numel()
                 for p in RecurrentConfig(LSTMEncoderConfig(), source, target, weights=part).build().parameters()
             )
-            for kind, part in (("softmax", SoftmaxWeights), ("sigmoid", SigmoidWeights), ("segments", ReleasedSegmentWeights))
+            for kind, part in (
+                ("softmax", SoftmaxWeights),
+                ("sigmoid", SigmoidWeights),
+                ("segments", ReleasedSegmentWeights),
+            )
         }
     simple = (source + target) * d + 4 * lstm(d) + d * d + 2 * d * d + target * (d + 1)
     assert sizes == {"softmax": simple, "sigmoid": simple, "segments": simple + 4}

@@ -46,9 +46,7 @@ STRUCTURES = {
     "chain": Registered(chain.TAGS, distributions.LinearChain, ((2, 4, 3), (3, 3)), [4, 2]),
     "chain, by position": Registered(chain.TAGS, distributions.LinearChain, ((2, 4, 2), (2, 3, 2, 2)), [4, 3]),
     "second order": Registered(SECOND_ORDER, _HigherOrderChain, ((2, 4, 2), (2, 2, 2)), [4, 3]),
-    "semi-Markov": Registered(
-        semimarkov.segmentations, distributions.SemiMarkovChain, ((2, 4, 3, 2), (2, 2)), [4, 2]
-    ),
+    "semi-Markov": Registered(semimarkov.segmentations, distributions.SemiMarkovChain, ((2, 4, 3, 2), (2, 2)), [4, 2]),
     "multi-root": _trees(eisner.multi_root, 3),
     "single-root": _trees(eisner.single_root, 4),
     "crossing, multi-root": _trees(nonprojective.multi_root, 3),

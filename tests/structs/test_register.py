@@ -120,9 +120,13 @@ def test_what_is_no_structure_has_no_probability(kind):
     p = kind.distribution(*kind.scores(), kind.lengths)
     support, gen = p.enumerate_support(), torch.Generator().manual_seed(0)
     log_p = p.log_prob(support)
-    members = [{tuple(x.flatten().tolist()): q for x, q in zip(support[:, b], log_p[:, b], strict=True)} for b in (0, 1)]
+    members = [
+        {tuple(x.flatten().tolist()): q for x, q in zip(support[:, b], log_p[:, b], strict=True)} for b in (0, 1)
+    ]
     members = [{x: q for x, q in one.items() if q > -math.inf} for one in members]
-    torch.testing.assert_close(torch.stack([torch.stack([*m.values()]).exp().sum() for m in members]), torch.ones(2, dtype=F64))
+    torch.testing.assert_close(
+        torch.stack([torch.stack([*m.values()]).exp().sum() for m in members]), torch.ones(2, dtype=F64)
+    )
     which = torch.randint(len(support), (400,), generator=gen)
     changed = support[which]
     hit = torch.rand(changed.shape, generator=gen) < 1.5 / changed[0, 0].numel()

@@ -52,7 +52,8 @@ MODULES = {
     "-k packed or saved or splitter",
     "phrasemodels/flows/results/query.py": "flows/test_query.py flows/test_project.py data/test_hostile.py "
     "flows/test_study_mistakes.py -k (test_query or refused or sql or question or frame) and not stays",
-    "phrasemodels/flows/run/served.py": "flows/test_served.py",
+    "phrasemodels/flows/run/page_server.py": "flows/test_served.py tasks/test_parsing.py "
+    "-k test_served or client or page or server or refused or port or turn",
     "phrasemodels/written.py": "flows/test_written.py -k a_folder or no_file",
     "phrasemodels/structs/chain.py": f"{STRUCTS} -k chain or tags or argmax or without or k_best or refused",
     "phrasemodels/structs/eisner.py": f"{STRUCTS} -k root or argmax or without or k_best or refused or counts",

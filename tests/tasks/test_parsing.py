@@ -32,7 +32,7 @@ from phrasemodels.flows.cli.parse import parse
 from phrasemodels.flows.experiments.catalogue import Request, missing_vectors, resolved
 from phrasemodels.flows.experiments.paper_004 import GLOVE
 from phrasemodels.flows.run import page_server
-from phrasemodels.flows.run.page_server import RefusedError, Turns, page, server
+from phrasemodels.flows.run.page_server import RefusedError, Turns, page, served_parser, server
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import Jointly, ParserConfig, arcs_alone, phrases_alone
@@ -375,7 +375,7 @@ def test_words_that_are_not_tokenised_are_refused(parser: Parser) -> None:
 
 @pytest.fixture
 def address(parser: Parser) -> Iterator[str]:
-    with serving(server(parser, "127.0.0.1", 0)) as url:
+    with serving(server(served_parser(parser), "127.0.0.1", 0)) as url:
         yield url
 
 
@@ -456,7 +456,7 @@ def test_many_clients_are_answered_and_broken_requests_leave_no_traceback(
 
 def test_a_client_that_sends_or_reads_too_slowly_is_left(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_server, "SECONDS", 0.5)
-    with serving(server(parser, "127.0.0.1", 0)) as url:
+    with serving(server(served_parser(parser), "127.0.0.1", 0)) as url:
         for sent in (b"GET / HTTP/1.0\r\nX: ", b"POST / HTTP/1.0\r\nContent-Length: 999\r\n\r\n"):
             with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 30) as client:
                 client.sendall(sent)
@@ -469,7 +469,7 @@ def test_a_client_that_sends_or_reads_too_slowly_is_left(parser: Parser, monkeyp
 
 def test_connections_beyond_a_number_are_refused_at_once(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_server, "CONNECTIONS", 3)
-    with serving(server(parser, "127.0.0.1", 0)) as url:
+    with serving(server(served_parser(parser), "127.0.0.1", 0)) as url:
         place = ("127.0.0.1", int(url.rpartition(":")[2]))
         clients = [socket.create_connection(place, 30) for _ in range(3)]
         with socket.create_connection(place, 30) as late:
@@ -482,36 +482,35 @@ def test_connections_beyond_a_number_are_refused_at_once(parser: Parser, monkeyp
 
 
 def test_a_port_that_is_taken_is_named(parser: Parser) -> None:
-    with server(parser, "127.0.0.1", 0) as made:
+    with server(served_parser(parser), "127.0.0.1", 0) as made:
         port = made.server_address[1]
         with pytest.raises(OSError, match=rf"127.0.0.1:{port}: Address already in use: choose another --port"):
-            server(parser, "127.0.0.1", port)
+            server(served_parser(parser), "127.0.0.1", port)
 
 
 def test_a_text_whose_client_has_left_takes_no_further_turn(parser: Parser) -> None:
     ours, client = socket.socketpair()
-    with server(parser, "127.0.0.1", 0) as made, ours, client:
+    with server(served_parser(parser), "127.0.0.1", 0) as made, ours, client:
         handler = made.RequestHandlerClass.__new__(made.RequestHandlerClass)
         handler.connection = ours
         client.sendall(b"x")
-        assert len(handler.parses("It is.")) == 1
+        assert len(json.loads(handler.in_turns(handler.served.answer, "It is."))) == 1
         assert ours.recv(1) == b"x", "what a client sends stays there"
         client.close()
-        with pytest.raises(ConnectionError, match="the client is gone"):
-            handler.parses("It is.")
-        with pytest.raises(ConnectionError, match="the client is gone"):
-            handler.page("It is.")
+        for answer in (handler.served.answer, handler.served.page):
+            with pytest.raises(ConnectionError, match="the client is gone"):
+                handler.in_turns(answer, "It is.")
 
 
 def test_texts_beyond_a_number_are_refused(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_server, "REQUESTS", 2)
-    with server(parser, "127.0.0.1", 0) as made:
+    with server(served_parser(parser), "127.0.0.1", 0) as made:
         handler = made.RequestHandlerClass.__new__(made.RequestHandlerClass)
         for _ in range(2):  # the places are free again
-            with handler.place(), handler.place():
-                for ask in (handler.parses, handler.page):
-                    with pytest.raises(RefusedError, match="2 texts are being parsed: ask again later"):
-                        ask("It is.")
+            with handler.places, handler.places:
+                for answer in (handler.served.answer, handler.served.page):
+                    with pytest.raises(RefusedError, match="2 texts are being answered: ask again later"):
+                        handler.in_turns(answer, "It is.")
 
 
 def test_turns_are_taken_in_the_order_in_which_they_were_asked_for(parser: Parser) -> None:

@@ -256,7 +256,10 @@ BROKEN = {
         (b"paper,table\np,1\n", "no printed numbers; a table has system"),
         (b"0,1\n1,2\n", "numbers where names of columns belong"),
         (b"paper,table,row,dataset,metric,value\np,1,r,d,m,1e400\n", "is no printed number"),
-        (b"paper,table,row,dataset,metric,value\np,1,r,d,m,84.9 (4)\n", "printed.csv, line 2: '84.9 (4)': '(4)' may be a deviation"),
+        (
+            b"paper,table,row,dataset,metric,value\np,1,r,d,m,84.9 (4)\n",
+            "printed.csv, line 2: '84.9 (4)': '(4)' may be a deviation",
+        ),
         (b"paper,table,row,dataset,metric,value,n\np,1,r,d,m,1,-3\n", "is no whole number"),
         (b"paper,table,row,dataset,metric,value\np,1,r,d,m,1\np,1,r,d,m,2\n", "stands there twice"),
         (b"paper,table,row,dataset,metric,value,n,arithmetic\np,1,r,d,m,1,,sum\n", "arithmetic 'sum': must be"),

@@ -111,15 +111,23 @@ def test_printed_tables_are_read_as_a_person_reads_them(name, tmp_path):
 @pytest.mark.parametrize("name", OURS)
 def test_results_are_read_in_every_form(name, tmp_path):
     _, found = judged(tmp_path, ("t.csv", LONG, Names()), OURS[name])
-    assert {one.printed.row: (one.verdict, len(one.values)) for one in found} == {"Base": ("reproduced", 3), "Ours": ("lower", 3)}
+    assert {one.printed.row: (one.verdict, len(one.values)) for one in found} == {
+        "Base": ("reproduced", 3),
+        "Ours": ("lower", 3),
+    }
 
 
 def test_data_sets_and_metrics_are_columns(tmp_path):
     table = "| Model | MR | CR |\n|---|---|---|\n| Base | 79.9 | 84.6 |\n| Ours | 80.0 | — |\n"
     both, found = judged(tmp_path, ("t.md", table, ACCURACY), {"s.csv": WIDE})
     read = {(one.printed.row, one.printed.dataset): one.verdict for one in found}
-    assert read == {("Base", "MR"): "reproduced", ("Base", "CR"): "reproduced", ("Ours", "MR"): "lower"} and not both.unread
-    _, found = judged(tmp_path, ("u.csv", "Model,UAS/LAS\nBase,95.2/93.1\nOurs,96.0/94.2\n", Names()), {"s.csv": UAS_LAS})
+    assert (
+        read == {("Base", "MR"): "reproduced", ("Base", "CR"): "reproduced", ("Ours", "MR"): "lower"}
+        and not both.unread
+    )
+    _, found = judged(
+        tmp_path, ("u.csv", "Model,UAS/LAS\nBase,95.2/93.1\nOurs,96.0/94.2\n", Names()), {"s.csv": UAS_LAS}
+    )
     assert [(one.printed.metric, one.verdict) for one in found] == [
         ("UAS", "reproduced"), ("LAS", "reproduced"), ("UAS", "reproduced"), ("LAS", "lower"),
     ]  # fmt: skip
@@ -152,12 +160,16 @@ def test_excel_files_are_read_with_the_digits_that_they_show(tmp_path):
 
 def test_directions_and_scales_are_shown_and_unknown_ones_are_asked_for(tmp_path):
     table = "system,AUC,WER,FID,latency (ms),checks\nA,0.91,7.3,12.1,120,3\n"
-    ours = "system,seed,AUC,WER,FID,latency,checks\n" + "".join(f"A,{n},0.9{n},7.{n},12.{n},12{n},3\n" for n in range(3))
+    ours = "system,seed,AUC,WER,FID,latency,checks\n" + "".join(
+        f"A,{n},0.9{n},7.{n},12.{n},12{n},3\n" for n in range(3)
+    )
     _, found = judged(tmp_path, ("t.csv", table, Names()), {"s.csv": ours})
     assert [(one.scale.scale, one.scale.lower_is_better) for one in found] == [
         ("share", False), ("percent", True), ("positive", True), ("positive", True), ("", False),
     ]  # fmt: skip
-    assert [one.verdict for one in found] == ["reproduced"] * 4 + ["not comparable"] and "--scale checks=" in found[-1].reason
+    assert [one.verdict for one in found] == ["reproduced"] * 4 + ["not comparable"] and "--scale checks=" in found[
+        -1
+    ].reason
     both = read_both(tmp_path / "t.csv", [str(tmp_path / "ours")], scales={"checks": "count"})
     assert both.printed[-1].scale == "count"
     with pytest.raises(ValueError, match="no such metric is printed; printed are AUC, WER"):
@@ -165,8 +177,17 @@ def test_directions_and_scales_are_shown_and_unknown_ones_are_asked_for(tmp_path
 
 
 def test_metrics_with_another_unit_or_qualifier_are_another_metric(tmp_path):
-    for mine, theirs in (("latency (s)", "latency (ms)"), ("R@5", "R@1"), ("macro F1", "micro F1"), ("dev accuracy", "test accuracy")):
-        _, (found,) = judged(tmp_path, ("t.csv", f"system,{theirs}\nA,12\n", Names()), {"s.csv": f"system,seed,{mine}\nA,0,12\nA,1,12.1\n"})
+    for mine, theirs in (
+        ("latency (s)", "latency (ms)"),
+        ("R@5", "R@1"),
+        ("macro F1", "micro F1"),
+        ("dev accuracy", "test accuracy"),
+    ):
+        _, (found,) = judged(
+            tmp_path,
+            ("t.csv", f"system,{theirs}\nA,12\n", Names()),
+            {"s.csv": f"system,seed,{mine}\nA,0,12\nA,1,12.1\n"},
+        )
         assert found.verdict == "not run" and mine in found.reason
 
 
@@ -174,7 +195,11 @@ def test_a_bad_cell_stops_that_cell_alone_and_is_listed(tmp_path):
     table = "Model,Acc,F1\nBase,82.3,81 (4)\nOurs,84.1,80.2\n"
     both, found = judged(tmp_path, ("t.csv", table, Names()), {"s.csv": SEEDS})
     assert [one.verdict for one in found if one.printed.metric == "Acc"] == ["reproduced", "lower"] and len(found) == 3
-    assert len(both.unread) == 1 and "t.csv, line 2, column F1: '81 (4)'" in both.unread[0] and "write 81 ± …" in both.unread[0]
+    assert (
+        len(both.unread) == 1
+        and "t.csv, line 2, column F1: '81 (4)'" in both.unread[0]
+        and "write 81 ± …" in both.unread[0]
+    )
     both, found = judged(tmp_path, ("t.csv", LONG, Names()), {"s.csv": SEEDS.replace("82.4", "82.4 ?")})
     assert [one.verdict for one in found] == ["not comparable", "lower"] and "s.csv, line 3" in found[0].reason
 
@@ -186,7 +211,13 @@ def test_a_run_without_a_score_is_never_left_out(tmp_path):
 
 
 def test_other_words_and_orders_name_the_same_metric(tmp_path):
-    for mine, theirs in (("dev F1", "F1 (dev)"), ("Acc. (%)", "accuracy"), ("Recall@5", "R@5"), ("F1 mean", "F1-score"), ("r²", "R2")):
+    for mine, theirs in (
+        ("dev F1", "F1 (dev)"),
+        ("Acc. (%)", "accuracy"),
+        ("Recall@5", "R@5"),
+        ("F1 mean", "F1-score"),
+        ("r²", "R2"),
+    ):
         ours = {"s.csv": f"system,seed,{mine}\nA,0,0.81\nA,1,0.82\nA,2,0.81\n"}
         _, (found,) = judged(tmp_path, ("t.csv", f"system,{theirs}\nA,0.812\n", Names()), ours)
         assert found.verdict == "reproduced", (mine, theirs, found)
@@ -204,7 +235,10 @@ def test_columns_that_are_no_metric_are_left_out_and_said(tmp_path):
 def test_a_folder_is_read_whole_or_not_at_all(tmp_path):
     folder = {"seed0.csv": SEEDS, "notes.log": "x", "README.md": "text"}
     both, _ = judged(tmp_path, ("t.csv", LONG, Names()), folder)
-    assert [line.rpartition("/")[2] for line in both.unread] == ["notes.log: no file of scores by its name", "README.md: no table"]
+    assert [line.rpartition("/")[2] for line in both.unread] == [
+        "notes.log: no file of scores by its name",
+        "README.md: no table",
+    ]
     (tmp_path / "ours" / "copy.csv").write_text(SEEDS)
     with pytest.raises(ValueError, match=r"the same bytes as .*; a copy is no further run"):
         read_both(tmp_path / "t.csv", [str(tmp_path / "ours")])
@@ -215,7 +249,9 @@ def test_a_folder_is_read_whole_or_not_at_all(tmp_path):
 
 def test_a_name_that_results_lack_is_never_guessed(tmp_path):
     two = "system,dataset,accuracy\nA,d1,82.3\nA,d2,60.1\n"
-    _, found = judged(tmp_path, ("t.csv", two, Names()), {"s.csv": "system,seed,accuracy\nA,0,82.2\nA,1,82.3\nA,2,82.4\n"})
+    _, found = judged(
+        tmp_path, ("t.csv", two, Names()), {"s.csv": "system,seed,accuracy\nA,0,82.2\nA,1,82.3\nA,2,82.4\n"}
+    )
     assert {one.verdict for one in found} == {"not run"} and "--dataset" in found[0].reason
 
 
@@ -240,7 +276,9 @@ def test_a_setting_is_a_part_of_the_system(tmp_path):
 
 
 def test_a_claimed_gain_is_judged_by_an_option_or_a_column(tmp_path):
-    same = "system,seed,accuracy\n" + "".join(f"{name},{n},82.{36 + n}\n" for name in ("Base", "Ours") for n in range(3))
+    same = "system,seed,accuracy\n" + "".join(
+        f"{name},{n},82.{36 + n}\n" for name in ("Base", "Ours") for n in range(3)
+    )
     both, found = judged(tmp_path, ("t.csv", LONG, Names()), {"s.csv": same})
     assert [one.verdict for one in found] == ["reproduced", "reproduced"]
     (gain,) = judge_gains(both.printed, both.scores, [("ours", "base")])
@@ -250,12 +288,16 @@ def test_a_claimed_gain_is_judged_by_an_option_or_a_column(tmp_path):
     assert [one.answer.verdict for one in judge_gains(both.printed, both.scores)] == ["not confirmed"]
     with pytest.raises(ValueError, match="gain Ours:None: no table has both; its systems are Base, Ours"):
         judge_gains(both.printed, both.scores, [("Ours", "None")])
-    faster = "system,seed,perplexity\n" + "".join(f"{n},{s},{v + s / 10}\n" for n, v in (("Base", 20.0), ("Ours", 18.0)) for s in range(3))
+    faster = "system,seed,perplexity\n" + "".join(
+        f"{n},{s},{v + s / 10}\n" for n, v in (("Base", 20.0), ("Ours", 18.0)) for s in range(3)
+    )
     both, _ = judged(tmp_path, ("t.csv", "system,perplexity\nBase,20.1\nOurs,18.1\n", Names()), {"s.csv": faster})
     assert judge_gains(both.printed, both.scores, [("Ours", "Base")])[0].answer.verdict == "confirmed"
 
 
-@pytest.mark.parametrize("cell", ["82.3 (4)", "82.3 (84.1)", "120 ms", "1,23,4", "~82", "1.2 (0.7)", "79/80", "82.3 ± "])
+@pytest.mark.parametrize(
+    "cell", ["82.3 (4)", "82.3 (84.1)", "120 ms", "1,23,4", "~82", "1.2 (0.7)", "79/80", "82.3 ± "]
+)
 def test_what_may_be_two_things_is_no_number(cell):
     with pytest.raises(ValueError, match=r"write|name as many"):
         value_of(cell)
@@ -285,7 +327,12 @@ def test_the_command_says_how_it_reads_and_stops_at_check(tmp_path, monkeypatch)
     Path("table.csv").write_text("system,accuracy\nBase,0.9\nOurs,0.5\n")
     Path("scores.csv").write_text(SEEDS)
     done = run_cli("judge", "table.csv", "scores.csv", "--check")
-    assert done.exit_code == 0 and "How the files are read" in done.stdout and "share" in done.stdout and "0.01" in done.stdout
+    assert (
+        done.exit_code == 0
+        and "How the files are read" in done.stdout
+        and "share" in done.stdout
+        and "0.01" in done.stdout
+    )
     assert not Path("judged.html").exists()
     done = run_cli("judge", "table.csv", "scores.csv", "--gain", "Ours:Base", "--scale", "accuracy=percent")
     assert done.exit_code == 0 and "Ours better than Base" in done.stdout and Path("judged.html").exists()
@@ -308,4 +355,7 @@ def test_printed_numbers_of_a_study_are_read_by_the_same_reader(tmp_path, monkey
     (tmp_path / "printed.csv").write_text("table;system;metric;value\nTable 1;A;BLEU;84,1 ± 0,3\nTable 1;B;F1;82,5 %\n")
     monkeypatch.setattr("phrasemodels.project.beside", lambda paper, file: tmp_path / file)
     one, other = published._added("mine")
-    assert (one["value"], one["stdev"], one["unit"]) == ("84.1", "0.3", "") and (other["value"], other["unit"]) == ("82.5", "%")
+    assert (one["value"], one["stdev"], one["unit"]) == ("84.1", "0.3", "") and (other["value"], other["unit"]) == (
+        "82.5",
+        "%",
+    )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from phrasemodels.flows.results.models import Model
+    from phrasemodels.flows.run.page_server import Served
     from phrasemodels.parsing.files import Answer, ParseTexts, Table
     from phrasemodels.parsing.parser import Parse, Parser
 
@@ -314,32 +316,58 @@ def reader(model: list[str], decode: str = "jointly") -> "Parser":
     if not model or Path(model[0], ABOUT).is_file():
         parser = Parser.load(model[0]) if model else Parser.load()
     else:
-        recipe, trained = parser_of(find_model(model[0]))
-        parser = trained.parser(recipe.divide, recipe.split)
+        parser = trained_parser(find_model(model[0]))
     parser.decode = DECODES.get(decode, parser.decode)
     return parser
+
+
+def trained_parser(model: "Model") -> "Parser":
+    """Return the parser of a trained model. ValueError: the model is no parser."""
+    recipe, trained = parser_of(model)
+    return trained.parser(recipe.divide, recipe.split)
 
 
 @app.command()
 def serve(
     model: Annotated[
-        str, typer.Argument(help="A parser, as for `parse`; by default the English one of the package.")
+        str,
+        typer.Argument(
+            help="A parser, as for `parse`, or a model, as for `predict`; by default the English parser of the package."
+        ),
     ] = "",
     host: Annotated[
         str, typer.Option(help="Address to listen at; the default is for this machine alone.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8900,
 ) -> None:
-    """Serve a page that parses the text you type.
+    """Serve a page on which a model answers the text you type.
 
-    It shows phrases, dependencies, and what each label attends to.
+    A parser shows phrases, dependencies, and what each label attends to. Other models answer each line.
 
-    Example: phrasemodels serve
+    Examples: phrasemodels serve
+    phrasemodels serve 000/table1/sample/phrase-k2
     """
     from phrasemodels.flows.run.page_server import server
 
-    parser = reader([model] if model else [])
-    parser.load_kernels()
-    with server(parser, host, port) as made:
-        print(f"http://{host}:{made.server_address[1]}/ (JSON: /parse.json?text=...); Ctrl-C ends it", flush=True)
+    served = _served(model)
+    with server(served, host, port) as made:
+        print(f"http://{host}:{made.server_address[1]}/ (JSON: {served.path}?text=...); Ctrl-C ends it", flush=True)
         made.serve_forever()
+
+
+def _served(name: str) -> "Served":
+    """Return what a server answers of a parser or of another model."""
+    from phrasemodels.flows.run.page_server import served_model, served_parser
+    from phrasemodels.parsing.saved import ABOUT
+
+    if not name or Path(name, ABOUT).is_file():
+        parser = reader([name] if name else [])
+    else:
+        from phrasemodels.tasks.problems.parsing import ParsingRecipe
+
+        found = find_model(name)
+        if not isinstance(found.experiment.recipe, ParsingRecipe):
+            return served_model(found)
+        parser = trained_parser(found)
+    parser.load_kernels()
+    return served_parser(parser)

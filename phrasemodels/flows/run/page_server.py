@@ -1,8 +1,8 @@
-"""A page on which one types a text and sees its parse, served to this machine; also as JSON for programs.
+"""A server of a parser or of a trained model: a page for people, JSON for programs, one set of bounds for both.
 
-The page has the sentence, its tree and its arcs as figures, its words as a table, and what each label looks at. It is served by
-the standard library: FastAPI would add five packages to an installation for `parse` and `serve`, and its page of the interface
-loads scripts from elsewhere. The interface is described at /openapi.json.
+The page of a parser shows trees and arcs as figures, words as a table, and what each label looks at. The page of another model
+shows its answer to each line. The standard library serves them: FastAPI would add five packages to an installation, and its page
+of the interface loads scripts from elsewhere. The interface is described at /openapi.json.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from markupsafe import Markup
@@ -28,16 +28,72 @@ from markupsafe import Markup
 from phrasemodels import __version__
 from phrasemodels.flows.report.templates import readable, render
 from phrasemodels.parsing.parser import Parse, Parser, Turn
+from phrasemodels.saved import first_line
+
+if TYPE_CHECKING:
+    from phrasemodels.flows.results.models import Model
 
 MOST_BYTES = 200_000
 SECONDS = 30.0  # in which a request has to arrive, and its answer to be taken
 CONNECTIONS = 256
 BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
-REQUESTS = 128  # texts that are parsed at a time: a turn waits for one turn of each other
+REQUESTS = 128  # texts that are answered at a time: a turn waits for one turn of each other
+TURN = 200  # words of a model's turn, or one line
 MOST_WORDS = 80  # of a sentence whose figures are drawn
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'"
 PLAIN, JSON_TEXT = "text/plain", "application/json"
 ASK = 'send {"text": "A sentence."} as application/json, or a form with the field text'
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a server answers to a text, in turns: a page, and at `path` a JSON list whose items have the schema."""
+
+    path: str
+    schema: dict[str, Any]
+    page: Callable[[str, Turn], str]
+    answer: Callable[[str, Turn], str]
+
+
+def served_parser(parser: Parser) -> Served:
+    """Return the answers of a parser."""
+
+    def answer(text: str, turn: Turn) -> str:
+        return f"[{', '.join(found.json() for found in parser.parse_in_turns(text, turn))}]"
+
+    return Served("/parse.json", _PARSE, lambda text, turn: page(parser, text, turn=turn), answer)
+
+
+def served_model(model: "Model") -> Served:
+    """Return the answers of a trained model to each line of a text that isn't empty. ValueError: the model takes no text."""
+    if not model.experiment.recipe.answers_inputs:
+        raise ValueError(f"{model.name}: its problem takes no text, so there is nothing to serve")
+
+    def rows(text: str, turn: Turn) -> list[dict[str, str]]:
+        lines, found = [line for line in text.splitlines() if line.strip()], list[tuple[str, str]]()
+        while some := lines[len(found) :]:
+            with turn():
+                try:
+                    found += model.answers(some[: max(1, within(some, TURN))])
+                except ValueError as error:  # such as a pair without its second text
+                    raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, first_line(error)) from error
+        answers = zip(lines, found, strict=True)
+        return [{"source": line, "answer": said, "error": problem} for line, (said, problem) in answers]
+
+    def page(text: str, turn: Turn) -> str:
+        card = {"name": model.description, "licence": ", ".join(model.weights.meta["licences"])}
+        return render("answer.html.jinja", text=text, shown=rows(text, turn), left_out=0, card=card)
+
+    return Served("/predict.json", _ANSWER, page, lambda text, turn: json.dumps(rows(text, turn), ensure_ascii=False))
+
+
+def within(texts: Sequence[str], words: int) -> int:
+    """Return how many of the first texts have at most so many words together; ten characters count as one at least."""
+    for count, text in enumerate(texts):
+        words -= 1 + max(len(text) // 10, len(text.split()))
+        if words < 0:
+            return count
+    return len(texts)
 
 
 @dataclass(frozen=True)
@@ -179,37 +235,12 @@ class Arriving(io.RawIOBase):
             self.connection.settimeout(SECONDS)  # in which a client takes the answer
 
 
-def server(parser: Parser, host: str, port: int) -> PageServer:
-    """Return a server of the page, which has not started. OSError: the port is taken."""
-    turns, places = Turns(), threading.BoundedSemaphore(REQUESTS)
-
-    class Handler(_Handler):
-        @contextmanager
-        def place(self) -> Iterator[None]:
-            """Take one of REQUESTS places. RefusedError: none is free."""
-            if not places.acquire(blocking=False):
-                why = f"{REQUESTS} texts are being parsed: ask again later"
-                raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, why)
-            try:
-                yield
-            finally:
-                places.release()
-
-        @contextmanager
-        def turn(self) -> Iterator[None]:
-            with turns():
-                check_client(self.connection)
-                yield
-
-        def page(self, text: str) -> str:
-            with self.place():
-                return page(parser, text, turn=self.turn)
-
-        def parses(self, text: str) -> Sequence[Parse]:
-            with self.place():
-                return parser.parse_in_turns(text, self.turn)
-
-    return PageServer((host, port), Handler)
+def server(served: Served, host: str, port: int) -> PageServer:
+    """Return a server that has not started. OSError: the port is taken."""
+    handler = type(
+        "Handler", (_Handler,), {"served": served, "turns": Turns(), "places": threading.BoundedSemaphore(REQUESTS)}
+    )
+    return PageServer((host, port), handler)
 
 
 def check_client(connection: socket.socket) -> None:
@@ -229,19 +260,32 @@ class RefusedError(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """GET, HEAD and POST of a text, as the field `text` of a form; /parse.json also takes JSON {"text": ...}."""
+    """GET, HEAD and POST of a text, as the field `text` of a form or of JSON, {"text": ...}."""
 
     server_version, sys_version = "phrasemodels", ""
+    served: Served
+    turns: Turns
+    places: threading.BoundedSemaphore
 
     def setup(self) -> None:
         super().setup()
         self.rfile = io.BufferedReader(Arriving(self.connection))
 
-    def page(self, text: str) -> str:
-        raise NotImplementedError
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for a turn. ConnectionError: the client has left."""
+        with self.turns():
+            check_client(self.connection)
+            yield
 
-    def parses(self, text: str) -> Sequence[Parse]:
-        raise NotImplementedError
+    def in_turns(self, answer: Callable[[str, Turn], str], text: str) -> str:
+        """Return the answer to a text, which takes one of REQUESTS places. RefusedError: none is free."""
+        if not self.places.acquire(blocking=False):
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, f"{REQUESTS} texts are being answered: ask again later")
+        try:
+            return answer(text, self.turn)
+        finally:
+            self.places.release()
 
     def do_GET(self) -> None:
         self._answer(self._text_of_address)
@@ -262,14 +306,14 @@ class _Handler(BaseHTTPRequestHandler):
             if path == "/health":
                 self._send(HTTPStatus.OK, JSON_TEXT, json.dumps({"status": "ok", "version": __version__}))
             elif path == "/openapi.json":
-                self._send(HTTPStatus.OK, JSON_TEXT, json.dumps(OPENAPI))
+                self._send(HTTPStatus.OK, JSON_TEXT, json.dumps(interface(self.served)))
             elif path == "/":
-                self._send(HTTPStatus.OK, "text/html", self.page(text()))
-            elif path == "/parse.json":
-                parses = ", ".join(found.json() for found in self.parses(text()))
-                self._send(HTTPStatus.OK, JSON_TEXT, f"[{parses}]")
+                self._send(HTTPStatus.OK, "text/html", self.in_turns(self.served.page, text()))
+            elif path == self.served.path:
+                self._send(HTTPStatus.OK, JSON_TEXT, self.in_turns(self.served.answer, text()))
             else:
-                raise RefusedError(HTTPStatus.NOT_FOUND, "the form is at /, JSON at /parse.json; see /openapi.json")
+                where = f"the form is at /, JSON at {self.served.path}; see /openapi.json"
+                raise RefusedError(HTTPStatus.NOT_FOUND, where)
         except RefusedError as error:
             # the body may not have been read: the next request would begin in the middle of it
             self.close_connection = True
@@ -277,8 +321,8 @@ class _Handler(BaseHTTPRequestHandler):
         except OSError:  # the client is gone
             self.close_connection = True
         except Exception as error:
-            print(f"a text could not be parsed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, "the parser failed at this text; the server goes on")
+            print(f"a text could not be answered: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, "the model failed at this text; the server goes on")
 
     def _text_of_address(self) -> str:
         return _field(urlsplit(self.path).query)
@@ -368,31 +412,36 @@ _PARSE = {
         "note": {"type": "string", "description": "what was done otherwise than asked"},
     },
 }
-_LINE = {"description": "Refused; why, in one line", "content": {PLAIN: {"schema": {"type": "string"}}}}
-_PARSES = {
-    "200": {
-        "description": "The parses of the sentences",
-        "content": {JSON_TEXT: {"schema": {"type": "array", "items": _PARSE}}},
-    },
-    **{str(code): _LINE for code in (400, 411, 413, 422, 503)},
+_STRING = {"type": "string"}
+_ANSWER = {
+    "type": "object",
+    "required": ["source", "answer", "error"],
+    "properties": {"source": _STRING, "answer": _STRING, "error": {**_STRING, "description": "why there is no answer"}},
 }
-_QUERY = [{"name": "text", "in": "query", "schema": {"type": "string"}}]
-OPENAPI = {
-    "openapi": "3.1.0",
-    "info": {"title": "A parser of PhraseModels", "version": __version__},
-    "paths": {
-        "/parse.json": {
-            "get": {"summary": "Parse a text", "parameters": _QUERY, "responses": _PARSES},
-            "post": {
-                "summary": "Parse a text",
-                "requestBody": {
-                    "required": True,
-                    "content": {JSON_TEXT: {"schema": _TEXT}, "application/x-www-form-urlencoded": {"schema": _TEXT}},
-                },
-                "responses": _PARSES,
+
+
+def interface(served: Served) -> dict[str, Any]:
+    """Return the description of a server in OpenAPI's form."""
+    query = [{"name": "text", "in": "query", "schema": _STRING}]
+    line = {"description": "Refused; why, in one line", "content": {PLAIN: {"schema": _STRING}}}
+    answers = {JSON_TEXT: {"schema": {"type": "array", "items": served.schema}}}
+    responses = {"200": {"description": "The answers", "content": answers}} | {
+        str(code): line for code in (400, 411, 413, 422, 503)
+    }
+    body = {
+        "required": True,
+        "content": {JSON_TEXT: {"schema": _TEXT}, "application/x-www-form-urlencoded": {"schema": _TEXT}},
+    }
+    health = {"summary": "Whether the server answers", "responses": {"200": {"description": "It does"}}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "A model of PhraseModels", "version": __version__},
+        "paths": {
+            served.path: {
+                "get": {"summary": "Answer a text", "parameters": query, "responses": responses},
+                "post": {"summary": "Answer a text", "requestBody": body, "responses": responses},
             },
+            "/health": {"get": health},
+            "/": {"get": {"summary": "The page", "parameters": query, "responses": {"200": {"description": "HTML"}}}},
         },
-        "/health": {"get": {"summary": "Whether the server answers", "responses": {"200": {"description": "It does"}}}},
-        "/": {"get": {"summary": "The page", "parameters": _QUERY, "responses": {"200": {"description": "HTML"}}}},
-    },
-}
+    }
