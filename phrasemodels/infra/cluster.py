@@ -20,9 +20,9 @@ from phrasemodels.project import declared_files_only
 
 
 class ProcessorSlots:
-    """The processors that tasks and training groups of this run hold, first come, first served.
+    """Hand out the processors of a run to tasks and training groups, first come, first served.
 
-    They wait here and not in Ray's queue, where a group of Ray Train gets its turn after every task that is ready.
+    Requests wait here and not in Ray's queue. There a group of Ray Train gets its turn after every ready task.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,10 @@ class ProcessorSlots:
 
     @contextlib.contextmanager
     def hold(self, processors: int) -> Iterator[None]:
-        """Wait for so many processors of the cluster and hold them. If none are held, the first in the queue gets any number."""
+        """Wait for some processors of the cluster and hold them.
+
+        If no processor is held, the first request gets any number.
+        """
         ticket = object()
         with self.changed:
             self.waiting.append(ticket)
@@ -65,13 +68,17 @@ ROOM_EVERY = 3.0  # seconds between two looks at whether the cluster has room fo
 
 
 class NoRoomError(OSError):
-    """The cluster had no room for a group of workers for some time: others hold it, or a node is lost."""
+    """The cluster had no room for a group of workers for some time: a node is lost or in use."""
 
 
 def run_on_ray(function: Callable[..., Any], *arguments: Any, label: str = "") -> Any:
-    """Call a function in a Ray worker with one processor, and wait. A ValueError or OSError there is raised here.
+    """Call a function in a Ray worker with one processor, and wait.
 
-    label: what Ray lists it as, in place of the name of the function.
+    Args:
+        label: Name of the call in Ray's lists. Default: the name of the function.
+
+    Raises:
+        ValueError, OSError: The function raised it in the worker.
     """
     import ray
 
@@ -103,11 +110,14 @@ def ray_map(
     label: str = "",
     actors: bool = False,
 ) -> Iterator[Any]:
-    """Call function(*item) for each item in a pipeline of Ray Data and yield the results in order. label: as of `run_on_ray`.
+    """Call function(*item) for each item by Ray Data and yield the results in order.
 
-    Short calls share a task; Ray runs a task again if its worker dies. If one fails, or no more results are asked for, those
-    under way are ended. actors: call in actors, at most one a processor, for functions that load something large, such as a
-    parser's models; an actor gets item after item, so it loads once.
+    Short calls share a task. Ray repeats a task if its worker dies. After an error, or once the caller stops asking, running
+    calls are ended.
+
+    Args:
+        label: As in `run_on_ray`.
+        actors: Call in actors, at most one a processor. An actor loads its models once and then gets item after item.
     """
     import ray
     import ray.data
@@ -155,13 +165,13 @@ def ray_map(
 
 
 class _Failure(NamedTuple):
-    """An error that a call raised, for its caller; Ray Data would wrap it."""
+    """An error of a call, kept for its caller. Ray Data would wrap it."""
 
     error: Exception
 
 
 class Calls:
-    """What a pipeline of Ray Data calls on its rows: a function, on the pickled item of each."""
+    """The function of a pipeline of Ray Data. It gets the pickled item of each row."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -177,7 +187,7 @@ class Calls:
 
 
 def _named(calls: Calls, title: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return a function with a name, which Ray lists; an object with __call__ would run in actors."""
+    """Name a function for Ray's lists. An object with __call__ would run in actors."""
 
     def call(row: dict[str, Any]) -> dict[str, Any]:
         return calls(row)
@@ -196,7 +206,7 @@ def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _task(function: Callable[..., Any], label: str = "") -> Any:
-    """Return a Ray task with one processor that calls a function and is listed under a label, or else its name."""
+    """Return a Ray task of one processor. Ray lists it under the label or the function's name."""
     import ray
 
     # steps may run twice: the store keeps one artifact of a key
@@ -204,12 +214,12 @@ def _task(function: Callable[..., Any], label: str = "") -> Any:
 
 
 def _title(function: Callable[..., Any], label: str = "") -> str:
-    """Return the name under which Ray lists a call of a function, also in the list of processes."""
+    """Return the name of a call in Ray's lists and in the list of processes."""
     return f"step:{label or getattr(function, '__name__', type(function).__name__)}"
 
 
 def bundles_on(node: dict[str, float], bundle: dict[str, float]) -> int:
-    """Return how many bundles of resources a node can hold at once. A fraction of a GPU must be on one GPU."""
+    """Count the bundles of resources for which a node has room. A fraction of a GPU must be on one GPU."""
     return min(
         int(node.get(kind, 0)) * int(1 / share) if share < 1 else int(node.get(kind, 0) / share)
         for kind, share in bundle.items()
@@ -228,13 +238,15 @@ FAILURES = 3  # after which a group doesn't start again
 
 @dataclass(frozen=True)
 class TorchTrainerLaunch:
-    """Launch a training loop on Ray Train workers, which are one torch.distributed group (gloo, or nccl on GPUs).
+    """Launch a training loop on the workers of Ray Train, one torch.distributed group (gloo, or nccl on GPUs).
 
-    Each worker has `threads` processors and `gpus` GPUs; with a fraction, several trainings share a GPU. If a worker
-    dies, the group starts again, at most FAILURES times, and continues from the loop's own checkpoint, which is
-    verified, unlike Ray's snapshots. callbacks: of Ray Train, which get the metrics that the training reports. wait: seconds
-    to wait for room in the cluster once a node is lost, or that a cluster which `grows` may take to get nodes. on_wait(text):
-    called with what the group waits for, and with an empty text once it does no longer.
+    Each worker has `threads` processors and `gpus` GPUs. With a fraction several trainings share a GPU. If a worker dies, the
+    group starts again, at most FAILURES times. It continues from the loop's own verified checkpoint, not from Ray's snapshots.
+
+    Args:
+        callbacks: Callbacks of Ray Train. They get the reported metrics.
+        wait: Seconds to wait for room after the loss of a node, or for new nodes if the cluster `grows`.
+        on_wait: Gets the text of what the group waits for, and an empty text once it waits no longer.
     """
 
     name: str
@@ -266,8 +278,7 @@ class TorchTrainerLaunch:
 
     @contextlib.contextmanager
     def _saying_what_it_waits_for(self) -> Iterator[threading.Event]:
-        """In the block, tell when the cluster has no room for the group any more; the event is set once it had none for `wait`
-        seconds."""
+        """Say in the block if the cluster lacks room. The event is set once it lacked room for `wait` seconds."""
         ended, lost, until = threading.Event(), threading.Event(), math.inf
 
         def follow() -> None:
@@ -294,7 +305,7 @@ class TorchTrainerLaunch:
             following.join()
 
     def _fit(self, storage: str, function: Callable[..., None], *arguments: Any) -> None:
-        """Train once in a group. NoRoomError: Ray found no room for it in the time that infra/environment.py sets."""
+        """Train once in a group. NoRoomError: Ray found no room in the time set by infra/environment.py."""
         import ray
         from ray.train import ControllerError, FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
         from ray.train.torch import TorchConfig, TorchTrainer
@@ -342,16 +353,16 @@ class TorchTrainerLaunch:
         return {"CPU": float(self.threads)} | ({"GPU": self.gpus} if self.gpus else {})
 
     def check(self) -> None:
-        """Raise a ValueError if the cluster can never hold this group; one that grows may have no nodes yet."""
+        """Raise a ValueError if the cluster can never hold this group. A growing cluster may have no nodes yet."""
         if not self.grows and self._room() < self.workers:
             raise ValueError(f"{self._missing()}: set train.workers, train.threads or train.gpus lower, or add nodes")
 
     def _room(self) -> int:
-        """Return how many workers the nodes of the cluster can hold at once."""
+        """Count the workers for which the cluster has room."""
         return sum(bundles_on(node, self.bundle) for node in _living_nodes())
 
     def _missing(self) -> str:
-        """Say in words what the group needs, and what the cluster has."""
+        """Say what the group needs and what the cluster has."""
         have = [{kind: int(node.get(kind, 0)) for kind in self.bundle} for node in _living_nodes()]
         return (
             f"{self.workers} workers need {self.bundle} each, the cluster has {have}, which is room for {self._room()}"
@@ -359,10 +370,10 @@ class TorchTrainerLaunch:
 
 
 class TrainMetrics:
-    """Pass the history of a training on, and report its rows to Ray Train.
+    """Pass on the history of a training, and report its rows to Ray Train.
 
-    Ray Train waits until all workers have reported, but one worker has the history. So a group of several workers reports at the
-    end alone.
+    Ray Train waits for a report of all workers, but only one worker has the history. So a group of several workers reports
+    only at the end.
     """
 
     def __init__(self, report: Callable[[Any], None] | None) -> None:
@@ -388,8 +399,10 @@ class TrainMetrics:
 
 
 def train_worker(config: dict[str, Any]) -> None:
-    """Call the training loop; Ray Train runs this in each worker. An argument with a field `report` reports to Ray Train too; its
-    field `device` becomes the device that Ray Train gave this worker."""
+    """Call the training loop in a worker of Ray Train.
+
+    An argument with a field `report` also reports to Ray Train. Its field `device` becomes the device of this worker.
+    """
     from ray.train.torch import get_device
 
     device = str(get_device()) if config["gpu"] else "cpu"

@@ -1,6 +1,6 @@
-"""Environment variables for every process of the project: no telemetry, and no port open beyond loopback.
+"""Environment variables for every process of the project: no telemetry, and no open port beyond loopback.
 
-Import this module before prefect, ray or mlflow. Variables that the user has set stay as they are.
+Import this module before prefect, ray or mlflow. Your own variables stay as they are.
 """
 
 import importlib.util

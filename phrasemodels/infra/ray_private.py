@@ -1,6 +1,6 @@
-"""All that rests on parts of Ray that its authors may change without notice, of the version in TESTED.
+"""Uses of Ray's private parts, for the version in TESTED. Ray may change these parts without notice.
 
-Each function says which part it uses, and why nothing public will do. tests/infra/test_ray_private.py fails at another version.
+Each function names the part and says why nothing public will do. tests/infra/test_ray_private.py fails at another version.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ TESTED = "2.60"  # the version of Ray that this was written for
 def on_loopback() -> Iterator[None]:
     """Keep Ray in this process from replacing 127.0.0.1 by an outside address (`_private.ray_constants`).
 
-    Ray reads the variable of environment.LOOPBACK when it is imported, which was before LOOPBACK was exported.
+    Ray reads the variable of environment.LOOPBACK at its import, before LOOPBACK was exported.
     """
     from ray._private import ray_constants
 
@@ -30,7 +30,7 @@ def on_loopback() -> Iterator[None]:
 
 
 def read_token() -> None:
-    """Make Ray in this process read the variables of its token again: it keeps what it read first (`_raylet`)."""
+    """Make Ray in this process read the variables of its token again. It keeps the first ones (`_raylet`)."""
     from ray import _raylet
 
     known: Any = _raylet  # a compiled module without types
@@ -39,18 +39,17 @@ def read_token() -> None:
 
 
 def own_folder() -> Path | None:
-    """Return the temporary folder of the Ray that this process started; None if there is none (`_private.worker`). Ray leaves
-    it behind."""
+    """Return the temporary folder of the Ray of this process, or None (`_private.worker`). Ray leaves the folder behind."""
     node = ray._private.worker._global_node
     return Path(node.get_temp_dir_path()) if node else None
 
 
 def file_torch_config(backend: str, folder: str) -> Any:
-    """Return Ray Train's configuration of torch with a rendezvous through files in a folder that all workers of one machine can
-    write to, a new file after each restart of the group (`_TorchBackend`).
+    """Configure torch in Ray Train for a rendezvous through files (`_TorchBackend`).
 
-    torch's own rendezvous listens on all addresses and looks up its host name. The classes are here as Ray Train takes seconds
-    to import.
+    All workers of one machine must be able to write to the folder. Each restart of the group uses a new file. torch's own
+    rendezvous listens on all addresses and looks up its host name. The classes are defined here because Ray Train takes
+    seconds to import.
     """
     from ray.train.torch import TorchConfig
     from ray.train.torch.config import _set_torch_distributed_env_vars, _setup_torch_process_group, _TorchBackend

@@ -1,9 +1,9 @@
 """The services of a run: a Prefect server, a Ray cluster, an MLflow database. A URL in the settings replaces each.
 
-Embedded services start in parallel, listen on loopback only, and end with the process that started them, even if it is
-killed. Ray makes its folders for all users (mode 0777), so they are in a private one of mode 0700, whose path is short enough
-for Ray's sockets; a process that is killed leaves it behind, and the next run on this machine removes it. Each run has a new
-token.
+Embedded services start in parallel and listen on loopback only. They end with the process that started them, even if it is
+killed. Ray makes its folders for all users (mode 0777), so they lie in a private folder of mode 0700. The path of this
+folder is short enough for Ray's sockets. A killed process leaves it behind, and the next run on this machine removes it.
+Each run has a new token.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _locks: dict[Path, filelock.BaseFileLock] = {}  # held until the folder is remov
 
 
 def start_embedded(cpus: int | None, quiet: dict[str, Any]) -> None:
-    """Start Ray, at most three times: it gives up after 30 seconds, which are too few on a busy machine."""
+    """Start Ray, at most three times. Ray gives up after 30 seconds, too few on a busy machine."""
     import ray
 
     folder = make_folder()
@@ -90,7 +90,7 @@ def make_folder() -> Path:
 
 
 def places() -> list[Path]:
-    """Return the folders in which Ray's folder may be made, the one for temporary files first if its path is short."""
+    """Return the possible parents of Ray's folder. The folder for temporary files comes first if its path is short."""
     first = os.path.abspath(tempfile.gettempdir())
     return [Path(place) for place in dict.fromkeys([first, *PLACES]) if len(os.fsencode(place)) <= LONGEST]
 
@@ -106,14 +106,14 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder that `make_folder` returned; any other one stays."""
+    """Remove a folder of `make_folder`. Any other folder stays."""
     if (lock := _locks.pop(folder.parent, None)) is not None:
         shutil.rmtree(folder.parent, ignore_errors=True)
         lock.release()
 
 
 def remove_left(place: Path) -> None:
-    """Remove the folders of this user's runs that were killed, and what Ray made again after a run had removed its own."""
+    """Remove the folders of this user's killed runs, and those that Ray made again after a run had removed its own."""
     for folder in place.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             status = folder.lstat()
@@ -141,7 +141,7 @@ JOINING = 30.0  # seconds to wait for a second node of a cluster that is require
 
 @contextlib.contextmanager
 def services(settings: Settings) -> Iterator[None]:
-    """Start or join Prefect, Ray and MLflow; Prefect's clients in the block ask the server of the settings."""
+    """Start or join Prefect, Ray and MLflow. Prefect's clients in the block ask the server of the settings."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(prefect(settings))
         with ThreadPoolExecutor(2) as pool:
@@ -158,7 +158,7 @@ def services(settings: Settings) -> Iterator[None]:
 
 @contextlib.contextmanager
 def prefect(settings: Settings) -> Iterator["Server"]:
-    """Yield the Prefect server that the settings name, or one that is started for the block. In a flow run: its own server."""
+    """Yield the Prefect server of the settings, or start one for the block. In a flow run: its own server."""
     if url := _url_of_flow_run():
         yield Server(url.removesuffix("/api"))
         return
@@ -180,7 +180,7 @@ def prefect(settings: Settings) -> Iterator["Server"]:
 
 
 def _url_of_flow_run() -> str:
-    """Return the URL of the server that this flow run was started with; empty outside a flow run."""
+    """Return the URL of this flow run's server. Empty outside a flow run."""
     if "prefect.context" in sys.modules:
         from prefect.context import FlowRunContext
         from prefect.settings import get_current_settings
@@ -191,7 +191,7 @@ def _url_of_flow_run() -> str:
 
 
 def _read_variables_again() -> None:
-    """Let Prefect read its variables again: it does so once, when it is imported."""
+    """Let Prefect read its variables again. It reads them once, at its import."""
     if "prefect.context" in sys.modules:
         from prefect.context import refresh_global_settings_context
 
@@ -199,7 +199,7 @@ def _read_variables_again() -> None:
 
 
 def _named_server(settings: Settings) -> tuple[str, str] | None:
-    """Return the URL that the settings or Prefect's own variable name, and the name of the variable."""
+    """Return a URL from the settings or Prefect's own variable, and the name of the variable."""
     if url := settings.prefect_api_url:
         return url, "PHRASEMODELS_PREFECT_API_URL"
     if url := os.environ.get("PREFECT_API_URL"):
@@ -209,8 +209,10 @@ def _named_server(settings: Settings) -> tuple[str, str] | None:
 
 
 class Server(NamedTuple):
-    """A Prefect server: its URL and the variable that names it; if we started it, its process, its log file, the lock of its
-    first start, and its password."""
+    """A Prefect server: its URL and the variable with this URL.
+
+    If we started it, also its process, its log file, its password and the lock of its first start.
+    """
 
     url: str
     process: "subprocess.Popen[bytes] | None" = None
@@ -235,8 +237,8 @@ uvicorn.run("prefect.server.api.server:create_app", factory=True, host="127.0.0.
 def prefect_server(home: Path) -> Iterator[Server]:
     """Start a Prefect server with a new password on a free port, and stop it after the block.
 
-    It answers once `wait_for` returns. A server that finds no database of its version makes one; others wait until it has,
-    because two at once break it.
+    It answers once `wait_for` returns. The first server of a version makes the database. Others wait, because two at once
+    break it.
     """
     home.mkdir(parents=True, exist_ok=True)
     port, password = free_port(), f"phrasemodels:{secrets.token_hex(32)}"
@@ -270,7 +272,7 @@ def prefect_server(home: Path) -> Iterator[Server]:
 
 
 def _first_start(home: Path) -> filelock.BaseFileLock | None:
-    """Return the lock under which a Prefect server makes or migrates its database; None if that has been done."""
+    """Return the lock for making or migrating the database of a Prefect server; None if it is done."""
     lock = filelock.FileLock(home / "database.lock", thread_local=False)
     lock.acquire()
     if _made(home).exists() and (home / "prefect.db").exists():
@@ -280,12 +282,12 @@ def _first_start(home: Path) -> filelock.BaseFileLock | None:
 
 
 def _made(home: Path) -> Path:
-    """Return the mark that the database has the tables of this version of Prefect."""
+    """Return the mark of a database with the tables of this version of Prefect."""
     return home / f"database-of-{importlib.metadata.version('prefect')}"
 
 
 def send_logs() -> None:
-    """Send Prefect's remaining logs to the server; otherwise Prefect tries to for a minute and prints errors."""
+    """Send Prefect's remaining logs to the server. Otherwise Prefect tries for a minute and prints errors."""
     if "prefect.logging.handlers" in sys.modules:
         from prefect.events.worker import EventsWorker
         from prefect.logging.handlers import APILogWorker
@@ -295,9 +297,9 @@ def send_logs() -> None:
 
 
 def free_port() -> int:
-    """Return a free TCP port of loopback, from a range that neither Ray (up to 19999) nor the kernel chooses from.
+    """Return a free TCP port of loopback.
 
-    So no other process takes the port while the server starts.
+    Neither Ray (up to 19999) nor the kernel chooses from its range. So no other process takes it while the server starts.
     """
     for port in random.sample(range(20_000, 32_000), 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -307,9 +309,10 @@ def free_port() -> int:
 
 
 def wait_for(server: Server) -> None:
-    """Wait until a Prefect server answers; a refusal, as without a password, is an answer.
+    """Wait until a Prefect server answers. A refusal is an answer, for example without a password.
 
-    OSError: its process has ended, or it did not answer within PATIENCE seconds, or RESTART if it is not ours.
+    Raises:
+        OSError: The process has ended, or did not answer within PATIENCE seconds. For a server of others: RESTART seconds.
     """
     patience = RESTART if server.process is None else PATIENCE
     until = time.monotonic() + patience
@@ -343,8 +346,11 @@ def _answers(url: str) -> bool:
 def start_ray(settings: Settings) -> bool:
     """Join the Ray cluster of the settings, or start one on loopback with its own temporary directory.
 
-    Return False if this process has joined a cluster before. OSError: the settings require a cluster, and no second node has
-    joined within JOINING seconds.
+    Returns:
+        False if this process has joined a cluster before.
+
+    Raises:
+        OSError: The settings require a cluster, and no second node has joined within JOINING seconds.
     """
     import ray
 
@@ -368,7 +374,7 @@ def start_ray(settings: Settings) -> bool:
 
 
 def _await_nodes(seconds: float) -> None:
-    """Wait until a second node of Ray has joined. OSError: none has, within these seconds."""
+    """Wait until a second node of Ray has joined. OSError: no node has, within these seconds."""
     import ray
 
     until = time.monotonic() + seconds
@@ -383,8 +389,10 @@ def _await_nodes(seconds: float) -> None:
 
 @contextlib.contextmanager
 def watching_head() -> Iterator[None]:
-    """In the block, interrupt the main thread once the head node has not answered for HEAD_LOST seconds. Ray itself ends this
-    process without a word a minute after that."""
+    """In the block, interrupt the main thread after HEAD_LOST seconds without an answer of the head node.
+
+    Ray itself ends this process without a word a minute later.
+    """
     import ray
 
     host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
@@ -409,7 +417,7 @@ def watching_head() -> Iterator[None]:
 
 
 def stop_ray() -> None:
-    """Leave the Ray cluster; an embedded one is stopped and its temporary directory removed."""
+    """Leave the Ray cluster. An embedded cluster is stopped, and its temporary directory removed."""
     import ray
 
     if not ray.is_initialized():
@@ -425,7 +433,7 @@ def stop_ray() -> None:
 
 @contextlib.contextmanager
 def exported(variables: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for the processes that the block starts."""
+    """Set environment variables for the processes of the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -440,7 +448,7 @@ def exported(variables: dict[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming_full_disk(folder: Path) -> Iterator[None]:
-    """Raise SQLite's error of a full disk as an OSError that names the folder."""
+    """Raise SQLite's error of a full disk as an OSError with the folder's name."""
     try:
         yield
     except Exception as error:
@@ -453,7 +461,7 @@ def naming_full_disk(folder: Path) -> Iterator[None]:
 
 
 def start_mlflow(settings: Settings) -> None:
-    """Create or migrate MLflow's database before tasks use it: concurrent first uses break it. OSError: it is damaged."""
+    """Create or migrate MLflow's database before tasks use it. Concurrent first uses break it. OSError: it is damaged."""
     uri = settings.tracking_uri
     if uri.startswith("sqlite:///"):
         database = Path(uri.removeprefix("sqlite:///"))
@@ -471,7 +479,7 @@ def start_mlflow(settings: Settings) -> None:
 
 
 def reach(url: str, service: str, setting: str, port: int = 0) -> None:
-    """Wait until something listens at an address. OSError: nothing does within RESTART, or there is no such host."""
+    """Wait until something listens at an address. OSError: nothing does within RESTART, or the host is unknown."""
     found, until = urlparse(url), time.monotonic() + RESTART
     place = (found.hostname or "", found.port or port or (443 if found.scheme == "https" else 80))
     while True:
@@ -487,7 +495,7 @@ def reach(url: str, service: str, setting: str, port: int = 0) -> None:
 
 
 def reach_ray(address: str) -> None:
-    """Check that a Ray cluster is at an address; Ray itself tries for many minutes. OSError: none answers."""
+    """Check the address of a Ray cluster. Ray itself tries for many minutes. OSError: no cluster answers."""
     if address in ("auto", "local"):
         return
     reach(address if "://" in address else f"ray-gcs://{address}", "Ray", "PHRASEMODELS_RAY_ADDRESS", 10001)
@@ -506,7 +514,7 @@ def _make_tables(uri: str) -> None:
 
 
 def _create(database: Path) -> None:
-    """Create a database under a temporary name and rename it: MLflow cannot continue an interrupted creation."""
+    """Create a database under a temporary name and rename it. MLflow cannot continue an interrupted creation."""
     temporary = database.with_name("new")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()

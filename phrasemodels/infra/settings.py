@@ -1,7 +1,7 @@
-"""Settings: folders and addresses, from environment variables (PHRASEMODELS_...) or a TOML file, all with defaults.
+"""Settings: folders and addresses, from environment variables (PHRASEMODELS_...) or a TOML file. All have defaults.
 
-Credentials are not settings: each library reads its own variables (AWS_..., PREFECT_API_AUTH_STRING,
-MLFLOW_TRACKING_USERNAME and _PASSWORD, RAY_AUTH_TOKEN), so that nothing here can print them.
+Credentials are not settings, so nothing here can print them. Each library reads its own variables: AWS_...,
+PREFECT_API_AUTH_STRING, MLFLOW_TRACKING_USERNAME and _PASSWORD, RAY_AUTH_TOKEN.
 """
 
 import contextlib
@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     )
 
     def __init__(self, **values: Any) -> None:
-        """Read all settings. ValueError: one line, without values, that names each wrong setting."""
+        """Read all settings. ValueError: one line with the names of the wrong settings, without their values."""
         _refuse_unknown()
         try:
             super().__init__(**values)
@@ -130,7 +130,7 @@ class Settings(BaseSettings):
     @field_validator("store", "cache", "mirror", "supplied", "parsers")
     @classmethod
     def _usable(cls, value: str | Path | None) -> str | Path | None:
-        """Check a folder: a known home, no NUL byte; of a URL, that it names a bucket or a folder."""
+        """Check a folder: a known home, no NUL byte. A URL must name a bucket or a folder."""
         if "\0" in str(value):
             raise ValueError("has a NUL byte, which no folder has")
         if str(value).startswith("~"):
@@ -145,7 +145,7 @@ class Settings(BaseSettings):
     @field_validator(*SCHEMES)
     @classmethod
     def _address(cls, value: str | None, info: Any) -> str | None:
-        """Check an address: a known scheme, no password in it, and a password in the environment for another machine."""
+        """Check an address: a known scheme and no password in it. Another machine needs a password in the environment."""
         if value is None or (info.field_name == "store" and "://" not in value):  # a folder may have any name
             return value
         has_scheme = "://" in value
@@ -166,7 +166,7 @@ class Settings(BaseSettings):
 
     @property
     def remote(self) -> str | None:
-        """The URL of the store that several nodes share; None if the store is a folder."""
+        """The URL of a store that several nodes share. None if the store is a folder."""
         return self.store if "://" in self.store else None
 
     @property
@@ -175,7 +175,7 @@ class Settings(BaseSettings):
 
     @property
     def mirrors(self) -> tuple[Path, ...]:
-        """The folders that are searched for files before any URL; the last ones are those that users add."""
+        """The folders to search for files before any URL. The folders of plugins come last."""
         models = self.parsers and self.parsers.expanduser()
         models = models.parent if models and (models / "resources.json").is_file() else models
         folders = (self.supplied, self.mirror, models, *project.corpora_folders())
@@ -183,7 +183,7 @@ class Settings(BaseSettings):
 
     @property
     def root(self) -> Path:
-        """This node's folder: the store, or the cache of a store that is a URL."""
+        """This node's folder: the store, or the cache of a store at a URL."""
         return (self.cache if self.remote else Path(self.store)).expanduser().absolute()
 
     @property
@@ -199,12 +199,12 @@ class Settings(BaseSettings):
 
 
 def _own_folder() -> Path:
-    """Return the folder of the store where none is set: in the project folder, or else where the command runs."""
+    """Return the default folder of the store: in the project folder, or else where the command runs."""
     return (project.folder() or Path()) / ".phrasemodels"
 
 
 def _here(host: str | None) -> bool:
-    """Return whether a host is this machine; `auto` and `local` are Ray's names for it."""
+    """Return whether a host is this machine. `auto` and `local` are Ray's names for it."""
     if host in (None, "auto", "local", "localhost"):
         return True
     with contextlib.suppress(ValueError):
@@ -213,7 +213,7 @@ def _here(host: str | None) -> bool:
 
 
 def _secret(name: str) -> str:
-    """Return the password in a variable; Prefect's variable holds USER:PASSWORD."""
+    """Return the password in a variable. Prefect's variable holds USER:PASSWORD."""
     value = os.environ.get(name, "")
     return value.partition(":")[2] if name == "PREFECT_API_AUTH_STRING" and ":" in value else value
 
@@ -230,7 +230,7 @@ def _where() -> str:
 
 
 def _refuse_unknown() -> None:
-    """Raise a ValueError for a variable PHRASEMODELS_... that does not exist: its name is misspelt."""
+    """Raise a ValueError for an unknown variable PHRASEMODELS_...: its name is misspelt."""
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | OTHERS
     for name in os.environ:
         if name.startswith(PREFIX) and name.upper() not in known:

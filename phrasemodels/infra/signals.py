@@ -1,4 +1,4 @@
-"""How a process ends: in order at a signal, and in any case after SECONDS_TO_END; and the source line of an error."""
+"""End a process in order at a signal, and in any case after SECONDS_TO_END. Find the source line of an error."""
 
 import contextlib
 import os
@@ -22,14 +22,14 @@ class ClusterError(OSError):
 
 
 class Stopped(BaseException):
-    """A signal asked the process to end; the message, which has been printed, names the signal and how to continue."""
+    """A signal asked the process to end. The printed message names the signal and how to continue."""
 
 
 _interrupting: list[Exception] = []  # the error that `interrupt` raises in the main thread
 
 
 def interrupt(error: Exception) -> None:
-    """Raise an error in the main thread, if that is in a block of `stoppable`; call it from another thread."""
+    """Raise an error in the main thread if it is in a block of `stoppable`. Call it from another thread."""
     _interrupting.append(error)
     if getattr(signal.getsignal(signal.SIGUSR1), "raises", False):
         os.kill(os.getpid(), signal.SIGUSR1)
@@ -37,11 +37,13 @@ def interrupt(error: Exception) -> None:
 
 @contextlib.contextmanager
 def stoppable(ended: Callable[[str], None] = lambda reason: None) -> Iterator[None]:
-    """In the block, SIGTERM and SIGINT print how to go on, and raise Stopped in the main thread, whatever handlers Ray and Prefect
-    have set; and `interrupt` can raise an error there. ended(reason): called, for some seconds at most, before the process is ended.
+    """In the block, SIGTERM and SIGINT print how to go on and raise Stopped in the main thread.
 
-    If the process has not ended SECONDS_TO_END later, it is ended. That is safe: half-written files do not count, and
-    children end with their parent.
+    This holds whatever handlers Ray and Prefect have set. `interrupt` can raise an error there, too. A process still alive after
+    SECONDS_TO_END is ended. Nothing is lost: half-written files do not count, and children end with their parent.
+
+    Args:
+        ended: Called with the reason before the process is ended. It has a few seconds.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -89,7 +91,7 @@ def _exit(reason: str, ended: Callable[[str], None]) -> None:
 
 
 class Unbroken:
-    """A text stream that drops what cannot be written: its terminal, or the process that reads it, may be gone."""
+    """A text stream that never fails: it drops text if its terminal or its reader is gone."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -109,7 +111,7 @@ class Unbroken:
 
 @contextlib.contextmanager
 def unbroken_output() -> Iterator[None]:
-    """In the block, nothing that is printed can end the run."""
+    """In the block, printing cannot end the run."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = Unbroken(before[0]), Unbroken(before[1])
     try:
@@ -123,7 +125,7 @@ FORWARD = "torch/nn/modules/module.py"
 
 @contextlib.contextmanager
 def noting_error_line() -> Iterator[None]:
-    """Add the file and line to an error that a module's forward raises, as a note, which is kept without a traceback."""
+    """Note file and line of an error in a module's forward. The note is kept without a traceback."""
     try:
         yield
     except Exception as error:

@@ -1,5 +1,6 @@
-"""MLflow: runs, found by a tag with their key, so that nothing is logged twice; and the registry of the best models, whose
-versions are code and safetensors.
+"""MLflow: runs, and the registry of the best models.
+
+Runs are found by a tag with their key, so nothing is logged twice. Versions of models are code and safetensors.
 """
 
 import atexit
@@ -52,7 +53,7 @@ WAITS = "phrasemodels.waits_for"  # processors that a training waits for
 
 @dataclass(frozen=True)
 class UsedData:
-    """Data that a run used. context: what for, such as train. url: of its files, which MLflow can open. digest: of its content."""
+    """Data of a run. context: its use, for example train. url: of its files, for MLflow. digest: of its content."""
 
     name: str
     context: str
@@ -62,8 +63,10 @@ class UsedData:
 
 
 def _no_database(path: Path) -> str:
-    """Return why what is at this path is no database of MLflow, which would wait for it or make its tables anew; an empty text
-    if it may be one."""
+    """Return why a path holds no database of MLflow; an empty text if it may be one.
+
+    MLflow would wait for such a file or make its tables anew.
+    """
     if not path.is_file():
         return "is not a file"
     if not path.stat().st_size:
@@ -105,7 +108,7 @@ class Tracker:
         return MlflowClient(self.uri)
 
     def experiment(self, name: str) -> str:
-        """Return the id of an experiment; create it if it does not exist."""
+        """Return the id of an experiment. Create the experiment if it is missing."""
         from mlflow.exceptions import MlflowException
 
         client = self.client()
@@ -129,8 +132,14 @@ class Tracker:
     ) -> str:
         """Return the id of the run with this key: find it and set it running again, or create it.
 
-        MLflow has no unique keys. So if two nodes create the run at once, each that sees the other's run deletes its own
-        and tries again. started: of a new run (seconds since 1970; None: now). OSError: the database is damaged.
+        MLflow has no unique keys. If two nodes create the run at once, each deletes its own run when it sees the other one, and
+        tries again.
+
+        Args:
+            started: When a new run began (seconds since 1970). Default: now.
+
+        Raises:
+            OSError: The database is damaged.
         """
         if damage := self.damage():
             raise OSError(damage)
@@ -154,21 +163,21 @@ class Tracker:
         return run_id
 
     def unregister(self, model: str) -> None:
-        """Remove a registered model with all of its versions, if there is one."""
+        """Remove a registered model with all of its versions, if it exists."""
         from mlflow.exceptions import MlflowException
 
         with contextlib.suppress(MlflowException):
             self.client().delete_registered_model(model)
 
     def run_of(self, key: str) -> Any:
-        """Return the run with this key; None if there is none."""
+        """Return the run with this key, or None."""
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
         found = client.search_runs(where, f"tags.`{KEY}` = {quoted(key)}", max_results=1) if where else []
         return found[0] if found else None
 
     def runs(self) -> list[Any]:
-        """Return every run of every experiment; an empty list if there is no database yet, or a damaged one, which is said."""
+        """Return every run of every experiment. Without a database the list is empty; a damaged one is named on stderr."""
         if (path := self.uri.removeprefix(SQLITE)) == self.uri:
             return self._runs()
         if not Path(path).exists():
@@ -186,7 +195,7 @@ class Tracker:
             return []
 
     def damage(self) -> str:
-        """Return in one line that the database is damaged, and what to do; an empty text if it is whole, or a server's."""
+        """Return one line if the database is damaged, with what to do. Empty if it is whole or on a server."""
         if (path := self.uri.removeprefix(SQLITE)) == self.uri or not Path(path).exists():
             return ""
         if why := _no_database(Path(path)):
@@ -215,10 +224,10 @@ class Tracker:
                 return runs
 
     def histories(self, runs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-        """Yield (run id, metric) of all values that runs logged, oldest first.
+        """Yield (run id, metric) of all logged values, oldest first.
 
-        A database in the store is read by one query. A server gives the last values with the runs, which are all values of
-        final metrics, at step 0; the curves of up to 100 runs are one request a name.
+        One query reads a database in the store. A server gives the last values with the runs. Final metrics have no other values. A
+        further request for each metric gets the curves of up to 100 runs.
         """
         from mlflow.entities import Metric
 
@@ -245,7 +254,7 @@ class Tracker:
                 yield from self._curves(name, run_ids[first : first + RUNS_A_REQUEST])
 
     def _curves(self, name: str, run_ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """Yield (run id, metric) of one metric of some runs; run after run if a server's answer would be cut."""
+        """Yield (run id, metric) of one metric of some runs. Ask run after run if a server would cut its answer."""
         from mlflow.entities import Metric
         from mlflow.utils.credentials import get_default_host_creds
         from mlflow.utils.rest_utils import http_request_safe
@@ -262,7 +271,7 @@ class Tracker:
                 yield run_id, metric
 
     def keys(self) -> dict[str, str]:
-        """Return the ids of all runs by their keys; of a database in the store without MLflow, which takes long to import."""
+        """Return the ids of all runs by their keys. A database in the store is read without MLflow's slow import."""
         if self.uri.startswith(SQLITE):
             try:
                 return _keys(Path(self.uri.removeprefix(SQLITE)))
@@ -275,7 +284,7 @@ class Tracker:
         return {run.data.tags[KEY]: str(run.info.run_id) for run in self.runs() if KEY in run.data.tags}
 
     def parameters(self, run_id: str, values: Mapping[str, Any]) -> None:
-        """Log the parameters that the run does not have yet; parameters of a key never change."""
+        """Log the parameters that the run lacks. Parameters of a key never change."""
         from mlflow.entities import Param
 
         client = self.client()
@@ -286,7 +295,7 @@ class Tracker:
             client.log_batch(run_id, params=new)
 
     def datasets(self, run_id: str, used: Iterable[UsedData]) -> None:
-        """Log the data that a run used; the same data is logged once."""
+        """Log the data of a run. The same data is logged once."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
         from mlflow.exceptions import MlflowException
 
@@ -314,10 +323,12 @@ class Tracker:
 
     @contextlib.contextmanager
     def monitored(self, run_id: str, interval: float = 10.0, node: str | None = None) -> Iterator[None]:
-        """In the block, log load, memory and disk of this machine to a run as `system/...` or, named by a node, `system/NODE/...`,
-        each `interval` seconds.
+        """In the block, log load, memory and disk of this machine each `interval` seconds.
 
-        ValueError: psutil, which measures them, is not installed.
+        The metrics are named `system/...`, or of a node `system/NODE/...`.
+
+        Raises:
+            ValueError: psutil is not installed.
         """
         try:
             from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
@@ -344,10 +355,12 @@ class Tracker:
         model: str = "",
         data: UsedData | None = None,
     ) -> None:
-        """Log final metrics, artifacts and tags, and mark the run as finished; a finished run stays as it is.
+        """Log final metrics, artifacts and tags, and mark the run as finished. A finished run stays as it is.
 
-        work: seconds of its work, which its duration shall be (None: until now). model: the id of the logged model that the
-        metrics are of; data: what it was tested on.
+        Args:
+            work: Seconds of work, as the run's duration. Default: until now.
+            model: Id of the logged model behind the metrics.
+            data: The test data.
         """
         client = self.client()
         run = client.get_run(run_id)
@@ -372,7 +385,7 @@ class Tracker:
         client.set_terminated(run_id, STATUS[COMPLETED], ended)
 
     def logged_model(self, run_id: str, name: str, key: str, step: int, tags: Mapping[str, str]) -> str:
-        """Return the id of the logged model with this key, made by a run at a step: find or create it."""
+        """Find or create the logged model with this key, made by a run at a step. Return its id."""
         from mlflow.entities import LoggedModelOutput
 
         client = self.client()
@@ -386,8 +399,7 @@ class Tracker:
         return str(client.finalize_logged_model(made.model_id, "READY").model_id)
 
     def end_runs(self, attempt: str, state: str = DEAD, reason: str = "") -> None:
-        """End the runs that were under way in a flow run that died, was stopped or failed; a run that another flow run is at
-        work on goes on."""
+        """End the runs of a flow run that died, was stopped or failed. Runs of another living flow run go on."""
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
         query = f"tags.`{_at_work(attempt)}` = {quoted(attempt)} and attributes.status = 'RUNNING'"
@@ -396,12 +408,15 @@ class Tracker:
             self._leave(run, attempt, state, reason)
 
     def fail(self, run_id: str, attempt: str = "", state: str = FAILED, reason: str = "") -> None:
-        """Mark a run as ended without a result, unless another flow run is at work on it; a later attempt opens it again."""
+        """Mark a run as ended without a result. A later attempt opens it again.
+
+        A run of another living flow run stays as it is.
+        """
         with contextlib.suppress(Exception):
             self._leave(self.client().get_run(run_id), attempt, state, reason)
 
     def _leave(self, run: Any, attempt: str, state: str, reason: str) -> None:
-        """End a flow run's work on a run: leave it to another one that is at work on it, or else end it."""
+        """End a flow run's work on a run. End the run, too, if no other flow run works on it."""
         client, run_id = self.client(), run.info.run_id
         own = _at_work(attempt)
         others = [value for name, value in run.data.tags.items() if name.startswith(AT_WORK) and name != own]
@@ -416,12 +431,12 @@ class Tracker:
 
 
 def _at_work(attempt: str) -> str:
-    """Return the name of the tag that says that a flow run is at work; names have letters that an id may lack."""
+    """Return the tag of a flow run at work. Names have letters that an id may lack."""
     return AT_WORK + hashlib.sha256(attempt.encode()).hexdigest()[:16]
 
 
 def _keys(database: Path) -> dict[str, str]:
-    """Return the ids of the runs in a database by their keys; of an empty one if there is none yet."""
+    """Return the ids of the runs in a database by their keys; none without a database."""
     if not database.exists():
         return {}
     if _no_database(database):
@@ -446,9 +461,9 @@ def _logged(database: Path) -> list[tuple[str, str, float, bool, int, int]]:
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """Log rows of a training's history to its run, each step once, at the time when it was measured.
+    """Log a training's history to its run, each step once, with the time of its measurement.
 
-    Steps that were logged before an interruption are skipped, and all steps once another attempt has opened the run.
+    Steps logged before an interruption are skipped. All steps are skipped once another attempt has opened the run.
     """
 
     tracker: Tracker
@@ -482,9 +497,9 @@ class StepMetrics:
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """The run of a training in MLflow, which is opened where and when the training begins its work, not while it waits.
+    """The run of a training in MLflow. It is opened when the training begins its work, not while it waits.
 
-    tags: with ATTEMPT, the flow run. system_metrics: also log load and memory of each machine that trains.
+    tags: with ATTEMPT, the flow run. system_metrics: also log load and memory of each machine of the training.
     """
 
     tracker: Tracker
@@ -503,7 +518,7 @@ class TrainingRun:
 
     @contextlib.contextmanager
     def at_work(self, rank: int = 0) -> Iterator[None]:
-        """In a worker of the training, while it is at work: the run is open, and the load of its machine is logged to it."""
+        """In a worker at work, keep the run open and log the load of its machine."""
         if rank and not self.system_metrics:
             yield
             return
@@ -521,7 +536,7 @@ class TrainingRun:
             StepMetrics(self.tracker, str(run.info.run_id), self.tags.get(ATTEMPT, ""))(history, ended)
 
     def waits(self, what: str) -> None:
-        """Say in the run what its training waits for; it is not running then. An empty text: nothing any more."""
+        """Say in the run what its training waits for. The run is not running then. An empty text: it waits no longer."""
         with contextlib.suppress(Exception):  # a message, which must never end the run
             if run := self.tracker.run_of(self.key):
                 self.tracker.client().set_tag(run.info.run_id, WAITS, what)
@@ -529,13 +544,13 @@ class TrainingRun:
                     self.tracker.client().update_run(run.info.run_id, "SCHEDULED")
 
     def fail(self, state: str, reason: str = "") -> None:
-        """Mark the run as ended without a result, if it was begun and no other flow run is at work on it."""
+        """Mark the run as ended without a result, if it has begun and no other flow run works on it."""
         if run := self.tracker.run_of(self.key):
             self.tracker.fail(str(run.info.run_id), self.tags.get(ATTEMPT, ""), state, reason)
 
 
 def _user() -> str:
-    """Return the name of the user who runs this process; a container may have none."""
+    """Return the name of this process's user. A container may have none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -543,10 +558,9 @@ def _user() -> str:
 
 
 def readable(uri: str) -> str:
-    """Return the URI of a database that MLflow can open: a copy of it if its folder may only be read, or has a name that a URI
-    cannot hold.
+    """Return the URI of a database for MLflow, which writes beside the database, as SQLite does.
 
-    The copy is removed when this process ends. MLflow, like SQLite, writes beside a database that it reads.
+    It is a copy if the folder is read-only or its name does not fit into a URI. The copy is removed when this process ends.
     """
     database = Path(uri.removeprefix("sqlite:///"))
     if not uri.startswith("sqlite:///") or not database.is_file():
@@ -569,7 +583,7 @@ def _backup(uri: str, to: sqlite3.Connection) -> None:
 
 
 def quoted(text: str) -> str:
-    """Quote a string for a filter of MLflow, which has no escapes. ValueError: the string has both kinds of quotes."""
+    """Quote a string for a filter of MLflow. ValueError: the string has both kinds of quotes."""
     quote = "'" if "'" not in text else '"'
     if quote in text:
         raise ValueError(f"{text!r} has both kinds of quotes, which MLflow cannot search for; leave one out")
@@ -577,13 +591,13 @@ def quoted(text: str) -> str:
 
 
 def _metric(name: str) -> str:
-    """Return a name that MLflow accepts: other characters become `_`, and a long name is cut and gets a digest."""
+    """Make a name valid for MLflow: other characters become `_`. A long name is cut and gets a digest."""
     plain = re.sub(r"[^\w.: -]", "_", name.replace("/", "."))
     return _shortened(plain, name)
 
 
 def _shortened(plain: str, name: str = "") -> str:
-    """Return a name of at most LONGEST characters: a long one is cut and gets the digest of `name`, by default of its own."""
+    """Cut a name to LONGEST characters and add the digest of `name`, by default its own."""
     digest = sha256((name or plain).encode()).hexdigest()[:16]
     return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{digest}"
 
@@ -604,12 +618,16 @@ SETTING, DEV_LOSS = "phrasemodels.setting", "phrasemodels.dev_loss"  # tags of a
 
 
 def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: str, tags: Mapping[str, str]) -> str:
-    """Register an exported model as a version of model `name`, with the files of the run's logged model; return the
-    version.
+    """Register an exported model as a version of model `name`, with the files of the run's logged model.
 
-    It becomes the champion, unless the champion has the same setting and a lower loss on dev. tags: among them KEY, the
-    key of the weights, SETTING and DEV_LOSS; a version with the same key is used again. Nothing is pickled: the code is a
-    file.
+    It becomes the champion, unless the champion has the same setting and a lower loss on dev. A version with the same key is
+    used again. Nothing is pickled: the code is a file.
+
+    Args:
+        tags: Among them KEY (of the weights), SETTING and DEV_LOSS.
+
+    Returns:
+        The version.
     """
     from mlflow.exceptions import MlflowException
     from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
@@ -648,7 +666,7 @@ def _better(client: Any, name: str, tags: Mapping[str, str]) -> bool:
 
 
 def _served(exported: Path, code: Path, to: Path) -> Path:
-    """Write an MLflow model folder, whose model maps sentences to answers."""
+    """Write an MLflow model folder. The model maps sentences to answers."""
     import pandas as pd
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
