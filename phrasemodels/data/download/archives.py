@@ -87,7 +87,7 @@ def _allowed(archive: Path) -> int:
 
 
 def _copy(archive: Path, entry: Entry, target: Path, most: int) -> int:
-    """Copy an entry and return its bytes, counted: the size that the archive states is not trusted."""
+    """Copy an entry and count its bytes. The size stated by the archive is not trusted."""
     total = 0
     with target.open("xb") as out:
         for chunk in _chunks(archive, entry):
@@ -155,7 +155,7 @@ def _unpacked(archive: Path) -> IO[bytes]:
 
 
 class _Headers:
-    """A tar archive while it is listed: tarfile reads each header whole, so the bytes of all headers are bounded here."""
+    """A tar archive during its listing. tarfile reads each header whole, so this class bounds the bytes of all headers."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.seek, self.tell, self.left = file, file.seek, file.tell, HEADERS
@@ -168,7 +168,7 @@ class _Headers:
 
 
 class _Tar(tarfile.TarFile):
-    """A tar archive that ignores global pax headers and reports numbers that are none as a ReadError."""
+    """A tar archive without global pax headers. Invalid numbers are a ReadError."""
 
     def next(self) -> tarfile.TarInfo | None:
         try:
@@ -196,7 +196,7 @@ def _tar_entries(archive: Path, file: IO[bytes], most: int) -> Iterator[Entry]:
 
 
 def _read_to_end(archive: Path, file: IO[bytes], most: int) -> None:
-    """Read what is after the last entry, so that a compressed archive is whole and has its checksum."""
+    """Read the rest after the last entry, so a compressed archive is whole and has its checksum."""
     while chunk := file.read(CHUNK):
         most -= len(chunk)
         if most < 0:

@@ -1,8 +1,8 @@
 """Fetch a file of a manifest: from mirror folders, then from its URLs in order, then built from upstream files.
 
-Downloads are streamed and resumed. A file is decompressed (.gz, .xz), verified against the digest of the manifest, and
-renamed to its final path at the end. URLs are untrusted: a client has a deadline that no server can extend, and `Internet`
-connects to public addresses only, to the address that it has checked, since a second lookup might give another one.
+Downloads are streamed and resumed. A file is decompressed (.gz, .xz), verified against the digest of the manifest, and renamed
+at the end. URLs are untrusted. No server can extend the deadline of a client. `Internet` connects only to public addresses. It
+connects to the checked address, since a second lookup might give another one.
 """
 
 import gzip
@@ -53,7 +53,7 @@ NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class Deadline:
-    """The time until which the next piece of a body must arrive; early hints and partial headers do not count."""
+    """The time limit of the next piece of a body. Early hints and partial headers do not count."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -69,7 +69,7 @@ class Deadline:
 
 
 class _WithDeadline:
-    """A network backend of httpcore, or one of its connections, that checks the deadline before it connects or reads."""
+    """A network backend of httpcore, or one of its connections, with a deadline for each connection and read."""
 
     def __init__(self, inner: Any, deadline: Deadline) -> None:
         self.inner, self.deadline = inner, deadline
@@ -100,7 +100,7 @@ class Transport(httpx.HTTPTransport):
 
 
 def client(transport: type[Transport], deadline: Deadline) -> httpx.Client:
-    """Return a client whose requests, also those to proxies, go through this kind of transport. OSError: a proxy is of SOCKS."""
+    """Return a client with this kind of transport for all requests, also to proxies. OSError: a proxy is of SOCKS."""
     proxies = get_environment_proxies().items()
     try:
         mounts = {pattern: transport(deadline, url) if url else None for pattern, url in proxies}
@@ -112,7 +112,7 @@ def client(transport: type[Transport], deadline: Deadline) -> httpx.Client:
 
 
 class Internet(Transport):
-    """Refuses hosts with addresses that are not public. A proxy looks host names up by itself."""
+    """Refuses hosts with non-public addresses. A proxy looks host names up by itself."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         host = request.url.raw_host.decode("ascii")
@@ -144,7 +144,7 @@ def _to(address: str, host: str, request: httpx.Request) -> httpx.Request:
 
 
 def addresses(host: str) -> list[str]:
-    """Look up the addresses of a host, in the order of preference; an empty list if it has none."""
+    """Look up the addresses of a host, in the order of preference. The list may be empty."""
     name = unquote(host).lower().partition("%")[0].rstrip(".")  # proxies accept a trailing dot and a zone
     if name == "localhost" or name.endswith(".localhost"):
         return ["127.0.0.1"]
@@ -155,7 +155,7 @@ def addresses(host: str) -> list[str]:
 
 
 def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether an address is of one machine on the internet; an address that embeds an IPv4 address is as public as that."""
+    """Whether an address is of one machine on the internet. An embedded IPv4 address must be public, too."""
     if any(address in network for network in SPECIAL):
         return False
     if isinstance(address, ipaddress.IPv4Address):
@@ -183,10 +183,13 @@ class InterruptedDownloadError(Exception):
 
 
 def fetch(file: File, target: Path, sources: Sources, variable: str = MIRROR) -> str:
-    """Fetch a file to `target` and return the path or URL that it came from. variable: the setting that names the folder for
-    such files.
+    """Fetch a file to `target` and return its path or URL of origin.
 
-    OSError: no place has the file; the message names each place and its error.
+    Args:
+        variable: Name of the setting for the folder of such files.
+
+    Raises:
+        OSError: No place has the file. The message names each place and its error.
     """
     errors = []
     for place, put in _places(file, sources):
@@ -206,8 +209,10 @@ def fetch(file: File, target: Path, sources: Sources, variable: str = MIRROR) ->
 
 
 def fetch_all(files: Iterable[File], target: Path, sources: Sources, variable: str = MIRROR) -> dict[str, str]:
-    """Fetch files to paths below `target`; return the path or URL that each came from. OSError: as of `fetch`; offline it
-    names all files that are missing."""
+    """Fetch files to paths below `target`; return the path or URL of origin of each.
+
+    OSError: as of `fetch`. Offline, it names all missing files.
+    """
     files, origins = list(files), {}
     check_offline(files, sources, variable)
     for file in files:
@@ -217,9 +222,13 @@ def fetch_all(files: Iterable[File], target: Path, sources: Sources, variable: s
 
 
 def check_offline(files: Iterable[File], sources: Sources, variable: str = MIRROR) -> None:
-    """OSError: no network may be used, and files are in no mirror folder; the message names all of them with their places.
+    """Check that files are in a mirror folder, for use without a network.
 
-    variable: the setting that names the folder for such files.
+    Args:
+        variable: Name of the setting for the folder of such files.
+
+    Raises:
+        OSError: Files are missing. The message names all of them with their places.
     """
     if sources.offline and (absent := missing(files, sources)):
         places = "\n  ".join(
@@ -230,12 +239,12 @@ def check_offline(files: Iterable[File], sources: Sources, variable: str = MIRRO
 
 
 def _folder(variable: str) -> str:
-    """Return the folder that a setting names, or say that it names none."""
+    """Return the folder of a setting, or say that it is not set."""
     return os.environ.get(variable) or f"<the folder that {variable} names>"
 
 
 def missing(files: Iterable[File], sources: Sources) -> list[File]:
-    """Return the files that no mirror folder has."""
+    """Return the files missing from all mirror folders."""
     return [f for f in files if not any((mirror / f.mirror).is_file() for mirror in sources.mirrors)]
 
 
@@ -244,7 +253,7 @@ Save = Callable[[Path, Sources], None]  # write the upstream file, still packed,
 
 
 def _places(file: File, sources: Sources) -> Iterator[tuple[str, Put]]:
-    """Yield the places where a file may be, in order, each with a function that fetches the file from there."""
+    """Yield the possible places of a file in order, each with a function for fetching the file from there."""
     for mirror in sources.mirrors:
         if (found := mirror / file.mirror).is_file():
             yield str(found), partial(_unpack, file, found)
@@ -261,12 +270,12 @@ def _places(file: File, sources: Sources) -> Iterator[tuple[str, Put]]:
 
 
 def _without_query(url: str) -> str:
-    """Return a URL without its query, which may hold a signature and must not be printed or kept."""
+    """Return a URL without its query. A query may hold a signature and must not be printed or kept."""
     return url.partition("?")[0]
 
 
 def _download(file: File, save: Save, name: str, sources: Sources, target: Path) -> None:
-    """Download to a temporary folder, so that one place never resumes the file of another, then unpack to `target`."""
+    """Download to a temporary folder, then unpack to `target`. So one place never resumes the file of another."""
     with TemporaryDirectory(dir=target.parent, prefix=".fetch-") as folder:
         part = Path(folder, name)
         save(part, sources)
@@ -309,7 +318,7 @@ def _save(url: str, most: int, part: Path, sources: Sources) -> None:
 
 
 def _stream(url: str, part: Path, most: int, transport: type[Transport]) -> None:
-    """Download a URL to `part`, from the byte where an earlier attempt stopped.
+    """Download a URL to `part`, from the last byte of an earlier attempt.
 
     InterruptedDownloadError: another attempt may succeed. ValueError: it cannot.
     """
@@ -345,7 +354,7 @@ def _stream(url: str, part: Path, most: int, transport: type[Transport]) -> None
 
 @contextmanager
 def _answer(client: httpx.Client, request: httpx.Request) -> Iterator[httpx.Response]:
-    """Follow redirects and yield the final response; bodies of redirects, which may be endless, are not read."""
+    """Follow redirects and yield the final response. Bodies of redirects may be endless and are not read."""
     for _ in range(REDIRECTS + 1):
         with closing(client.send(request, stream=True, follow_redirects=False)) as response:
             if response.next_request is None:
@@ -371,7 +380,7 @@ def _unpack(file: File, packed: Path, target: Path) -> None:
 
 
 def _copy(source: BinaryIO, out: BinaryIO, most: int) -> str:
-    """Copy a stream and return its sha256. ValueError: more than `most` bytes, as of a decompression bomb."""
+    """Copy a stream and return its sha256. ValueError: more than `most` bytes, for example of a decompression bomb."""
     digest, total = hashlib.sha256(), 0
     while chunk := source.read(CHUNK):
         total += len(chunk)
@@ -393,9 +402,9 @@ def free_space(folder: Path, needed: int) -> None:
 
 
 def obtain_parser(manifest: ParserManifest, target: Path, sources: Sources) -> dict[str, str]:
-    """Fetch every file to a path below `target`; return the path or URL that each came from.
+    """Fetch every file to a path below `target`; return the path or URL of origin of each.
 
-    OSError: a file cannot be fetched; the message holds the instructions of the manifest.
+    OSError: a file cannot be fetched. The message holds the instructions of the manifest.
     """
     try:
         return fetch_all(manifest.files, target, sources, VARIABLE)

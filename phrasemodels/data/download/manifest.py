@@ -18,9 +18,9 @@ from phrasemodels import project
 
 @dataclass(frozen=True)
 class Sources:
-    """The places from which files may be fetched: mirror folders and then, unless offline, the URLs of the manifest.
+    """The sources of downloads: mirror folders and then, unless offline, the URLs of the manifest.
 
-    private: URLs may have addresses that are not on the internet.
+    private: URLs may have addresses outside of the internet.
     """
 
     mirrors: tuple[Path, ...] = ()
@@ -60,7 +60,7 @@ Option = bool | int | float | str | tuple[int, ...] | tuple[str, ...]
 
 
 class Concatenation(Strict):
-    """A file that is the concatenation of upstream files: each part, in this order, replaces the {} of the URL."""
+    """A file concatenated from upstream files: each part, in this order, replaces the {} of the URL."""
 
     transform: Literal["concatenate"]
     url: Url
@@ -68,7 +68,7 @@ class Concatenation(Strict):
 
 
 class FirstLines(Strict):
-    """A file that is the first lines of an upstream file."""
+    """The first lines of an upstream file."""
 
     transform: Literal["first_lines"]
     url: Url
@@ -87,7 +87,7 @@ class Member(Strict):
 class File(Strict):
     """A file of a corpus. sha256 and bytes are of the decompressed content; `mirror` is its path in a mirror folder.
 
-    build: how to make the file from upstream files, if no URL has it; the digest is the same.
+    build: how to make the file from upstream files if no URL has it. The digest is the same.
     """
 
     name: Inside
@@ -99,9 +99,9 @@ class File(Strict):
 
 
 class UserFiles(Strict):
-    """Files that the user supplies: those that match `pattern` in the user's folder, or in `archive` in that folder.
+    """Files supplied by the user: those matching `pattern` in the user's folder, or in `archive` in that folder.
 
-    A single file is called `name`; several files are put into a folder `name`, below as many folders as the pattern has.
+    A single file is called `name`. Several files go into a folder `name`, below as many folders as the pattern has.
     """
 
     name: Inside
@@ -113,7 +113,7 @@ class UserFiles(Strict):
 
 
 class Part(Strict):
-    """A part of the rows: [start, stop) in a fixed random order, in which rows with equal values of `by` stay together."""
+    """A part of the rows: [start, stop) in a fixed random order. Rows with equal values of `by` stay together."""
 
     by: str = "id"
     start: int = Field(default=0, ge=0)
@@ -127,9 +127,9 @@ class Part(Strict):
 
 
 class Split(Strict):
-    """A split of a corpus: its files, by the roles that the reader gives them, and its number of records.
+    """A split of a corpus: its files, by their roles for the reader, and its number of records.
 
-    rows: None only where it cannot be known beforehand. reasons: numbers of unusable rows, by reason. schema, reader,
+    rows: None only if the number cannot be known beforehand. reasons: numbers of unusable rows, by reason. schema, reader,
     licence, redistributable and stand_in default to the manifest's.
     """
 
@@ -149,8 +149,8 @@ class Split(Strict):
 class Languages(Strict):
     """The languages of parallel text, as codes of ISO 639 such as en and fr, and the tokeniser of both sides.
 
-    tokeniser: moses; spaces, for text that is divided already; characters, of languages without spaces between words. If
-    it is missing, an experiment takes its own.
+    tokeniser: moses; spaces, for divided text; characters, for languages without spaces between words. Default: the
+    experiment's own.
     """
 
     source: str = Field(pattern=r"^[a-z]{2,3}$")
@@ -173,7 +173,7 @@ class Terms(NamedTuple):
 
 
 class Manifest(Strict):
-    """A corpus. A stand-in replaces a corpus that is not available: scores on it cannot be compared with the paper's."""
+    """A corpus. A stand-in replaces an unavailable corpus. Its scores can't be compared with the paper's."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     title: str
@@ -217,7 +217,7 @@ class Manifest(Strict):
 
     @model_validator(mode="after")
     def files_have_the_languages(self) -> "Manifest":
-        """Check that the two files of a split are named by the languages, so that none is taken for the other."""
+        """Check that the languages name the two files of a split, so neither is taken for the other."""
         for name, split in self.splits.items():
             if self.languages and (split.reader or self.reader) == "bitext":
                 wanted = {self.languages.source, self.languages.target}
@@ -246,7 +246,7 @@ class Manifest(Strict):
 
 
 def how_to_supply(manifest: Manifest, files: UserFiles) -> str:
-    """Return instructions for user files that are missing."""
+    """Return instructions for missing user files."""
     return (
         f"{manifest.name}: {files.name} must be supplied by the user: {files.instructions} Put it into a folder "
         f"{manifest.name} in the folder that PHRASEMODELS_SUPPLIED names."
@@ -278,7 +278,7 @@ def load(name: str) -> Manifest:
 
 
 def read(path: Path) -> Manifest:
-    """Read a manifest. ValueError: it names the file and the key that is wrong."""
+    """Read a manifest. ValueError: it names the file and the wrong key."""
     return validated(path, Manifest)
 
 
@@ -286,7 +286,7 @@ M = TypeVar("M", bound=Strict)
 
 
 def validated(path: Path, kind: type[M]) -> M:
-    """Read a TOML file as an instance of a model. ValueError: it names the file and the keys that are wrong."""
+    """Read a TOML file as an instance of a model. ValueError: it names the file and the wrong keys."""
     try:
         return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:
@@ -313,7 +313,7 @@ def _explain(one: Any) -> str:
 
 
 def _keys(location: tuple[str | int, ...]) -> list[str]:
-    """Return the keys that are known at the place of an unknown key."""
+    """Return the known keys at the place of an unknown key."""
     models: list[type[BaseModel]] = [Manifest]
     for part in location[:-1]:
         fields = [f for model in models for name, f in model.model_fields.items() if part in (name, f.alias)]
@@ -334,7 +334,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def corpus_names() -> list[str]:
-    """Return the names of all corpora. ValueError: one that a user adds has the name of one of ours."""
+    """Return the names of all corpora. ValueError: a user's corpus has the name of one of ours."""
     added = project.manifests()
     if taken := sorted(set(added) & set(names())):
         raise ValueError(f"{added[taken[0]]}: there is a corpus {taken[0]!r} already; choose another name")
@@ -363,7 +363,7 @@ VARIABLE = "PHRASEMODELS_PARSERS"  # the setting that names the folder of parser
 
 
 class ParserManifest(Strict):
-    """A folder of models that Stanza loads. If the models are a stand-in, so is everything that is made with them."""
+    """A folder of models for Stanza. If the models are a stand-in, so is all of their output."""
 
     name: str = Field(pattern=r"^[a-z0-9_]+$")
     title: str
@@ -394,5 +394,5 @@ def load_parser(name: str) -> ParserManifest:
 
 
 def read_parser(path: Path) -> ParserManifest:
-    """Read a manifest. ValueError: it names the file and the key that is wrong."""
+    """Read a manifest. ValueError: it names the file and the wrong key."""
     return validated(path, ParserManifest)

@@ -1,4 +1,4 @@
-"""Corpora that the user supplies, since they may not be passed on: found in folders that the user names."""
+"""Corpora supplied by the user, since they may not be passed on. They lie in folders named by the user."""
 
 import hashlib
 import os
@@ -17,15 +17,18 @@ MOST_BYTES = 20_000_000_000  # of an unpacked archive
 
 
 def folders(manifest: Manifest, sources: Sources) -> list[Path]:
-    """Return the folders that are searched for user files: one named as the corpus in each folder of the sources."""
+    """Return the folders to search for user files: one named like the corpus in each folder of the sources."""
     return [mirror / manifest.name for mirror in sources.mirrors]
 
 
 def obtain(manifest: Manifest, target: Path, sources: Sources) -> dict[str, str]:
-    """Fetch every file of a corpus to a path below `target`; return the path or URL that each came from.
+    """Fetch every file of a corpus to a path below `target`; return the path or URL of origin of each.
 
-    User files may be missing if the corpus has other files. ValueError: a file has another content. OSError: a file
-    cannot be fetched, or there are no files; the message holds instructions.
+    User files may be missing if the corpus has other files.
+
+    Raises:
+        ValueError: A file has another content.
+        OSError: A file cannot be fetched, or there are no files. The message holds instructions.
     """
     from phrasemodels.data.download.fetch import fetch_all  # a machine that only trains lacks its libraries
 
@@ -38,7 +41,7 @@ def obtain(manifest: Manifest, target: Path, sources: Sources) -> dict[str, str]
 
 
 def copy_user_files(manifest: Manifest, wanted: UserFiles, sources: Sources, target: Path) -> dict[str, Path]:
-    """Copy user files to paths below `target`; return the folder that each came from, or {} if there are none."""
+    """Copy user files to paths below `target`; return the folder of origin of each, or {} if there are none."""
     for folder in folders(manifest, sources):
         with _opened(wanted, folder) as root:
             found = locate(wanted, root)

@@ -1,4 +1,4 @@
-"""Sentences in CoNLL-U: words, tags, heads, relations; and other analyses of them, in which all other columns stay."""
+"""Sentences in CoNLL-U: words, tags, heads, relations; and new analyses of a sentence, with all other columns kept."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -14,10 +14,10 @@ BOTH_TAGS = "/"  # a Penn tag and a universal tag as one tag: VBZ/AUX
 
 
 class Analysed(NamedTuple):
-    """A sentence of n tokens; heads count from 1, 0 is the root.
+    """A sentence of n tokens. Heads count from 1; 0 is the root.
 
-    Columns that hold only underscores are empty. Heads that make no tree are left out with the relations, and `reason`
-    says why. line: the number of its first line.
+    Columns of underscores are empty. Heads that make no tree are left out with the relations, and `reason` says why. line: the
+    number of its first line.
     """
 
     line: int
@@ -33,7 +33,7 @@ class Analysed(NamedTuple):
 def read_conllu(lines: Iterable[Line], where: str) -> Iterator[Analysed]:
     """Yield every sentence. Lines of multiword tokens (1-2) and of empty nodes (1.1) are skipped.
 
-    ValueError: a line is not CoNLL-U; it names `where` and the line.
+    ValueError: a line is not CoNLL-U. The message has `where` and the line.
     """
     rows: list[tuple[int, list[str]]] = []
     document, comments = "", 0
@@ -61,10 +61,11 @@ def read_conllu(lines: Iterable[Line], where: str) -> Iterator[Analysed]:
 
 
 def read_arcs(lines: Iterable[Line], where: str, document: str = "") -> Iterator[Analysed]:
-    """Yield sentences of three columns between tabs: word, Penn tag, head; an empty line ends a sentence. Words are as in
-    brackets (-LRB-). This is the format of NLTK's dependency_treebank; its arcs have no relations.
+    """Yield sentences of three columns between tabs: word, Penn tag, head. An empty line ends a sentence.
 
-    ValueError: a line has other columns; it names `where` and the line.
+    Words are as in brackets (-LRB-). This is the format of NLTK's dependency_treebank. Its arcs have no relations.
+
+    ValueError: a line has other columns. The message has `where` and the line.
     """
     rows: list[tuple[int, list[str]]] = []
     for number, text in [*lines, Line(0, "")]:
@@ -90,10 +91,12 @@ def sentence_to_conllu(
     lemmas: Sequence[str] = (),
     features: Sequence[str] = (),
 ) -> str:
-    """Return a line for each token; columns that are empty are written as underscores. multiword: tokens of several words,
-    by their first and last; the MISC of the last word is then theirs.
+    """Return a line for each token. Empty columns are written as underscores.
 
     The caller adds the comments before the lines and the empty line after them.
+
+    Args:
+        multiword: Tokens of several words, by their first and last word. The MISC of the last word is then the token's.
     """
     given = (lemmas, universal, tags, features, heads, relations, misc)
     columns = [column or ["_"] * len(tokens) for column in given]
@@ -143,7 +146,7 @@ def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> A
 
 
 def _column(words: list[tuple[int, list[str]]], place: int) -> list[str]:
-    """Return a column; an empty list if it holds only underscores."""
+    """Return a column; an empty list if it has only underscores."""
     column = [fields[place] for _, fields in words]
     return column if any(value != "_" for value in column) else []
 
@@ -213,10 +216,10 @@ def morphology(lines: Iterable[Line]) -> Iterator[tuple[str, str, str, str, str]
 def analysed_again(
     lines: Sequence[Line], columns: dict[int, Sequence[object]], comments: dict[str, str] | None = None
 ) -> str:
-    """Return the lines of a sentence with other columns (place of a column -> a value for each of its n words).
+    """Return the lines of a sentence with new columns (place of a column -> a value for each of its n words).
 
-    Comments, forms, lemmas, features, MISC and lines of multiword tokens stay. Enhanced dependencies and empty nodes (1.1),
-    which belong to the tree that is replaced, are left out. comments: more of them, before the words, over any of the same name.
+    Comments, forms, lemmas, features, MISC and lines of multiword tokens stay. Enhanced dependencies and empty nodes (1.1) belong
+    to the old tree and are left out. comments: further ones before the words; they replace comments of the same name.
     """
     replaced = tuple(f"# {name} = " for name in comments or ())
     made = [line.text for line in lines if line.text.startswith("#") and not line.text.startswith(replaced)]
@@ -238,6 +241,6 @@ def analysed_again(
 def predicted(
     tags: Sequence[str], universal: Sequence[str], heads: Sequence[int], relations: Sequence[str]
 ) -> dict[int, Sequence[object]]:
-    """Return the columns that a parser predicts; tags that it does not know stay as they were."""
+    """Return the columns predicted by a parser. Tags unknown to it stay as they were."""
     known: dict[int, Sequence[object]] = {TAG: tags, UNIVERSAL: universal}
     return {place: values for place, values in known.items() if values} | {HEAD: heads, RELATION: relations}

@@ -1,4 +1,4 @@
-"""Text files line by line: LF or CRLF, with or without a byte order mark, in any encoding that extends ASCII."""
+"""Text files line by line: LF or CRLF, with or without a byte order mark, in any extension of ASCII."""
 
 import contextlib
 import sys
@@ -19,14 +19,16 @@ class Line(NamedTuple):
 
 
 def lines(path: Path, encoding: str = "utf-8", errors: str = "strict") -> Iterator[Line]:
-    """Yield the lines of a file. errors: as of `bytes.decode`. ValueError: a line, which is named, is not in this encoding; or
-    the file is UTF-16."""
+    """Yield the lines of a file. errors: as of `bytes.decode`.
+
+    ValueError: a line is not in this encoding, or the file is UTF-16. The message names the line.
+    """
     with path.open("rb") as file:
         yield from _decoded(_raw(file), str(path), encoding, errors)
 
 
 def _raw(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file without line breaks and byte order mark; a carriage return elsewhere is part of its line."""
+    """Yield the lines of a file without line breaks and byte order mark. A carriage return elsewhere is part of its line."""
     for number, raw in enumerate(file):
         yield (raw if number else raw.removeprefix(BOM)).rstrip(b"\r\n")
 
@@ -79,8 +81,10 @@ def bounded(text: str, where: str, number: int, max_words: int) -> str:
 
 
 def lines_with_replacements(path: Path, warn: Callable[[str], None]) -> Iterator[Line]:
-    """Return the lines of a file in UTF-8, or of stdin, as they arrive, if the path is -. A byte that is not UTF-8 becomes
-    U+FFFD, and `warn` is told the first line that has one. ValueError: the text is UTF-16, or has a NUL byte."""
+    """Return the lines of a file in UTF-8 as they arrive, or of stdin if the path is -.
+
+    A byte outside of UTF-8 becomes U+FFFD. `warn` gets the first such line. ValueError: the text is UTF-16, or has a NUL byte.
+    """
     told = False
     with contextlib.nullcontext(_stdin()) if str(path) == "-" else path.open("rb") as file:
         for number, raw in enumerate(_raw(file), 1):
@@ -96,7 +100,7 @@ def lines_with_replacements(path: Path, warn: Callable[[str], None]) -> Iterator
 
 
 def _with_nul(raw: bytes) -> str:
-    """Return what a line with NUL bytes is: UTF-16 if every other byte of its beginning is one."""
+    """Describe a line with NUL bytes: UTF-16 if every other byte of its beginning is NUL."""
     first = raw[:400]
     if len(first) > 3 and 2 * max(first[::2].count(0), first[1::2].count(0)) > 0.8 * len(first):
         return "UTF-16 without a byte order mark; convert the file to UTF-8"

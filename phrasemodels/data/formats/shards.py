@@ -1,8 +1,8 @@
-"""Shards: uncompressed Arrow IPC files, which trainings map into memory without a copy; and the schemas of their records.
+"""Shards: uncompressed Arrow IPC files, and the schemas of their records. Trainings map them into memory without a copy.
 
-No column is ever null: a missing value is an empty string or an empty list. `id` is the position of the row in its
-file, from 0. `group` names a subset that is scored separately, or is empty. `reason` says why a row, or one of its
-analyses, is unusable, or is empty; unusable rows are kept, so that they can be counted.
+No column is ever null: a missing value is an empty string or an empty list. `id` is the position of the row in its file, from
+0. `group` names a subset with a score of its own, or is empty. `reason` says why a row, or one of its analyses, is unusable, or
+is empty. Unusable rows are kept and counted.
 """
 
 import hashlib
@@ -121,7 +121,7 @@ def _rows(width: int) -> pa.DataType:
 
 
 def check(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
-    """Return the table. ValueError: it has another schema, or a null; it names `where` and the column."""
+    """Return the table. ValueError: it has another schema, or a null. The message has `where` and the column."""
     if not table.schema.equals(schema):
         raise ValueError(f"{where}: columns {table.schema.names} do not match {schema.names} (or their types differ)")
     for name in schema.names:
@@ -141,7 +141,7 @@ def _null(column: pa.ChunkedArray) -> int | None:
 
 
 def build(schema: pa.Schema, where: str, columns: Mapping[str, Any], rows: int) -> pa.Table:
-    """Return a table of these columns. A missing column `id` counts from 0; other missing columns are empty."""
+    """Return a table of these columns. A missing column `id` counts from 0. Other missing columns are empty."""
     arrays = [_column(field, columns.get(field.name), rows) for field in schema]
     return check(pa.Table.from_arrays(arrays, schema=schema), schema, where)
 
@@ -176,7 +176,7 @@ def write_shard(path: Path, table: pa.Table) -> dict[str, object]:
 
 
 def write_parquet(path: Path, rows: pa.Table | Iterator[pa.Table]) -> None:
-    """Write a table, or at least one after another, as Parquet, for other programs: half the size of a shard, but slower to read."""
+    """Write a table, or several in turn, as Parquet for other programs: half the size of a shard, but slower to read."""
     tables = iter([rows]) if isinstance(rows, pa.Table) else rows
     first = next(tables)
     with atomic_replace(path) as temporary, pq.ParquetWriter(temporary, first.schema, compression="zstd") as writer:
@@ -207,12 +207,12 @@ def digests(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def as_integers(found: pa.Array) -> np.ndarray:
-    """Return digests (n) as big-endian integers (n, 2), which share their memory."""
+    """View digests (n) as big-endian integers (n, 2), without a copy."""
     return np.frombuffer(found.buffers()[1] or b"", ">u8").reshape(-1, 2)[found.offset : found.offset + len(found)]
 
 
 def content_digest(table: pa.Table) -> str:
-    """Return the sha256 of the schema and of the values in row order, which does not depend on chunks or files.
+    """Return the sha256 of the schema and of the values in row order, independent of chunks and files.
 
     TypeError: a column has a type without a digest.
     """

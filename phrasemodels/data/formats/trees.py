@@ -1,16 +1,15 @@
-"""Phrase structure trees as spans of token positions: read from and written to brackets, their heads, and joint trees.
+"""Phrase structure trees as spans of token positions: brackets, heads, and joint trees.
 
-All kinds of brackets are read: Penn `( (S ...) )` over several lines, one tree a line, sentiment trees. Reading is one
-pass without recursion, so depth and length are not limited. Corpora without dependencies get heads by rules for content
-heads.
+All kinds of brackets are read: Penn `( (S ...) )` over several lines, one tree a line, sentiment trees. Reading is one pass
+without recursion, so depth and length are not limited. Corpora without dependencies get heads by rules for content heads.
 
 A joint tree, or simplified HPSG tree (LAL parser, section 3.1; Zhou and Zhao 2019), is phrase structure and dependencies as one
-tree of spans. The head of a span is the word whose governor lies outside of the span. A joint tree differs from a phrase
-structure tree in two ways, both undone by `restore`:
+tree of spans. The governor of a span's head lies outside of the span. A joint tree differs from a phrase structure tree in two
+ways, both undone by `restore`:
 
 - phrases over the same words are one span, their labels joined by `::`, outermost first; ROOT above a single phrase is
   left out;
-- adjacent parts of a phrase that depend on one of them, and not on the head of the phrase, are wrapped in a span `<H>`.
+- adjacent parts of a phrase may depend on a part other than its head. They are wrapped with it in a span `<H>`.
   So binary merges build the phrase, and each merge adds one arc, between the heads of its two parts.
 
 Some phrases of corpora cannot be built from their dependencies. They stay as they are; `misfits` lists them.
@@ -49,7 +48,7 @@ class Tree(NamedTuple):
 
 
 class _Open:
-    """A bracket that has not been closed yet."""
+    """An open bracket."""
 
     __slots__ = ("index", "label", "start", "word", "wordless")
 
@@ -67,7 +66,7 @@ def parse(brackets: str) -> Tree:
 
 
 def read_brackets(lines: Iterable[Line], where: str) -> Iterator[tuple[int, Tree]]:
-    """Yield every tree with the number of its first line. ValueError: wrong brackets; it names `where` and the line."""
+    """Yield every tree with the number of its first line. ValueError: wrong brackets, with `where` and the line."""
     stack: list[_Open] = []
     tokens: list[str] = []
     tags: list[str] = []
@@ -125,7 +124,7 @@ def plain(tree: Tree) -> Tree:
 
 
 def brackets(tree: Tree) -> str:
-    """Write a tree on one line; brackets in words and tags become -LRB- and -RRB-, and a word without a tag gets X."""
+    """Write a tree on one line. Brackets in words and tags become -LRB- and -RRB-. A word without a tag gets X."""
     opened = [""] * len(tree.tokens)
     closed = [0] * len(tree.tokens)
     for label, start, end in tree.spans:
@@ -138,8 +137,10 @@ def brackets(tree: Tree) -> str:
 
 
 def unescape(word: str) -> str:
-    r"""Return a word as in running text: brackets for -LRB- and so on, also inside of it (:--RRB- is :-)), no backslash before
-    / and *."""
+    """Return a word as in running text: brackets for -LRB- and so on, and no backslash before / and *.
+
+    Escapes inside of a word count, too: :--RRB- is :-).
+    """
     if "-" in word:
         if bracket := _ESCAPES.get(word.upper()):
             return bracket
@@ -162,10 +163,10 @@ WH_WORDS, WH_PLACES = frozenset(("WDT", "WP", "WP$")), frozenset((("NP", "SBAR")
 
 
 def wh_phrases(tree: Tree) -> Tree:
-    """Return a tree whose noun phrases that begin with a wh-word, before the clause of SBAR or SBARQ, are called WHNP.
+    """Rename noun phrases to WHNP if they begin with a wh-word before the clause of SBAR or SBARQ.
 
-    The Penn Treebank calls all of them so (its bracketing guidelines, Bies et al. 1995): (SBAR (WHNP (WP who)) (S ...)). The conversion
-    that made GUM's phrases does for objects, and calls subjects of relative clauses and questions NP.
+    The Penn Treebank does so (its bracketing guidelines, Bies et al. 1995): (SBAR (WHNP (WP who)) (S ...)). GUM's conversion does so
+    for objects, but calls subjects of relative clauses and questions NP.
     """
     if WH_WORDS.isdisjoint(tree.tags):
         return tree
@@ -246,10 +247,10 @@ Part = tuple[int, int]  # words [start, end)
 
 
 def joint(tree: Tree, heads: Sequence[int] = ()) -> list[Span]:
-    """Return the labelled spans of a joint tree in pre-order, no two over the same words; the first is the sentence.
+    """Return the labelled spans of a joint tree in pre-order, no two over the same words. The first is the sentence.
 
-    heads: (n), counted from 1, 0 is the root; they must be a tree. Without heads there are no spans `<H>`. ValueError: a
-    label of the tree is `<H>` or holds `::`.
+    heads: (n), counted from 1, 0 is the root; they must be a tree. Without heads there are no spans `<H>`. ValueError: a label of
+    the tree is `<H>` or holds `::`.
     """
     spans = _collapse(tree)
     if not heads:
@@ -274,7 +275,7 @@ def restore(tokens: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -
 
 
 def misfits(spans: Sequence[Span], heads: Sequence[int]) -> list[tuple[Span, str]]:
-    """Return the spans of a joint tree that no sequence of merges builds with these heads, each with the first reason."""
+    """Return the spans of a joint tree that no merges build with these heads, each with the first reason."""
     depth = depths(heads)
     pairs = zip(spans, parts_of(spans), strict=True)
     return [(span, reason) for span, parts in pairs if (reason := _misfit(span, parts, heads, depth))]
@@ -296,7 +297,7 @@ def depths(heads: Sequence[int]) -> list[int]:
 
 
 def parts_of(spans: Sequence[Span]) -> list[list[Part]]:
-    """Return the parts of each span, left to right: its child spans, and its words that are in none of them.
+    """Return the parts of each span, left to right: its child spans, and its remaining words.
 
     spans: the spans of a tree, in pre-order.
     """
@@ -340,7 +341,7 @@ def _collapse(tree: Tree) -> list[Span]:
 
 
 def _head(part: Part, depth: Sequence[int]) -> int:
-    """Return the word nearest to the root, the first of several; if one word alone has its governor outside, it is that."""
+    """Return the word nearest to the root, the first of several. A single word with an outside governor comes first."""
     return min(range(*part), key=depth.__getitem__)
 
 
@@ -352,7 +353,7 @@ def _governors(span: Span, parts: Sequence[Part], heads: Sequence[int], depth: S
 
 
 def _groups(span: Span, parts: Sequence[Part], heads: Sequence[int], depth: Sequence[int]) -> Iterator[Part]:
-    """Yield the words of each part together with all parts that depend on it, if there are such and they are adjacent.
+    """Yield the words of each part together with all of its dependent parts, if there are any and they are adjacent.
 
     The part with the head of the span is left out. Governors are nearer to the root, so parts form no cycle.
     """

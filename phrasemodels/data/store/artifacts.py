@@ -1,4 +1,4 @@
-"""Artifacts: folders of files that a step made, each with a manifest of the sizes and digests of its files."""
+"""Artifacts: the folders of files that steps make. A manifest lists the sizes and digests of the files."""
 
 import contextlib
 import datetime
@@ -40,7 +40,7 @@ class Artifact:
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """For whom the step was made: experiment, seed, paper, table, profile and row; empty for steps of data."""
+        """Purpose of the step: experiment, seed, paper, table, profile and row. Empty for steps of data."""
         return given if isinstance(given := self.manifest.get("about"), Mapping) else {}
 
     def file(self, name: str) -> Path:
@@ -52,13 +52,13 @@ class Artifact:
 
 
 def files_of(folder: Path) -> Iterator[str]:
-    """Yield the name, relative to the folder, of every file below it except its manifest."""
+    """Yield the name of every file below the folder except its manifest, relative to the folder."""
     own = folder / MANIFEST
     return (str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path != own)
 
 
 def parse_manifest(text: bytes) -> dict[str, Any] | None:
-    """Return the manifest that a file holds, or None if the file is cut off or is no valid manifest."""
+    """Return the manifest in a file, or None if the file is cut off or invalid."""
     try:
         manifest = json.loads(text)
         datetime.datetime.fromisoformat(manifest["finished"]).timestamp()
@@ -76,7 +76,7 @@ def parse_manifest(text: bytes) -> dict[str, Any] | None:
 
 
 def with_digest(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return JSON content with the digest of all of its other entries as its last one, `digest`."""
+    """Add an entry `digest` to JSON content: the digest of all of its other entries. It comes last."""
     rest = {name: value for name, value in content.items() if name != "digest"}
     written = json.loads(json.dumps(rest))  # numbers that are keys become text, in whose order keys are sorted
     text = json.dumps(written, sort_keys=True, separators=(",", ":"))
@@ -84,7 +84,7 @@ def with_digest(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_own_digest(content: Mapping[str, Any]) -> bool:
-    """Return whether JSON content has the digest that `with_digest` gives it."""
+    """Return whether JSON content has the digest of `with_digest`."""
     return bool(with_digest(content)["digest"] == content.get("digest"))
 
 
@@ -101,7 +101,7 @@ def _is_plain(name: str) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder with all that is in it, a file or a link; errors are ignored."""
+    """Remove a folder with its content, a file or a link; errors are ignored."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -126,9 +126,9 @@ def describe(path: Path) -> dict[str, Any]:
 
 
 def damage_of(artifact: Artifact, partial: bool = False) -> str | None:
-    """Return the first file of an artifact that is missing or differs from its digest, in words; None if all are whole.
+    """Say which file of an artifact is missing or differs from its digest; None if all are whole.
 
-    partial: files may be missing, as in a node's cache, which holds those that were asked for.
+    partial: files may be missing. A node's cache holds only requested files.
     """
     for name, expected in artifact.manifest["files"].items():
         path = artifact.path / name
@@ -143,7 +143,7 @@ def damage_of(artifact: Artifact, partial: bool = False) -> str | None:
 
 @cache
 def this_machine() -> str:
-    """Return the kind of this machine's processor: on another kind libraries choose other instructions and orders of sums."""
+    """Return the kind of this machine's processor. On another kind libraries choose other instructions and orders of sums."""
     model = ""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -152,7 +152,7 @@ def this_machine() -> str:
 
 
 def made_elsewhere(manifest: Mapping[str, Any]) -> str | None:
-    """Return the kind of processor on which an artifact was made, if it is known and another one than this machine's."""
+    """Return the kind of processor that made an artifact, if it is known and differs from this machine's."""
     made = manifest.get("machine")
     return made if isinstance(made, str) and made != this_machine() else None
 

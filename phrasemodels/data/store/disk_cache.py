@@ -1,10 +1,9 @@
-"""Answers that follow from the project's files alone, such as names of experiments or the keys of a plan, kept between
-processes.
+"""Answers cached between processes. They follow from the project's files alone, for example names of experiments or keys of a plan.
 
-To make one imports torch and builds every model's configuration; to read one takes a JSON file. An answer counts only
-while no source or data file of the project, no library and no version of Python has changed. Code of users may read any file of
-its folders and any variable of the environment, so all of them count. Answers lie where Python and numba keep what they compile;
-where that folder cannot be written, they are made anew each time.
+Making an answer imports torch and builds every model's configuration. Reading one takes a JSON file. An answer counts only
+while no source or data file of the project, no library and no version of Python has changed. Your own code may read any file of
+its folders and any variable of the environment, so all of them count. Answers lie beside the compiled files of Python and numba.
+If this folder is read-only, answers are made anew each time.
 """
 
 import contextlib
@@ -33,10 +32,11 @@ MOST = 1000  # values that are kept; the tests of each kept result are one, of w
 
 
 def cached_on_disk(name: str, key: Any, compute: Callable[[], Any], of_users: bool = True) -> Any:
-    """Return the cached JSON value of a key; compute and cache it on a miss.
+    """Return the cached JSON value of a key. Compute and cache it on a miss. Errors of `compute` are not cached.
 
-    key: all that the value depends on beside the project's files and libraries. of_users: it depends on any code of users, too.
-    Errors of `compute` are not cached.
+    Args:
+        key: Everything the value depends on beside the project's files and libraries.
+        of_users: The value also depends on code of users.
     """
     path = FOLDER / f"{name}-{digest_of([key, project_digest(), users_digest() if of_users else ''])[:32]}.json"
     with contextlib.suppress(OSError, ValueError):
@@ -63,7 +63,7 @@ def project_digest() -> str:
 
 @cache
 def users_digest() -> str:
-    """Return the digest of the parts that users' code offers, of the states of all files in its folders, and of the environment."""
+    """Return the digest of the users' plugins, of the states of all files in their folders, and of the environment."""
     offered = {group: project.parts(group) for group in project.GROUPS}
     return digest_of([offered, _of_users() if any(offered.values()) or project.folder() else None])
 
@@ -92,7 +92,7 @@ def _users_files(place: Path) -> Iterator[Path]:
 
 
 def contents(folder: Path, suffixes: tuple[str, ...] = ("",)) -> dict[str, str]:
-    """Return the sha256 of each file below a folder whose name has one of the endings, by its path in the folder."""
+    """Return the sha256 of each file below a folder with one of the endings, by its path in the folder."""
     found = (path for path in _files(folder) if path.name.endswith(suffixes))
     return {str(path.relative_to(folder)): sha256_of(path) for path in found}
 

@@ -1,13 +1,13 @@
-"""The fingerprint of a step's source code: if code that the step can reach changes, the step's key changes.
+"""The fingerprint of a step's source code. If code within reach of the step changes, the step's key changes.
 
-Definitions are hashed by their syntax trees, so comments, docstrings and layout do not count. From a function the
-search follows every name to its definition, through imports, inside of this project, and adds the statements that
-the modules on its way, the packages that they are in and ENVIRONMENT run when they are imported. The store's modules in
-STORE do not count: they decide how artifacts are kept, not what is in them; store.FORMAT is their version.
+Definitions are hashed by their syntax trees, so comments, docstrings and layout do not count. The search begins at a function
+and follows every name to its definition inside of this project, also through imports. It adds the statements that run at the
+import of the modules on its way, of their packages and of ENVIRONMENT. The modules in STORE do not count. They decide how
+artifacts are kept, not their content; store.FORMAT is their version.
 
-Of Python and of a library the version counts, and the digest of each file that is not as it was installed. Code of users
+Python and libraries count by their version, and by the digest of each file that differs from its installation. Code of users
 counts like the project's, wherever it lies: in a project folder, in an editable or local installation, or on PYTHONPATH.
-Some of it cannot be followed by names (UNFOLLOWED). If a step reaches such code, all users' modules that it reaches count whole.
+Names can't follow some of it (UNFOLLOWED). If a step reaches such code, all users' modules within its reach count whole.
 """
 
 import ast
@@ -59,7 +59,7 @@ Name = tuple[str, str]  # module, top-level name
 class Module:
     """The top-level names of one file: its definitions, with all bindings of a name, and its imports.
 
-    `imports` has those inside of functions too; `imported` only those that run when the file itself is imported.
+    `imports` includes imports inside of functions. `imported` has only those that run at the import of the file.
     """
 
     def __init__(self, name: str, tree: ast.Module, package: str) -> None:
@@ -100,7 +100,7 @@ def _imports(nodes: Iterable[ast.AST], package: str) -> dict[str, set[Name]]:
 
 
 def _statements(node: ast.AST) -> Iterable[ast.AST]:
-    """Yield the statements inside of a node, at any depth; expressions are not searched, as they hold none."""
+    """Yield the statements inside of a node at any depth. Expressions hold no statements and are skipped."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.expr):
             yield child
@@ -108,7 +108,7 @@ def _statements(node: ast.AST) -> Iterable[ast.AST]:
 
 
 def _run_with_the_module(node: ast.AST) -> Iterable[ast.AST]:
-    """Yield the statements of a file that run when it is imported: all but bodies of functions and of `if TYPE_CHECKING`."""
+    """Yield the statements that run at a file's import: all but bodies of functions and of `if TYPE_CHECKING`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and ast.unparse(child.test).removeprefix("typing.") == "TYPE_CHECKING":
             yield from _run_with_the_module(ast.Module(child.orelse, []))
@@ -118,7 +118,7 @@ def _run_with_the_module(node: ast.AST) -> Iterable[ast.AST]:
 
 
 def _bound_names(node: ast.stmt) -> list[str]:
-    """The names that a definition or an assignment binds; `module.name = 3` and `table["key"] = 3` bind none."""
+    """The names bound by a definition or an assignment. `module.name = 3` and `table["key"] = 3` bind none."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -131,8 +131,10 @@ def _bound_names(node: ast.stmt) -> list[str]:
 
 
 def _runs_code(node: ast.stmt, own: Collection[str]) -> bool:
-    """Whether a top-level statement does more than bind names: a call, or a decorator that registers a definition. own: names
-    of users' functions, which may register what they decorate."""
+    """Whether a top-level statement does more than bind names: it calls, or a decorator registers a definition.
+
+    own: names of users' functions. They may register a decorated definition.
+    """
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         # such as @registry.register(key): it changes another object. @dataclass(frozen=True) has keywords alone and
         # does not
@@ -153,9 +155,9 @@ def _is_users(module: str) -> bool:
 
 @cache
 def users_place(top: str) -> Path | None:
-    """Return the file or folder of a module that is code of users, though no part names it; None: it is no such module.
+    """Return the file or folder of a user's module outside of all plugins; None for any other module.
 
-    It is no module of Python, of what this package requires, or of another distribution that an installer unpacked.
+    Modules of Python, of this package's requirements, or of another unpacked distribution are no users' modules.
     """
     if top in sys.stdlib_module_names or top in sys.builtin_module_names or top in _required():
         return None
@@ -174,7 +176,7 @@ def users_place(top: str) -> Path | None:
 
 
 def users_places() -> list[Path]:
-    """Return the project folder, and all files and folders of users' modules that its modules and those of parts import."""
+    """Return the project folder, and all files and folders of the users' modules that it or plugins import."""
     places, queue, own = dict[str, Path](), [*added_modules()], folder()
     while queue:
         top = queue.pop()
@@ -192,7 +194,7 @@ def users_places() -> list[Path]:
 
 @cache
 def _required() -> frozenset[str]:
-    """Return the names of the distributions that this package requires."""
+    """Return the names of this package's required distributions."""
     try:
         found = importlib.metadata.requires(PROJECT) or []
     except importlib.metadata.PackageNotFoundError:
@@ -234,7 +236,7 @@ def _parsed(path: Path) -> ast.Module:
 
 @cache
 def _tree(text: str, path: Path) -> ast.Module:
-    """Parse a file. In Python 3.11 threads that parse at once may raise SystemError (gh-106905), so it is tried again."""
+    """Parse a file. Threads that parse at once may raise SystemError in Python 3.11 (gh-106905), so try again."""
     for _ in range(PARSE_ATTEMPTS):
         with suppress(SystemError):
             return ast.parse(text, path)
@@ -282,7 +284,7 @@ def _references(node: ast.AST) -> Iterable[list[str]]:
 
 
 def _unfollowed(module: str, nodes: Iterable[ast.AST]) -> Iterable[Name]:
-    """Yield what users' code reads by other means than names: any module, or variables of the environment."""
+    """Yield the accesses of users' code that names can't follow: any module, or variables of the environment."""
     texts, reads = set(), False
     for leaf in nodes:
         name = getattr(leaf, "attr", getattr(leaf, "id", getattr(leaf, "name", "")))
@@ -296,7 +298,7 @@ def _unfollowed(module: str, nodes: Iterable[ast.AST]) -> Iterable[Name]:
 
 
 def _run_modules(nodes: Iterable[ast.AST]) -> Iterable[Name]:
-    """Yield the modules of the project that a string among nodes names, as in `python -m NAME`."""
+    """Yield the project's modules named by a string among nodes, as in `python -m NAME`."""
     strings = (leaf.value for leaf in nodes if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str))
     for name in strings:
         if "." in name and name.replace(".", "_").isidentifier() and _module(name) is not None:
@@ -304,9 +306,9 @@ def _run_modules(nodes: Iterable[ast.AST]) -> Iterable[Name]:
 
 
 def _resolve(module: str, parts: list[str], seen: frozenset[Name] = frozenset()) -> Iterable[Name]:
-    """Yield what a dotted name in a module may refer to: (module, name) in the project, or (library, "").
+    """Yield the possible referents of a dotted name in a module: (module, name) in the project, or (library, "").
 
-    seen: the imports that led here; modules may import a name from each other that neither defines.
+    seen: the imports so far. Two modules may import a name from each other although neither defines it.
     """
     here = _module(module)
     head, *rest = parts
@@ -331,7 +333,7 @@ def _offers(module: str, name: str) -> bool:
 
 
 def _in_project(path: list[str], seen: frozenset[Name]) -> Iterable[Name]:
-    """Yield what a dotted path of the project refers to. What a module binds in an `if` or `try` counts with its statements."""
+    """Yield the referents of a dotted path of the project. Bindings in an `if` or `try` count with its statements."""
     for cut in range(len(path), 0, -1):
         inner = ".".join(path[:cut])
         if _module(inner) is not None:
@@ -367,9 +369,9 @@ def _roots(value: Any) -> Iterable[Name]:
 
 @cache
 def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
-    """Return the digest of a definition and the names that it refers to; None if it does not exist.
+    """Return the digest of a definition and the names in it; None if it does not exist.
 
-    The digest is empty for the statements that a module runs if it runs none; its imports run.
+    The digest is empty for a module that runs no statements. Its imports still run.
     """
     module, attribute = name
     found = _module(module)
@@ -389,7 +391,7 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
 
 @cache
 def _run_at_import(module: str) -> frozenset[Name]:
-    """Return what runs when a module is imported: the statements of its packages, its own, and its imports'."""
+    """Return the code that runs at a module's import: the statements of its packages, its own, and its imports'."""
     parts = module.split(".")
     packages = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
     found = _module(module)
@@ -399,7 +401,7 @@ def _run_at_import(module: str) -> frozenset[Name]:
 
 
 def closure(*values: Callable[..., Any] | Any) -> tuple[dict[str, str], dict[str, str]]:
-    """Return digests of all definitions that the values can reach, by qualified name, and versions of their libraries."""
+    """Return digests of all definitions within reach of the values, by qualified name, and versions of their libraries."""
     roots = frozenset(root for value in values for root in _roots(value))
     source, libraries = _closure(roots | {(ENVIRONMENT, IMPORT_TIME)} if roots else roots)
     return dict(source), dict(libraries)
@@ -439,7 +441,7 @@ def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _modules_below(top: str) -> list[str]:
-    """Return the names of a user's module and of all modules below it; tests, which no step reaches, are left out."""
+    """Return the names of a user's module and of all modules below it, without tests. No step reaches tests."""
     place = added_modules().get(top) or users_place(top)
     if place is None or top.startswith("test_") or top == "conftest":
         return []
@@ -449,7 +451,7 @@ def _modules_below(top: str) -> list[str]:
 
 
 def forget() -> None:
-    """Forget the parsed files of the project; for a process in which they change."""
+    """Forget the parsed files of the project. For processes that see the files change."""
     for known in (_module, _definition, _run_at_import, _closure, users_place, _distribution, _version):
         known.cache_clear()
 
@@ -461,7 +463,7 @@ def _distributions() -> dict[str, list[str]]:
 
 @cache
 def _distribution(package: str) -> importlib.metadata.Distribution | None:
-    """Return the distribution that an imported package is of; None: it is of none."""
+    """Return the distribution of an imported package, or None."""
     try:  # most packages have their distribution's name; to read all distributions takes half a second
         return importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
@@ -473,8 +475,8 @@ def _distribution(package: str) -> importlib.metadata.Distribution | None:
 def _version(package: str, by_users: bool = False) -> dict[str, str]:
     """Return {distribution: version} of an imported package; an empty dictionary for the standard library.
 
-    by_users: users' code imports it. Two builds of what this package does not require may then have one version, so the digest of
-    their RECORD counts, too.
+    by_users: users' code imports it. This package may not require it, so two builds may have one version. The digest of its
+    RECORD then counts, too.
     """
     if package in sys.stdlib_module_names or (found := _distribution(package)) is None:
         return {}
@@ -487,8 +489,10 @@ def _version(package: str, by_users: bool = False) -> dict[str, str]:
 
 
 def _edited(found: importlib.metadata.Distribution) -> Iterable[tuple[str, str]]:
-    """Yield the files of a distribution that are not as they were installed, with their digests. A file is read if its size is
-    not that of RECORD, or if it was changed after RECORD was written."""
+    """Yield the files of a distribution that changed since their installation, with their digests.
+
+    A file is read if its size differs from RECORD, or if it is newer than RECORD.
+    """
     wanted = (*CODE, ".dist-info/RECORD")
     lines = (line for line in (found.read_text("RECORD") or "").splitlines() if line.split(",")[0].endswith(wanted))
     rows = [row for row in csv.reader(lines) if len(row) == 3]

@@ -1,11 +1,10 @@
 """Garbage collection of a store, its disk usage, and the search for damaged artifacts.
 
-The roots are the artifacts of root steps (the comparisons, which verdicts are read from) and the leases of runs under way.
-Everything that can be reached from a root through inputs is kept.
+The roots are the artifacts of root steps (the comparisons behind verdicts) and the leases of running runs. Everything within
+reach of a root through inputs is kept.
 
-Leases: while a run is under way, garbage collection keeps the artifacts whose keys the run leases.
-
-ROOT/leases/NAME.json holds the keys; the run holds the lock NAME.lock, which the operating system releases at its end.
+ROOT/leases/NAME.json holds the keys of a lease. The run holds the lock NAME.lock. The operating system releases it at the run's
+end.
 """
 
 import contextlib
@@ -49,7 +48,7 @@ def lease(store: Store, keys: Iterable[str], name: str = "") -> Iterator[None]:
 
 
 def leased_keys(store: Store) -> set[str]:
-    """Return the keys that runs under way lease; leases of dead runs do not count."""
+    """Return the keys leased by running runs. Leases of dead runs do not count."""
     keys: set[str] = set()
     for path in (store.root / "leases").glob("*.json"):
         if is_alive(store, path.stem):
@@ -59,7 +58,7 @@ def leased_keys(store: Store) -> set[str]:
 
 
 def remove_dead_leases(store: Store) -> None:
-    """Remove the leases of dead runs; the caller holds the removal lock."""
+    """Remove the leases of dead runs. The caller holds the removal lock."""
     for path in (store.root / "leases").glob("*"):
         if path.suffix in (".json", ".lock") and not is_alive(store, path.stem):
             with contextlib.suppress(OSError):
@@ -77,18 +76,18 @@ def _read_keys(path: Path) -> list[str]:
 
 
 def is_alive(store: Store, name: str) -> bool:
-    """Whether the run that took the lease of this name is under way."""
+    """Whether the run with the lease of this name is running."""
     return is_locked(store.root / "leases" / f"{name}.lock")
 
 
 def removal_lock(store: Store) -> filelock.BaseFileLock:
-    """Return the lock that excludes the taking of a lease and the removal of artifacts from each other."""
+    """Return the lock against taking a lease and removing artifacts at once."""
     (store.root / "locks").mkdir(parents=True, exist_ok=True)
     return filelock.FileLock(store.root / "locks" / "sweep.lock")
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds a lock file, which need not be writable; anything else at its place is not held."""
+    """Whether a process holds a lock file. The file need not be writable. Anything else at its place is not held."""
     import fcntl
 
     try:
@@ -110,7 +109,7 @@ KEY = re.compile("[0-9a-f]{32}")  # the folder name of an artifact; folders with
 
 
 def reachable(known: dict[str, Artifact], roots: Iterable[str]) -> set[str]:
-    """Return the keys of the roots and of everything that they were made from."""
+    """Return the keys of the roots and of all their inputs, direct and indirect."""
     reached: set[str] = set()
     queue = list(roots)
     while queue:
@@ -122,9 +121,9 @@ def reachable(known: dict[str, Artifact], roots: Iterable[str]) -> set[str]:
 
 
 def keys_to_keep(known: dict[str, Artifact], verdicts: Iterable[str], leased: Iterable[str]) -> set[str]:
-    """Return the keys that verdicts and runs under way rest on.
+    """Return the keys needed by verdicts and running runs.
 
-    ValueError: an artifact that a verdict rests on cannot be read, so its own inputs are unknown.
+    ValueError: an artifact behind a verdict can't be read, so its own inputs are unknown.
     """
     for verdict in (verdicts := sorted(verdicts)):
         if lost := sorted(reachable(known, [verdict]) - known.keys()):
@@ -142,12 +141,12 @@ def is_root(artifact: Artifact) -> bool:
 
 
 def root_steps(known: dict[str, Artifact]) -> set[str]:
-    """Return the names of the root steps; an artifact of one of them whose manifest is lost stays a root."""
+    """Return the names of the root steps. An artifact of a root step stays a root even if its manifest is lost."""
     return {ROOT_STEP, *(artifact.manifest["step"] for artifact in known.values() if is_root(artifact))}
 
 
 def verdict_keys(known: dict[str, Artifact], newest: int = 0) -> list[str]:
-    """Return the keys of all roots, or of the `newest` ones of each title with the same rows and seeds."""
+    """Return the keys of all roots, or of the `newest` roots of each title with the same rows and seeds."""
     alike: dict[tuple[str, ...], list[Artifact]] = {}
     for artifact in known.values():
         if is_root(artifact):
@@ -159,7 +158,7 @@ def verdict_keys(known: dict[str, Artifact], newest: int = 0) -> list[str]:
 
 @dataclass(frozen=True)
 class Waste:
-    """A folder that may be removed, its size in bytes, and the label of what it holds."""
+    """A removable folder, its size in bytes, and a label of its content."""
 
     path: Path
     bytes: int
@@ -167,9 +166,9 @@ class Waste:
 
 
 def waste(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
-    """Return the folders that no verdict and no run under way rests on and that were not used for `days` days.
+    """Return the folders that neither a verdict nor a running run needs, unused for `days` days.
 
-    newest: count only so many verdicts of each title (0: all). An interrupted step is as old as its last change.
+    newest: count only this many verdicts of each title (0: all). An interrupted step is as old as its last change.
     """
     known = {artifact.key: artifact for artifact in store.artifacts()}
     leased = leased_keys(store)
@@ -210,7 +209,7 @@ def collect(store: Store, days: float = 7.0, newest: int = 0) -> list[Waste]:
 
 
 def _remove_unheld_locks(store: Store) -> None:
-    """Remove the lock files of keys that killed processes left."""
+    """Remove the lock files of killed processes."""
     for path in store.root.glob("locks/*.lock"):
         if KEY.fullmatch(path.stem) and path.is_file():
             with contextlib.suppress(filelock.Timeout, OSError), filelock.FileLock(path).acquire(blocking=False):
@@ -219,7 +218,7 @@ def _remove_unheld_locks(store: Store) -> None:
 
 
 def _move_to_trash(store: Store, paths: Iterable[Path]) -> None:
-    """Move folders to work/.waste-ID, which any process may delete; the caller holds the removal lock."""
+    """Move folders to work/.waste-ID. Any process may delete them there. The caller holds the removal lock."""
     # below `work`, so that a rename cannot cross file systems
     trash = store.root / "work" / ".waste"
     trash.mkdir(parents=True, exist_ok=True)  # it exists if a process was killed here
@@ -230,13 +229,13 @@ def _move_to_trash(store: Store, paths: Iterable[Path]) -> None:
 
 
 def _empty_trash(store: Store) -> None:
-    """Delete all that was moved to the trash, also by processes that were killed before they deleted it."""
+    """Delete the trash, also that of killed processes."""
     for path in store.root.glob("work/.waste-*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _last_used(artifact: Artifact) -> float:
-    """Return when an artifact was made or last found, whichever is later; the present if it has just been removed."""
+    """Return when an artifact was made or last found, whichever is later. Now, if it has just been removed."""
     made = datetime.datetime.fromisoformat(artifact.manifest["finished"]).timestamp()
     try:
         return max(made, (artifact.path / MANIFEST).stat().st_mtime)
@@ -247,8 +246,8 @@ def _last_used(artifact: Artifact) -> float:
 def trim(store: Store, limit: int) -> list[Artifact]:
     """Remove the least recently used artifacts from a node's cache until it holds at most `limit` bytes.
 
-    Only for a store with shared storage, which keeps them. Artifacts that a run on any node leases stay and, while
-    there are leases, so does everything that was used within the last hour.
+    Only for a store with shared storage, which keeps the artifacts. Artifacts leased by any node stay. While there are leases,
+    everything used within the last hour stays, too.
     """
     assert store.shared is not None, "only a cache in front of shared storage may be trimmed"
     with removal_lock(store):
@@ -280,7 +279,7 @@ def trimmed(store: Store, limit: int, pause: float = 0.0) -> Iterator[None]:
 
 
 def _last_changed(folder: Path) -> float:
-    """Return when anything in a folder was last written; the present if the folder has just been removed."""
+    """Return when anything in a folder was last written. Now, if the folder has just been removed."""
     try:
         return max(path.lstat().st_mtime for path in [folder, *folder.rglob("*")])
     except FileNotFoundError:
@@ -288,13 +287,13 @@ def _last_changed(folder: Path) -> float:
 
 
 def artifact_bytes(artifact: Artifact) -> int:
-    """Return the size of the files of an artifact that are here, as its manifest gives them."""
+    """Return the size of an artifact's local files, by its manifest."""
     files = artifact.manifest["files"].items()
     return sum(file["bytes"] for name, file in files if (artifact.path / name).is_file())
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the bytes of all files below a folder; a file with several hard links counts once."""
+    """Return the bytes of all files below a folder. A file with several hard links counts once."""
     seen: dict[tuple[int, int], int] = {}
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
@@ -305,7 +304,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def usage(store: Store) -> list[dict[str, object]]:
-    """Return a row for each step (artifacts, those that are kept, bytes) and for each other folder of the store."""
+    """Return a row for each step (artifacts, kept artifacts, bytes) and for each other folder of the store."""
     known = {artifact.key: artifact for artifact in store.artifacts()}
     kept = reachable(known, [*verdict_keys(known), *leased_keys(store)])
     rows: dict[str, dict[str, int]] = {}
@@ -324,7 +323,7 @@ def usage(store: Store) -> list[dict[str, object]]:
 def damage(store: Store) -> list[Damage]:
     """Read all files of the store and of the shared storage, and return every damaged artifact.
 
-    An artifact is damaged if a file is missing or differs from its digest, or if its manifest is not its own.
+    An artifact is damaged if a file is missing or differs from its digest, or if its manifest is of another artifact.
     """
     there = [path.parent for path in store.root.glob(f"objects/*/*/{MANIFEST}")]
     known = list(store.artifacts())
@@ -337,14 +336,14 @@ def damage(store: Store) -> list[Damage]:
 
 
 def without_manifest(places: Iterable[Path]) -> list[Damage]:
-    """Return the damage of places STEP/KEY whose manifest is broken or of another artifact; their verdicts are unknown."""
+    """Return the damage of places STEP/KEY with a broken or foreign manifest. Their verdicts are unknown."""
     return [
         Damage(Artifact(p, {"key": p.stem, "label": p.parent.name}), f"{p}: no manifest of its own", []) for p in places
     ]
 
 
 def damaged_artifacts(artifacts: Iterable[Artifact], check: Callable[[Artifact], str | None]) -> list[Damage]:
-    """Return the artifacts in which `check` finds a problem, with the titles of the verdicts that rest on them."""
+    """Return the artifacts with a problem found by `check`, and the titles of the verdicts that need them."""
     known = {artifact.key: artifact for artifact in artifacts}
     reached = {key: reachable(known, [key]) for key in verdict_keys(known)}
     found = []

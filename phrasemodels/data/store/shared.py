@@ -1,11 +1,12 @@
-"""Files under a URL, through fsspec: file://, s3:// (s3fs) and its other schemes. Credentials come from the environment.
+"""The store on object storage. All nodes share it under the same keys.
 
-The store on object storage, which the folders of all nodes share under the same keys.
+Files lie under a URL and are read through fsspec: file://, s3:// (s3fs) and its other schemes. Credentials come from the
+environment.
 
 URL/manifests/STEP/KEY.json      written last, by a conditional put: if two nodes publish a key, the first one wins
-URL/blobs/AA/SHA256              files by digest, so an upload never changes a file that a manifest names
-URL/leases/ID.json               the keys that a run under way leases
-URL/checkpoints/KEY/STEP/...     checkpoints of trainings under way; state.json is written last
+URL/blobs/AA/SHA256              files by digest, so an upload never changes a file of a manifest
+URL/leases/ID.json               the keys leased by a running run
+URL/checkpoints/KEY/STEP/...     checkpoints of running trainings; state.json is written last
 """
 
 import contextlib
@@ -53,7 +54,7 @@ PRECONDITION_FAILED, CONFLICT = 412, 409  # HTTP: the file exists; another clien
 
 @cache
 def _filesystem(url: str, process: int) -> tuple[Any, str]:
-    """Return the fsspec file system of a URL and the path in it; a forked process needs its own."""
+    """Return the fsspec file system of a URL and the path in it. A forked process needs its own."""
     try:
         # no caches: listings must show the files of other nodes, and a cached instance has a thread that a fork loses
         files, path = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
@@ -66,7 +67,7 @@ def _filesystem(url: str, process: int) -> tuple[Any, str]:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Files under a URL. Errors of the storage are raised as OSErrors that name the URL."""
+    """Files under a URL. Errors of the storage become OSErrors with the URL."""
 
     url: str
 
@@ -80,7 +81,7 @@ class Bucket:
         return "/".join([_filesystem(self.url, os.getpid())[1].rstrip("/"), *names])
 
     def open(self) -> None:
-        """Check that the storage can be written to. OSError: it cannot, or a folder holds something else than a store."""
+        """Check that the storage is writable. OSError: it isn't, or a folder holds something else than a store."""
         self._refuse_other_folder()
         probe = self.path("probes", f"{uuid.uuid4().hex}")
         try:
@@ -91,7 +92,7 @@ class Bucket:
             raise OSError(f"{error}: is there such a bucket?") from error
 
     def _refuse_other_folder(self) -> None:
-        """Raise an OSError if the URL is a folder with other things than a store has, such as /etc."""
+        """Raise an OSError if the URL is a folder with foreign content, for example /etc."""
         folder = Path(self.path().rstrip("/") or "/")
         if self.url.startswith("file:") and folder.is_dir():
             with self.naming_errors():
@@ -101,7 +102,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def naming_errors(self, others: Collection[int] = ()) -> Iterator[None]:
-        """Raise errors of any library as OSErrors that name the URL; FileNotFoundError stays one.
+        """Raise errors of any library as OSErrors with the URL. FileNotFoundError stays one.
 
         FileExistsError and errors with an errno in `others` pass unchanged.
         """
@@ -139,17 +140,17 @@ class Bucket:
             return None
 
     def modified(self, path: str) -> float:
-        """Return when a file was last written, in seconds; the present if the file has just been removed."""
+        """Return when a file was last written, in seconds. Now, if the file has just been removed."""
         with self.naming_errors(), contextlib.suppress(FileNotFoundError):
             return float(self.files.modified(path).timestamp())
         return time.time()
 
     def texts(self, name: str) -> dict[str, bytes]:
-        """Return the content of every file below a path; files that are removed meanwhile are left out."""
+        """Return the content of every file below a path. Files removed meanwhile are left out."""
         return self.texts_of(self.listed(name))
 
     def texts_of(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """Return the content of some files; those that are removed meanwhile are left out."""
+        """Return the content of some files. Files removed meanwhile are left out."""
         with self.naming_errors():
             contents = self.files.cat_ranges(paths, None, None)  # `cat` would read [ as a pattern
             for error in contents:
@@ -158,7 +159,7 @@ class Bucket:
         return {path: text for path, text in zip(paths, contents, strict=True) if isinstance(text, bytes)}
 
     def listed(self, *names: str) -> list[str]:
-        """Return every file below a path, sorted; an empty list if the path does not exist."""
+        """Return every file below a path, sorted. The list is empty if the path does not exist."""
         try:
             with self.naming_errors():
                 return sorted(self.files.find(self.path(*names)))
@@ -189,9 +190,9 @@ def _status(error: OSError) -> int | None:
 
 
 class AtomicFolder(LocalFileSystem):
-    """fsspec's local file system with the guarantees of object storage, for a folder that several nodes share.
+    """fsspec's local file system with the guarantees of object storage, for a folder shared by several nodes.
 
-    Each file is written under a temporary name and then renamed; mode="create" fails if the file exists.
+    Each file is written under a temporary name and then renamed. mode="create" fails if the file exists.
     """
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
@@ -204,7 +205,7 @@ class AtomicFolder(LocalFileSystem):
             (os.link if mode == "create" else os.replace)(temporary, path)
 
     def put_file(self, path1: str, path2: str, *_: Any, **__: Any) -> None:
-        """Copy path1 to path2; if path2 has the same bytes already, only set its time to now."""
+        """Copy path1 to path2. If path2 has the same bytes already, only set its time to now."""
         # the time protects a blob from a collection by another node
         if os.path.isfile(path2) and sha256_of(Path(path1)) == sha256_of(Path(path2)):
             os.utime(path2)
@@ -241,8 +242,11 @@ class ObjectStorage(Bucket):
     """Artifacts under a URL."""
 
     def fetch(self, folder: Path, check: bool = True) -> bool:
-        """Download the manifest of an artifact into ROOT/objects/STEP/KEY, unless it is there; return False if the storage has no
-        artifact. check: nor if a file of it is missing there or has another size."""
+        """Download the manifest of an artifact into ROOT/objects/STEP/KEY, unless it is there.
+
+        Returns:
+            False if the storage has no artifact, or with `check` if a file of it is missing there or has another size.
+        """
         step, key = folder.parts[-2:]
         temporary = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}"
         path = self.path("manifests", step, f"{key}.json")
@@ -270,10 +274,12 @@ class ObjectStorage(Bucket):
         return True
 
     def download(self, folder: Path, name: str, expected: Mapping[str, Any]) -> bool:
-        """Download one file of an artifact into its folder; return False if it is missing or damaged.
+        """Download one file of an artifact into its folder. Return False if it is missing or damaged.
 
-        One that is damaged in the storage is removed there, so that no node takes it for whole. FileNotFoundError: the folder of
-        the artifact was removed meanwhile.
+        A file damaged in the storage is removed there, so no node takes it for whole.
+
+        Raises:
+            FileNotFoundError: The folder of the artifact was removed meanwhile.
         """
         temporary, blob = folder.parents[2] / "work" / f".fetch-{uuid.uuid4().hex}", self._blob(expected["sha256"])
         temporary.mkdir(parents=True)
@@ -300,7 +306,7 @@ class ObjectStorage(Bucket):
             shutil.rmtree(temporary, ignore_errors=True)
 
     def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
-        """Upload the files of a folder, then its manifest; return False if another node has published this key before."""
+        """Upload the files of a folder, then its manifest. Return False if another node published this key before."""
         # blobs before the manifest that names them: a manifest is proof that all of its blobs are there
         self._upload(folder, manifest, again=False)
         with self.naming_errors():
@@ -313,8 +319,10 @@ class ObjectStorage(Bucket):
             self.files.pipe_file(self._manifest(manifest), _encoded(manifest))
 
     def _upload(self, folder: Path, manifest: Mapping[str, Any], again: bool) -> None:
-        """Upload the files of a folder that the storage does not have. One that is not in the folder, as it was adopted from
-        another node, must be in the storage. again: upload all."""
+        """Upload the files of a folder that the storage lacks; with `again` all.
+
+        A file may be missing from the folder if it was adopted from another node. Then it must be in the storage.
+        """
         files = manifest["files"]
         here = {name for name in files if (folder / name).is_file()}
         # to ask for a small file costs as much as to upload it
@@ -332,7 +340,7 @@ class ObjectStorage(Bucket):
                 self.files.put_file(str(folder / name), blob)
 
     def _states(self, paths: Iterable[str]) -> list[tuple[int, float] | None]:
-        """Return the bytes of files and the times, in seconds, at which they were last written; None for one that is missing."""
+        """Return the bytes of files and the times of their last change in seconds; None for a missing file."""
 
         def state(path: str) -> tuple[int, float] | None:
             try:
@@ -355,19 +363,19 @@ class ObjectStorage(Bucket):
         return self.path("manifests", manifest["step"], f"{manifest['key']}.json")
 
     def artifacts(self) -> list[Artifact]:
-        """Return every artifact that has a whole manifest, oldest first; their files are not downloaded."""
+        """Return every artifact with a whole manifest, oldest first. Its files are not downloaded."""
         return sorted(filter(None, self._manifests().values()), key=lambda a: str(a.manifest["finished"]))
 
     def present(self) -> dict[Path, str]:
-        """Return the path of each manifest by STEP/KEY; none is read."""
+        """Return the path of each manifest by STEP/KEY. None is read."""
         return {Path(*path.split("/")[-2:]).with_suffix(""): path for path in self.listed("manifests")}
 
     def manifests(self, paths: Iterable[str]) -> list[dict[str, Any]]:
-        """Return the manifests at some paths; damaged ones are left out."""
+        """Return the manifests at some paths. Damaged ones are left out."""
         return [m for path, text in self.texts_of(list(paths)).items() if (m := _own_manifest(path, text))]
 
     def _manifests(self) -> dict[str, Artifact | None]:
-        """Return the artifact of each manifest, by path; None if the manifest is damaged."""
+        """Return the artifact of each manifest by path; None for a damaged manifest."""
         found = {path: _own_manifest(path, text) for path, text in self.texts("manifests").items()}
         return {path: Artifact(Path(m["step"], m["key"]), m) if m else None for path, m in found.items()}
 
@@ -392,8 +400,10 @@ class ObjectStorage(Bucket):
 
     @contextlib.contextmanager
     def lease(self, keys: Iterable[str]) -> Iterator[None]:
-        """Keep the artifacts of these keys from garbage collection by any node while the block runs; if this process dies, for
-        at most LEASE_SECONDS more."""
+        """Keep the artifacts of these keys from garbage collection by any node during the block.
+
+        If this process dies, the lease holds for at most LEASE_SECONDS more.
+        """
         path, leased, ended = self.path("leases", f"{uuid.uuid4().hex}.json"), sorted(keys), threading.Event()
 
         def write() -> None:
@@ -418,13 +428,15 @@ class ObjectStorage(Bucket):
                 self.files.rm_file(path)
 
     def leased_keys(self) -> Counter[str]:
-        """Return the keys that runs on any node lease, each with the number of its leases."""
+        """Return the keys leased by runs on any node, each with the number of its leases."""
         found = {path: text for path, text in self.texts("leases").items() if path.endswith(".json")}
         return Counter(key for path, text in found.items() for key in _keys_of_lease(path, text))
 
     def collect(self, days: float = 7.0, newest: int = 0, dry: bool = False) -> list[str]:
-        """Remove manifests that no verdict and no lease rests on, then blobs that no manifest names and checkpoints that no
-        run leases, all of them older than `days` days. Return the removed paths, or with dry those to be removed."""
+        """Remove unneeded files older than `days` days; return their paths. With `dry` remove nothing.
+
+        First go manifests without a verdict and a lease, then blobs without a manifest and checkpoints without a lease.
+        """
         runs, before, gone = self._waste(days, newest)
         if dry:
             return gone
@@ -440,7 +452,7 @@ class ObjectStorage(Bucket):
         return removed
 
     def _waste(self, days: float, newest: int) -> tuple[list[str], float, list[str]]:
-        """Return the leases, the time before which files are old, and the files to remove: manifests before their blobs."""
+        """Return the leases, the age limit, and the files to remove: manifests before their blobs."""
         runs, leased = self.listed("leases"), self.leased_keys()
         # no lease holds shards, and blobs are written before their manifest: during a run files of the last day stay
         before = time.time() - max(days, 1.0 if leased else 0.0) * DAY
@@ -463,7 +475,7 @@ def _encoded(manifest: Mapping[str, Any]) -> bytes:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Return whether ROOT/objects/STEP/KEY holds an artifact of which no file is damaged; files may be missing."""
+    """Return whether ROOT/objects/STEP/KEY holds an artifact without damaged files. Files may be missing."""
     try:
         manifest = _own_manifest(f"{folder.parent.name}/{folder.name}.json", (folder / MANIFEST).read_bytes())
     except OSError:
@@ -480,7 +492,7 @@ def _own_manifest(path: str, text: bytes) -> dict[str, Any] | None:
 
 
 def _keys_of_lease(path: str, text: bytes) -> list[str]:
-    """Return the keys of a lease; none once it has expired."""
+    """Return the keys of a lease. An expired lease has none."""
     try:
         lease = json.loads(text)
         keys, until = lease["keys"], float(lease["until"])

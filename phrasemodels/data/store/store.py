@@ -1,14 +1,13 @@
 """The store: the artifact of each step, in a folder named by the step's key.
 
-    ROOT/objects/STEP/KEY/...       an artifact: the files that the step made, and manifest.json, written last
-    ROOT/work/KEY/{out,checkpoints} a step under way; a training continues from the checkpoints after a crash
+    ROOT/objects/STEP/KEY/...       an artifact: the files of the step, and manifest.json, written last
+    ROOT/work/KEY/{out,checkpoints} a running step; a training continues from the checkpoints after a crash
     ROOT/locks/KEY.lock             of two runs at once, one makes the artifact and the other waits for it
 
-A key is the sha256 of the step's name, the source code that the step can reach, the versions of the libraries that it
-uses, its settings and the keys of its inputs. A cached artifact is used only if all of its files exist and match their
-digests.
+A key is the sha256 of the step's name, its reachable source code, the versions of its libraries, its settings and the keys of
+its inputs. A cached artifact is used only if all of its files exist and match their digests.
 
-`TemporaryStore` is for artifacts that are not used again, such as the answers to a user's text.
+`TemporaryStore` is for artifacts without reuse, for example the answers to a user's text.
 """
 
 import contextlib
@@ -61,7 +60,7 @@ def _digest(plain: Any) -> str:
 
 
 def key_of(manifest: Mapping[str, Any]) -> str:
-    """Return the key that belongs to the parts that a manifest lists, in the manifest's own format."""
+    """Return the key of the parts in a manifest, in the manifest's own format."""
     return _digest({"format": manifest.get("format"), "step": manifest["step"], **manifest["parts"]})[:32]
 
 
@@ -76,9 +75,9 @@ class HasKey(Protocol):
 class Step:
     """One arrow of the pipeline: `make(job, settings) -> meta`, its settings and its inputs.
 
-    label: what people call it. about: for whom it is made (experiment, seed, ...), kept in the manifest. fans_out: it
-    divides its work with `executor.map`, so it runs in the driver process. root: garbage collection keeps its artifact, and
-    all that this was made from. None of them is part of the key: experiments that share a training share its artifact.
+    label: its name for people. about: its purpose (experiment, seed, ...), kept in the manifest. fans_out: it divides its work
+    with `executor.map`, so it runs in the driver process. root: garbage collection keeps its artifact with all inputs. None of
+    them is part of the key. Experiments with a common training share its artifact.
     """
 
     make: Callable[["Job", Any], dict[str, Any]]
@@ -110,7 +109,7 @@ class Step:
 
 
 def with_dependencies(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps and all that they depend on, each once, inputs before what is made from them."""
+    """Return the steps and all their dependencies, each once, inputs first."""
     ordered: dict[str, Step] = {}
 
     def visit(step: Step) -> None:
@@ -143,13 +142,13 @@ class OutOfTimeError(TimeoutError):
 class Executor:
     """How a step runs its parts. The default runs everything in this process.
 
-    map(function, items): call function(*item) for each item and yield the results in order; nothing runs before they are
+    map(function, items): call function(*item) for each item and yield the results in order. Nothing runs before its result is
     asked for.
-    launch(function, *arguments): call the function on every training worker, with torch.distributed set up if there are
-    several. fetches: these workers download the files that they need. report(history): receive the metrics measured so far.
-    sources: where downloads come from. until: the time (seconds since 1970) at which a training saves a checkpoint and ends with
-    OutOfTimeError; stop_at: it does so after these updates, too. keeps_state: the last checkpoint of a training is kept when it is
-    finished, so that one with more updates goes on from it; garbage collection removes it like interrupted work.
+    launch(function, *arguments): call the function on every training worker. Several workers have torch.distributed set up.
+    fetches: the workers download their files. report(history): receive the metrics measured so far. sources: where downloads come
+    from. until: the time (seconds since 1970) at which a training saves a checkpoint and ends with OutOfTimeError. stop_at: it
+    also does so after this number of updates. keeps_state: a finished training keeps its last checkpoint, so another one with
+    more updates can go on from it. Garbage collection removes it like interrupted work.
     """
 
     map: Callable[[Callable[..., Any], Collection[tuple[Any, ...]]], Iterable[Any]] = serial_map
@@ -164,9 +163,9 @@ class Executor:
 
 @dataclass(frozen=True)
 class Job:
-    """A step being run: its output folder, its inputs, and the executor of its parts.
+    """A running step: its output folder, its inputs, and the executor of its parts.
 
-    parts: of the key; none in a TemporaryStore. adopted: files of other artifacts that are its own, too: bytes and sha256 by name.
+    parts: of the key; none in a TemporaryStore. adopted: bytes and sha256 by name of files adopted from other artifacts.
     """
 
     out: Path
@@ -179,7 +178,7 @@ class Job:
     adopted: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def key_without(self, *names: str) -> str:
-        """Return a key that does not depend on one part, by its path in `parts`; empty if these are not known."""
+        """Return a key independent of one part, by its path in `parts`; empty if the parts are unknown."""
         inner = parts = to_json(self.parts)
         for name in names[:-1]:
             inner = inner.get(name, {})
@@ -187,8 +186,10 @@ class Job:
         return _digest(parts)[:32] if parts else ""
 
     def adopt(self, artifact: Artifact, name: str, target: str) -> None:
-        """Make a file of another artifact one of this step's own, under the name `target`. No byte of it is read: it gets a second
-        name here, or only one in the manifest if it is on another node."""
+        """Make a file of another artifact a file of this step, under the name `target`.
+
+        No byte of it is read. It gets a second name here, or only an entry in the manifest if it is on another node.
+        """
         if self.store.shared is None or (artifact.path / name).is_file():
             _link(artifact.path / name, self.out / target)
         if "files" in artifact.manifest:  # those of a TemporaryStore have no digests
@@ -207,7 +208,7 @@ DISK_ERRORS = {"No space left on device": "full", "Disk quota exceeded": "full",
 
 
 class Damage(NamedTuple):
-    """A damaged artifact, the problem in words, and the titles of the verdicts that rest on the artifact."""
+    """A damaged artifact, its problem, and the titles of the verdicts that need it."""
 
     artifact: Artifact
     problem: str
@@ -215,7 +216,7 @@ class Damage(NamedTuple):
 
 
 class LostFileError(OSError):
-    """The shared storage has lost a file of an artifact, or it is damaged there. A step that needs it makes it again."""
+    """The shared storage has lost or damaged a file of an artifact. A step that needs it makes it again."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"{folder}: the shared storage has it no longer, or damaged: phrasemodels store verify")
@@ -227,12 +228,12 @@ class LostFileError(OSError):
 
 @dataclass(frozen=True)
 class SharedArtifact(Artifact):
-    """An artifact of the shared storage. Its folder here has the files that were asked for."""
+    """An artifact of the shared storage. Its local folder has only requested files."""
 
     store: "Store"
 
     def file(self, name: str) -> Path:
-        """Return the path of a file, which is downloaded if it is not here. LostFileError: it is lost."""
+        """Return the path of a file. Download it if it is not here. LostFileError: it is lost."""
         path = super().file(name)
         if name in self.manifest["files"] and not path.is_file():
             self.store.download(self.path, name)
@@ -246,12 +247,12 @@ class SharedArtifact(Artifact):
 
 
 def is_manifest_of(manifest: Mapping[str, Any], step: str, key: str) -> bool:
-    """Whether a manifest belongs into the folder STEP/KEY; one that was copied there from another artifact does not."""
+    """Whether a manifest belongs into the folder STEP/KEY. A manifest copied from another artifact does not."""
     return manifest["step"] == step and manifest["key"] == key == key_of(manifest)
 
 
 class SharedStorage(Protocol):
-    """Storage that the stores of several nodes share; `shared.ObjectStorage` is one."""
+    """Storage shared by the stores of several nodes, for example `shared.ObjectStorage`."""
 
     @property
     def url(self) -> str:
@@ -270,20 +271,22 @@ class SharedStorage(Protocol):
         """Remove all files below a path."""
 
     def open(self) -> None:
-        """Check that the storage can be written to. OSError: it cannot."""
+        """Check that the storage is writable. OSError: it isn't."""
 
     def fetch(self, folder: Path, check: bool = True) -> bool:
-        """Download the manifest of ROOT/objects/STEP/KEY to this folder; return whether the storage has it. check: and all of its
-        files, with their sizes."""
+        """Download the manifest of ROOT/objects/STEP/KEY to this folder. Return whether the storage has it.
+
+        check: and all of its files, with their sizes.
+        """
 
     def download(self, folder: Path, name: str, expected: Mapping[str, Any]) -> bool:
-        """Download one file of an artifact into its folder; return False, and forget the file, if it is lost or damaged."""
+        """Download one file of an artifact into its folder. Return False, and forget the file, if it is lost or damaged."""
 
     def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
-        """Upload an artifact; return False if another node has published one under its key."""
+        """Upload an artifact. Return False if another node has published the key."""
 
     def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
-        """Upload an artifact in place of one that is damaged."""
+        """Upload an artifact in place of a damaged one."""
 
     def artifacts(self) -> list[Artifact]:
         """Return all artifacts of the storage."""
@@ -295,23 +298,23 @@ class SharedStorage(Protocol):
         """Return the manifests at these paths."""
 
     def damage(self) -> list["Damage"]:
-        """Return the artifacts of the storage that are damaged."""
+        """Return the damaged artifacts of the storage."""
 
     def lease(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
         """Keep the artifacts of these keys from garbage collection by any node while the block runs."""
 
     def leased_keys(self) -> Counter[str]:
-        """Return the keys that runs on any node lease, each with the number of its leases."""
+        """Return the keys leased by runs on any node, each with the number of its leases."""
 
     def collect(self, days: float, newest: int, dry: bool) -> list[str]:
-        """Remove what neither a verdict nor a lease needs; return the paths."""
+        """Remove everything without a verdict or a lease; return the paths."""
 
 
 class Store:
-    """A folder of artifacts. Several processes may use it at once, and any of them may be killed at any time.
+    """A folder of artifacts. Several processes may use it at once. You may kill any of them at any time.
 
-    With shared storage, which several nodes use, the folder is this node's cache: an artifact exists for other nodes, and
-    for this one after a restart, as soon as its manifest is in the shared storage.
+    With shared storage the folder is this node's cache. Then an artifact exists for other nodes, and for this one after a restart,
+    as soon as its manifest is in the shared storage.
     """
 
     def __init__(self, root: Path, shared: SharedStorage | None = None) -> None:
@@ -319,7 +322,7 @@ class Store:
         self._elsewhere: dict[Path, SharedArtifact] = {}
 
     def open(self) -> "Store":
-        """Make the folders and check that they can be written to. OSError: they cannot; it names the folder."""
+        """Make the folders and check that they are writable. OSError: they aren't; it names the folder."""
         try:
             for name in ("objects", "work", "locks"):
                 (self.root / name).mkdir(parents=True, exist_ok=True)
@@ -342,7 +345,7 @@ class Store:
 
     @contextlib.contextmanager
     def _naming_disk(self) -> Iterator[None]:
-        """Raise the errors of a full disk as OSErrors that name the folder: libraries raise them as many types."""
+        """Raise the errors of a full disk as OSErrors with the folder's name. Libraries raise them as many types."""
         try:
             yield
         except BaseException as error:
@@ -353,11 +356,11 @@ class Store:
             raise
 
     def where(self, name: str, key: str) -> Path:
-        """Return the folder of the artifact that the step of this name makes under this key."""
+        """Return the folder for a step's artifact, by the step's name and key."""
         return self.root / "objects" / name / key
 
     def workspace(self, key: str) -> Path:
-        """Return the folder in which the step with this key is made."""
+        """Return the working folder of the step with this key."""
         return self.root / "work" / key
 
     def find(self, step: Step, verify: bool = True) -> Artifact | None:
@@ -367,9 +370,11 @@ class Store:
     def get(self, path: Path, verify: bool = True) -> Artifact | None:
         """Return the artifact in ROOT/objects/STEP/KEY, or None, and mark it as used.
 
-        Its manifest is downloaded from the shared storage if it is missing or damaged here, its files when they are asked for.
-        verify: compare every file here with its digest in the manifest, and when the manifest is downloaded look at the sizes of
-        the others; without it damage is not noticed.
+        Its manifest is downloaded from the shared storage if it is missing or damaged here. Its files are downloaded on request.
+
+        Args:
+            verify: Compare every file here with its digest. Of a new manifest, look at the sizes of the other files. Without it
+                damage goes unnoticed.
         """
         artifact = self._local(path, verify)
         if artifact is None and self.shared is not None:
@@ -382,9 +387,9 @@ class Store:
         return artifact
 
     def _local(self, path: Path, verify: bool) -> Artifact | None:
-        """Return the artifact in ROOT/objects/STEP/KEY; None also if the manifest there is of another artifact.
+        """Return the artifact in ROOT/objects/STEP/KEY. None also if the manifest is of another artifact.
 
-        With shared storage, files may be missing here: they are downloaded when they are asked for.
+        With shared storage files may be missing here. They are downloaded on request.
         """
         artifact = self.load(path, verify, partial=self.shared is not None)
         if artifact is None or not is_manifest_of(artifact.manifest, *path.parts[-2:]):
@@ -409,8 +414,7 @@ class Store:
         raise LostFileError(folder)
 
     def bring(self, path: Path) -> None:
-        """Download a file of an artifact, or if the path is its folder all of them, unless they are here. LostFileError: one is
-        lost."""
+        """Download a file of an artifact unless it is here, or all files if the path is its folder. LostFileError: one is lost."""
         if self.shared is None or not path.is_relative_to(self.root / "objects"):
             return
         step, key, *names = path.relative_to(self.root / "objects").parts
@@ -446,8 +450,10 @@ class Store:
         return sorted(here.union(self.shared.present() if self.shared is not None else ()))
 
     def all_artifacts(self) -> list[Artifact]:
-        """Return every artifact, here and in the shared storage, oldest first. Files are not verified; one that is only in the
-        shared storage is downloaded when a file of it is asked for."""
+        """Return every artifact, here and in the shared storage, oldest first. Files are not verified.
+
+        Files in the shared storage are downloaded on request.
+        """
         found: dict[str, Artifact] = {artifact.key: artifact for artifact in self.artifacts()}
         if self.shared is not None:
             there = self.shared.present()
@@ -487,7 +493,7 @@ class Store:
             return found or self._make(step, inputs, executor or Executor())
 
     def resolve(self, value: HasKey, executor: Executor | None = None) -> Artifact:
-        """Return an input as an artifact: run it if it is a step, and download the file or folder that it names."""
+        """Return an input as an artifact. Run it if it is a step, and download its file or folder."""
         if isinstance(value, Step):
             return self.run(value, executor)
         if isinstance(path := getattr(value, "path", None), Path) and not isinstance(value, Artifact):
@@ -498,7 +504,7 @@ class Store:
     def lock(self, key: str) -> Iterator[None]:
         """Hold the lock of a key. The operating system releases the lock of a killed process.
 
-        The file of the lock is removed while it is held; whoever waited for it then takes a new one.
+        The file of the lock is removed while it is held. A waiting process then takes a new one.
         """
         path = self.root / "locks" / f"{key}.lock"
         with filelock.FileLock(path):
@@ -579,8 +585,10 @@ def _end_of(manifest: Path) -> bytes:
 
 @functools.lru_cache(maxsize=8)
 def _files_in(manifest: Path, end: bytes) -> Mapping[str, Any]:
-    """Return the files that a manifest names; none if it is damaged. end: its last bytes, which tell whether it is the one that was
-    read before, as a stage of 100,000 shards has a manifest of 36 MB."""
+    """Return the files of a manifest; none if it is damaged.
+
+    end: its last bytes. They tell whether it is the one read before. A stage of 100,000 shards has a manifest of 36 MB.
+    """
     found = parse_manifest(read_regular(manifest))
     return found["files"] if found else {}
 
@@ -595,8 +603,10 @@ TERMS = ("licences", "redistributable", "stand_in")  # of records; stand_in: the
 
 
 def inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:
-    """Return the TERMS that an artifact inherits from its inputs: licences, whether its text may be shown to others, and whether
-    it stands in for other data."""
+    """Return the TERMS inherited from the inputs of an artifact.
+
+    They are licences, whether its text may be shown to others, and whether it stands in for other data.
+    """
     metas = [artifact.meta for artifact in inputs.values() if "licences" in artifact.meta]
     if not metas:
         return {}
@@ -608,8 +618,10 @@ def inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:
 
 
 class TemporaryStore(Store):
-    """A store that makes steps in a folder and knows them only itself: without keys, digests, locks and syncs, it starts steps
-    in a tenth of the time. Whoever made the folder removes it."""
+    """A store for steps in a temporary folder, without keys, digests, locks and syncs.
+
+    Only this object knows its artifacts. It starts steps in a tenth of the time. The maker of the folder removes it.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
