@@ -29,12 +29,10 @@ from phrasemodels.verdicts.significance import (
 
 @dataclass(frozen=True)
 class RowSettings:
-    """A row of a table: its experiment, the number as it is printed (empty: the paper has none), our metric for it, and why
-    the two cannot be compared.
+    """A row of a table: its experiment, the printed number (empty: none), our metric for it, and why they can't be compared.
 
-    exact, how: as in `judge`. caveat: as in `qualified`. statistic: with one, the row is tested against its baseline.
-    baseline: an experiment; if it is not among the rows with the same metric and test set, the first of these. changed:
-    overrides of the experiment that affect scores.
+    exact, how: as in `judge`. caveat: as in `qualified`. statistic: with one, the row is tested against its baseline. baseline: an
+    experiment. Default: the first row with the same metric and test set. changed: overrides of the experiment that affect scores.
     """
 
     experiment: str
@@ -61,8 +59,11 @@ class CompareSettings:
 
 
 def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
-    """Compare a table with the paper. Writes verdicts.json: each row with its values by seed, interval, verdict, and
-    difference from its baseline. Inputs are the scores, by "EXPERIMENT seed N"; of a training that diverged its data."""
+    """Compare a table with the paper and write verdicts.json.
+
+    It has each row with its values by seed, interval, verdict, and difference from its baseline. Inputs are the scores by
+    "EXPERIMENT seed N", or the data of a diverged training.
+    """
     scores = [[job.inputs[f"{row.experiment} seed {seed}"] for seed in settings.seeds] for row in settings.rows]
     rows = [row_of_scores(*pair, settings.seeds) for pair in zip(settings.rows, scores, strict=True)]
     tested = [_tested(*pair) for pair in zip(settings.rows, scores, strict=True)]
@@ -73,7 +74,7 @@ def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
 
 
 def _tested(row: RowSettings, scores: Sequence[Artifact]) -> "TestedRow":
-    """Return a row for tests; one with a training that diverged is not tested, as it has no sentences."""
+    """Return a row for tests. A row with a diverged training has no sentences and is not tested."""
     ended = [artifact for artifact in scores if "scores" in artifact.meta]
     statistic = row.statistic if len(ended) == len(scores) else None
     tables = [read_shard(artifact.file("sentences.arrow")) for artifact in scores if statistic]
@@ -82,7 +83,7 @@ def _tested(row: RowSettings, scores: Sequence[Artifact]) -> "TestedRow":
 
 
 def _values(row: RowSettings, scores: Sequence[Artifact]) -> dict[str, list[float]]:
-    """Return the values by metric and seed; NaN, and the row's metric with its groups alone, where a training diverged."""
+    """Return the values by metric and seed. A diverged training has NaN, and only the row's metric with its groups."""
     ended = [artifact.meta["scores"] for artifact in scores if "scores" in artifact.meta]
     metrics = sorted({name for scored in ended for name in scored})
     if len(ended) < len(scores):
@@ -97,7 +98,7 @@ def row_of_scores(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ..
 
     Args:
         row: Its settings.
-        scores: The scores of each seed; of a training that diverged its data, and its value is the worst of the scale.
+        scores: The scores of each seed, or the data of a diverged training. Its value is the worst of the scale.
         seeds: The seeds.
     """
     ended = [artifact for artifact in scores if "scores" in artifact.meta]
@@ -127,7 +128,7 @@ def row_of_scores(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ..
 
 
 def reason_not(stand_in: bool, other: str) -> str:
-    """Return why a row's numbers cannot be compared with the paper's: stand-in data, and another reason if there is one."""
+    """Say why a row can't be compared with the paper: stand-in data, and another reason if there is one."""
     return "; ".join(["a stand-in, not the paper's data"] * stand_in + [other] * bool(other))
 
 
@@ -157,9 +158,9 @@ class TestedRow:
 def differences(rows: list[TestedRow]) -> list[dict[str, Any] | None]:
     """Return for each row {"baseline": experiment, "differences": {METRIC: ..., METRIC/GROUP: ...}}; None for a baseline.
 
-    The baseline is the row that is named, or else the first one, of those with the same metric, test set and statistic.
-    p_holm is corrected over all rows of the table, for each group of sentences by itself. With one seed there is no p, only
-    an interval of chance in sentences; with two there is a warning.
+    The baseline is the named row, or else the first row with the same metric, test set and statistic. p_holm is corrected over all
+    rows of the table, for each group of sentences by itself. With one seed there is no p, only an interval of chance in sentences.
+    With two seeds there is a warning.
     """
     found: list[dict[str, Any] | None] = []
     for row in rows:
@@ -184,12 +185,11 @@ def differences(rows: list[TestedRow]) -> list[dict[str, Any] | None]:
 
 
 def _as_row(found: Difference) -> dict[str, Any]:
-    """Return a difference with a warning about too few seeds; of one seed without any p, which would say nothing about
-    other seeds."""
+    """Return a difference with a warning about too few seeds. One seed gets no p: it says nothing about other seeds."""
     no_p = dict.fromkeys(("p", "p_randomisation"), None) if found.seeds < 2 else {}
     return finite(asdict(found) | no_p) | {"p_holm": None, "warning": few_seeds(found.seeds)}
 
 
 def finite(values: dict[str, Any]) -> dict[str, Any]:
-    """Return values with None in place of NaN, which JSON lacks."""
+    """Return values with None in place of NaN. JSON has no NaN."""
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}

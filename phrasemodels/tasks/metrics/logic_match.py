@@ -1,9 +1,9 @@
-"""Equality of logical forms: exact match, the published logic match, and a stricter structure match of our own; and the kinds of
-errors of paper 002's Table 6, told apart by rule, where the authors did so by hand.
+"""Equality of logical forms: exact match, the published logic match, and our stricter structure match; and kinds of errors.
 
-Logic match is the measure of Dong and Lapata (2018), as paper 002 uses it (section 3.5 of the specification names its steps),
-with its quirks, since published numbers rest on them: it sorts arguments before it renames variables, so it is not quite
-invariant to their names, and it knows neither `?x` nor other spellings of operators.
+Logic match is the measure of Dong and Lapata (2018), as paper 002 uses it (section 3.5 of the specification names its steps).
+Published numbers rest on its quirks, so they are kept. It sorts arguments before it renames variables, so it is not quite
+invariant to their names. It knows neither `?x` nor other spellings of operators. The kinds of errors are those of paper 002's Table
+6. A rule tells them apart here; the authors did so by hand.
 """
 
 from collections import Counter
@@ -43,8 +43,7 @@ def exact_match(hypothesis: str, reference: str) -> bool:
 
 
 def logic_match(hypothesis: str, reference: str) -> bool:
-    """Return whether two forms are equal as they are or normalised. A form that cannot be read, or is too deep, matches
-    only itself."""
+    """Return whether two forms are equal as they are or normalised. An unreadable or too deep form matches only itself."""
     if exact_match(hypothesis, reference):
         return True
     try:
@@ -54,17 +53,17 @@ def logic_match(hypothesis: str, reference: str) -> bool:
 
 
 def normalised(text: str) -> str:
-    """Return the string that logic match compares.
+    """Return the string for logic match.
 
-    As in the published code, the form is written and read again before and after: this cuts off more surplus brackets,
-    and both of `e e` after `lambda $0`.
+    As in the published code, the form is written and read again before and after. This cuts off more surplus brackets, and both of
+    `e e` after `lambda $0`.
     """
     form = ordered(read(str(read(text))))
     return str(read(" ".join(renamed(form.tokens())))).lower()
 
 
 def read(text: str) -> Form:
-    """Read a form whose `)` are tokens by themselves. Surplus `)` are cut off the end, missing ones are added there."""
+    """Read a form. Each `)` is a token. Surplus `)` are cut off the end, missing ones are added there."""
     return _read(text.replace("(", "( ").split())
 
 
@@ -90,7 +89,7 @@ def _read(tokens: list[str]) -> Form:
 
 
 def _end(tokens: list[str], begin: int) -> int:
-    """Return the index at which the bracket that opens at `begin` closes, or the number of tokens."""
+    """Return the index of the bracket closing the one at `begin`, or the number of tokens."""
     depth = 0
     for i in range(begin, len(tokens)):
         depth += (tokens[i] == "(") - (tokens[i] == ")")
@@ -107,7 +106,7 @@ def _is_type(tokens: list[str], i: int) -> bool:
 def ordered(form: Form) -> Form:
     """Return the form with sorted arguments of commutative operators, inner forms first, and/or without duplicates.
 
-    A duplicate may be the operator itself, an `and` among its own arguments. A form of one part stays as it is.
+    A duplicate may be the operator itself, for example an `and` among its own arguments. A form of one part stays as it is.
     """
     if len(form.parts) < 2:
         return form
@@ -122,7 +121,7 @@ def ordered(form: Form) -> Form:
 
 
 def renamed(tokens: Iterable[str]) -> list[str]:
-    """Return the tokens with variables named $0, $1, ... in order of appearance; a variable begins with $."""
+    """Return the tokens with variables named $0, $1, ... in order of appearance. A variable begins with $."""
     names: dict[str, str] = {}
     return [names.setdefault(token, f"${len(names)}") if token.startswith("$") else token for token in tokens]
 
@@ -132,8 +131,10 @@ COMMUTATIVE = frozenset(("and", "or", "=", "next_to:t"))
 
 
 def structure_match(hypothesis: str, reference: str) -> bool:
-    """Return whether two well-formed forms are equal but for names of bound variables and the order of arguments that
-    commute (of and/or also their repetition). A form that is too deep matches nothing."""
+    """Return whether two well-formed forms are equal but for names of bound variables and the order of commuting arguments.
+
+    Of and/or their repetition is ignored, too. A too deep form matches nothing.
+    """
     try:
         return structure(hypothesis) == structure(reference)
     except (ValueError, RecursionError):
@@ -141,16 +142,16 @@ def structure_match(hypothesis: str, reference: str) -> bool:
 
 
 def structure(text: str) -> str:
-    """Return the canonical form of all forms that `structure_match` calls equal. ValueError: unbalanced brackets.
+    """Return the canonical form for `structure_match`. ValueError: unbalanced brackets.
 
-    A variable is bound from the operator before it to the end of its bracket. Its name becomes the number of variables
-    bound around it, which does not depend on the order of arguments.
+    A variable is bound from the operator before it to the end of its bracket. Its name becomes the number of variables bound around
+    it. This number does not depend on the order of arguments.
     """
     return _structure(_strict(text.replace("(", " ( ").replace(")", " ) ").split()), {}, 0)
 
 
 def _strict(tokens: list[str]) -> Form:
-    """Read a form whose brackets are balanced and not empty. ValueError: another one."""
+    """Read a form with balanced, non-empty brackets. ValueError: any other form."""
     open_forms = [Form([], False)]
     for token in tokens:
         if token == "(":
@@ -193,11 +194,10 @@ LOGIC = BINDERS | {"and", "or", "not", "="}
 
 
 def error_kind(wrong: str, gold: str) -> str:
-    """Return the kind of error of a form that differs from the gold one.
+    """Return the kind of error of a wrong form.
 
-    PREDICATE: it has a predicate that the gold form lacks. MISSING: it lacks a gold predicate and has no other. ROLE: it
-    has the gold predicates, with other entities. OTHER: the rest, such as brackets, variables, operators, or a repeated
-    predicate.
+    PREDICATE: it has a predicate outside of the gold form. MISSING: it lacks a gold predicate and has no other. ROLE: it has the gold
+    predicates, with other entities. OTHER: the rest, for example brackets, variables, operators, or a repeated predicate.
     """
     (ours, our_facts), (theirs, their_facts) = _parsed_form(wrong), _parsed_form(gold)
     if ours.keys() - theirs.keys():
@@ -208,7 +208,7 @@ def error_kind(wrong: str, gold: str) -> str:
 
 
 def _parsed_form(form: str) -> tuple[Counter[str], Counter[tuple[str, str]]]:
-    """Return the counts of predicates, and of entities with the predicate in whose bracket they stand."""
+    """Return the counts of predicates, and of entities with the predicate of their bracket."""
     predicates: Counter[str] = Counter()
     facts: Counter[tuple[str, str]] = Counter()
     open_brackets, before = [""], ""

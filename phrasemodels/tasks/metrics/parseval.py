@@ -1,8 +1,8 @@
 """Scores of parses: labelled brackets (PARSEVAL), attachment (UAS, LAS), and agreement with a treebank over the same tokens.
 
-Brackets are counted as EVALB does (Sekine and Collins 1997), with the parameters of `COLLINS.prm` as extended for later
-treebanks. For attachment, a rule decides which words are punctuation and are left out. Counts of sentences add up: the score
-of a corpus is a function of their sums.
+Brackets are counted as EVALB does (Sekine and Collins 1997), with the parameters of `COLLINS.prm` as extended for later treebanks.
+For attachment, a rule decides which words are punctuation and don't count. Counts of sentences add up: the score of a corpus is a
+function of their sums.
 """
 
 import unicodedata
@@ -26,7 +26,7 @@ SCORED, WRONG_WORDS, NO_PARSE = "scored", "the parse has other words", "no parse
 class Brackets(NamedTuple):
     """Counts of one sentence: brackets in both trees, in the gold tree, in the parse; crossing brackets of the parse.
 
-    status: whether EVALB scores the sentence. The counts of a sentence that it does not score are 0.
+    status: whether EVALB scores the sentence. Otherwise its counts are 0.
     """
 
     matched: int
@@ -42,10 +42,10 @@ class Brackets(NamedTuple):
 
 
 def brackets(tree: Tree) -> tuple[list[str], Counter[Span]]:
-    """Return the words of a tree that count, and the brackets over them.
+    """Return the counted words of a tree, and the brackets over them.
 
-    Words are left out by their tags (punctuation, traces); a bracket without words is none. Labels end at the first `-`
-    or `=`; ADVP and PRT are one label.
+    Words are left out by their tags (punctuation, traces). A bracket without words is none. Labels end at the first `-` or `=`. ADVP
+    and PRT are one label.
     """
     before, words = [0], []
     for token, tag in zip(tree.tokens, tree.tags, strict=True):
@@ -89,14 +89,14 @@ class Rates(NamedTuple):
 
 
 def rates(matched: int, predicted: int, gold: int) -> Rates:
-    """Return precision, recall and F1 of counts; a rate of nothing is 0."""
+    """Return precision, recall and F1 of counts. A rate of nothing is 0."""
     precision, recall = (100 * matched / total if total else 0.0 for total in (predicted, gold))
     both = precision + recall
     return Rates(precision, recall, 2 * precision * recall / both if both else 0.0)
 
 
 def f1_of(sums: Array) -> Array:
-    """Return the F1, in percent, of summed (matched, predicted, gold) counts (..., 3); it is 0 where there is no bracket."""
+    """Return the F1, in percent, of summed (matched, predicted, gold) counts (..., 3); 0 without brackets."""
     return 200 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
 
 
@@ -128,7 +128,7 @@ class Arcs:
 
 
 class Attachments(NamedTuple):
-    """Counts of one sentence: words that count, words with the right head, words with the right head and relation."""
+    """Counts of one sentence: counted words, words with the right head, words with the right head and relation."""
 
     words: int
     heads: int
@@ -136,7 +136,7 @@ class Attachments(NamedTuple):
 
 
 def attachments(gold: Arcs, predicted: Arcs, skipped: Sequence[bool]) -> Attachments:
-    """Return the counts of UAS and LAS over the words of a sentence that are not skipped."""
+    """Return the counts of UAS and LAS over the unskipped words of a sentence."""
     words = heads = labelled = 0
     arcs = (gold.heads, predicted.heads, gold.relations, predicted.relations)
     for head, guess, relation, name, skip in zip(*arcs, skipped, strict=True):
@@ -151,11 +151,10 @@ TAGS = {"universal": "upos", "tags": "xpos"}
 
 
 def treebank_scores(gold: pa.Table, predicted: pa.Table) -> dict[str, float]:
-    """Return percentages of agreement of two tables of TREES: upos, xpos, uas, las (relations before any colon), f1 (as
-    EVALB counts it).
+    """Return percentages of agreement of two tables of TREES: upos, xpos, uas, las and f1.
 
-    A metric counts only the rows that have its annotation in the treebank; without any such row it is left out. A
-    sentence that was not parsed counts as wrong. ValueError: the tables have different tokens.
+    las ignores subtypes of relations; f1 counts as EVALB does. A metric counts only rows with its annotation in the treebank, and is
+    left out if there are none. An unparsed sentence counts as wrong. ValueError: the tables have different tokens.
     """
     right: Counter[str] = Counter()
     total: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Scores of answers: accuracy, correlation, BLEU, length to failure and users' metrics; and the files of the step that scores."""
+"""Scores of answers: accuracy, correlation, BLEU, length to failure and users' metrics; and the files of a scoring step."""
 
 import inspect
 import json
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Score:
-    """A value in its usual unit, a signature that says how it was computed, and the number of sentences."""
+    """A value in its usual unit, a signature of its computation, and the number of sentences."""
 
     value: float
     signature: str
@@ -37,8 +37,8 @@ def write_scores(
 ) -> dict[str, Any]:
     """Write scores.json, and sentences.arrow with the statistics of each sentence; return the meta of the artifact.
 
-    test_set: what identifies the rows that were scored, such as the shards of the test split. Systems are compared only
-    on the same test set.
+    test_set: identifies the scored rows, for example by the shards of the test split. Systems are compared only on the same test
+    set.
     """
     plain = {name: asdict(score) for name, score in scores.items()}
     write_shard(job.out / "sentences.arrow", sentences)
@@ -57,14 +57,16 @@ def accuracies(right: NDArray[np.bool_], groups: Sequence[str], signature: str) 
 
 
 def by_group(groups: Sequence[str]) -> Mapping[str, NDArray[np.bool_]]:
-    """Return masks (n) of the sentences that a metric is computed over, by the suffix of its name: "" for all sentences,
-    "/GROUP" for each named group, in alphabetical order."""
+    """Return masks (n) of sentences by the suffix of their metric's name.
+
+    The suffix is "" for all sentences, and "/GROUP" for each named group, in alphabetical order.
+    """
     names = np.asarray(groups)
     return {"": np.ones(len(names), bool), **{f"/{name}": names == name for name in sorted(set(names) - {""})}}
 
 
 def accuracy_of(sums: Array) -> Array:
-    """Return the accuracy, in percent, of summed (right, all) counts (..., 2); it is 0 of nothing."""
+    """Return the accuracy, in percent, of summed (right, all) counts (..., 2); 0 of nothing."""
     return 100 * sums[..., 0] / np.maximum(sums[..., 1], 1)
 
 
@@ -83,12 +85,12 @@ def spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 
 def correlation_statistics(x: Array, y: Array) -> Array:
-    """Return the statistics of each sentence (n, 6) whose sums `correlation_of` takes: (1, x, y, x², y², xy)."""
+    """Return the statistics of each sentence (n, 6) for `correlation_of`: (1, x, y, x², y², xy)."""
     return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], -1)
 
 
 def correlation_of(sums: Array) -> Array:
-    """Return 100 r of summed `correlation_statistics` (..., 6); with ranks in the whole test set for x and y, 100 ρ."""
+    """Return 100 r of summed `correlation_statistics` (..., 6). With ranks in the whole test set for x and y, 100 ρ."""
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.nan_to_num(100 * (n * xy - x * y) / np.sqrt((n * xx - x**2) * (n * yy - y**2)), nan=0.0)
@@ -107,15 +109,20 @@ def bleu(metric: "BLEU", hypotheses: list[str], references: list[str]) -> Score:
 
 
 def bleu_of_counts(metric: "BLEU", sums: NDArray[np.int64], sentences: int) -> Score:
-    """Return corpus BLEU of the sums (10) of `corpus_counts` over blocks of sentences. The metric has counted some before."""
+    """Return corpus BLEU of the sums (10) of `corpus_counts` over blocks of sentences.
+
+    The metric must have counted some sentences before.
+    """
     ours, theirs, *counts = sums.tolist()
     found = metric.compute_bleu(counts[:4], counts[4:], ours, theirs, metric.smooth_method, metric.smooth_value)
     return Score(float(found.score), str(metric.get_signature()), sentences)
 
 
 def corpus_counts(metric: "BLEU", hypotheses: list[str], references: list[str]) -> NDArray[np.int64]:
-    """Return the counts (10) of sentences that corpus BLEU is a function of: lengths of hypotheses and references, then matches
-    and totals of 1- to 4-grams."""
+    """Return the counts (10) of sentences behind corpus BLEU: lengths of hypotheses and references, matches, and totals.
+
+    Matches and totals are of 1- to 4-grams.
+    """
     found = metric.corpus_score(hypotheses, [references])
     return np.array([found.sys_len, found.ref_len, *found.counts, *found.totals], np.int64)
 
@@ -128,7 +135,7 @@ def bleu_counts(hypotheses: list[str], references: list[str], metric: "BLEU | No
 
 
 def ngram_counts(hypothesis: Sequence[int], reference: Sequence[int]) -> list[int]:
-    """Return the counts of one sentence as `bleu_counts` does, of ids: a training has no need of a library for texts."""
+    """Return `bleu_counts` of one sentence of ids. A training needs no library for texts."""
     matches, totals = [], []
     for n in range(1, 5):
         own, theirs = (Counter(zip(*(ids[i:] for i in range(n)), strict=False)) for ids in (hypothesis, reference))
@@ -150,9 +157,9 @@ CORPUS_BLEU = Statistic("bleu_counts", bleu_of)
 
 
 def length_to_failure(hypothesis: list[str], reference: list[str]) -> float:
-    """Return the share of the reference, in percent, that stands before the first wrong token; 100: both are equal.
+    """Return the percentage of the reference before the first wrong token; 100: both are equal.
 
-    A hypothesis that goes on after the whole reference fails at the token after it.
+    A longer hypothesis fails at the token after the reference.
     """
     right = 0
     for ours, theirs in zip(hypothesis, reference, strict=False):
@@ -168,8 +175,10 @@ Metric = Callable[[Sequence[str], Sequence[str]], float]
 
 
 def check_metrics(metrics: Any) -> None:
-    """ValueError: metrics are no tuple of functions of (references, answers), or two have one name, which is the name of their
-    scores."""
+    """Check metrics of a user.
+
+    ValueError: they are no tuple of functions of (references, answers), or two have one name. The name is the name of their scores.
+    """
     if not isinstance(metrics, tuple):
         raise ValueError(f"metrics: {metrics!r} is no tuple of functions; write (my_metric,)")
     for metric in metrics:
@@ -186,7 +195,7 @@ def check_metrics(metrics: Any) -> None:
 
 @dataclass(frozen=True)
 class OwnScoring:
-    """The step that scores a problem with its settings, the columns of its predictions (reference, answer), and metrics."""
+    """A problem's scoring step with its settings, the columns of its predictions (reference, answer), and metrics."""
 
     make: Callable[[Job, Any], dict[str, Any]]
     settings: Any

@@ -1,4 +1,4 @@
-"""The steps that parse text, with any back end: TREES of a column, or records with trees where they lack them."""
+"""Parsing steps for any back end. They write TREES of a column, or add trees to records without trees."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,11 +29,13 @@ Folders = Mapping[str, Path]
 
 
 class ParserBackend(Protocol):
-    """A parser; its fields are part of the key of the steps that use it."""
+    """A parser. Its fields are part of the key of its steps."""
 
     def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
-        """Return TREES of the sentences in a column, row by row; models: the folders that it needs, by name. A sentence
-        that it cannot parse has a flat tree, and the reason."""
+        """Return TREES of the sentences in a column, row by row.
+
+        models: the parser's folders by name. An unparsed sentence has a flat tree, and the reason.
+        """
 
 
 @dataclass(frozen=True)
@@ -46,28 +48,30 @@ class ParserModels:
 
 
 def models_of(artifact: Artifact) -> ParserModels:
-    """Return the models in an artifact. Their key is the digests of all files but the history, which has seconds."""
+    """Return the models in an artifact. Their key is the digests of all files but the history with its seconds."""
     digests = {name: file["sha256"] for name, file in artifact.manifest["files"].items() if name != HISTORY}
     return ParserModels(artifact.path, artifact.meta, digest_of(digests)[:32])
 
 
 @dataclass(frozen=True)
 class ParseColumn:
-    """A parser, and the column that it parses: tokens, or text whose words are separated by spaces."""
+    """A parser, and the column to parse: tokens, or text of words separated by spaces."""
 
     parser: ParserBackend
     column: str = "tokens"
 
 
 def parse(job: Job, settings: ParseColumn) -> dict[str, Any]:
-    """Write TREES shards of any records job.inputs["rows"], and count the rows without a tree by reason. All other inputs are
-    models of the parser."""
+    """Write TREES shards of any records job.inputs["rows"], and count the rows without a tree by reason.
+
+    All other inputs are models of the parser.
+    """
     others = {name: models_of(given) for name, given in job.inputs.items() if name != "rows"}
     return {"record": "trees", **counted(job, map_shards(job, parse_shard, settings, None, **others))}
 
 
 def parse_shard(job: Job, settings: ParseColumn) -> dict[str, Any]:
-    """Write the TREES of one shard. ValueError: there is no such column, or the parser gave another number of rows."""
+    """Write the TREES of one shard. ValueError: the column is missing, or the parser gave another number of rows."""
     path = job.inputs["shard"].path
     table = read_shard(path)
     if settings.column not in table.column_names:
@@ -94,7 +98,7 @@ def replace_all(trees: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @dataclass(frozen=True)
 class AddTrees:
-    """A parser, and the rows that get its trees. divide: the tokeniser of the encoder that reads the trees."""
+    """A parser, and the rows to parse. divide: the tokeniser of the encoder."""
 
     parser: ParserBackend
     wanted: Choose = where_missing
@@ -102,8 +106,10 @@ class AddTrees:
 
 
 def add_trees(job: Job, settings: AddTrees) -> dict[str, Any]:
-    """Write the PAIRS or SENTENCES job.inputs["rows"] with a parser's trees where they are wanted. All other inputs are models
-    of the parser. A row that cannot be parsed stays, with the reason."""
+    """Add a parser's trees to the PAIRS or SENTENCES job.inputs["rows"].
+
+    All other inputs are models of the parser. An unparsed row stays, with the reason.
+    """
     others = {name: models_of(given) for name, given in job.inputs.items() if name != "rows"}
     return counted(job, map_shards(job, add_trees_to_shard, settings, None, **others))
 
@@ -124,8 +130,7 @@ def add_trees_to_shard(job: Job, settings: AddTrees) -> dict[str, Any]:
 
 
 def with_trees(table: pa.Table, column: str, settings: AddTrees, models: Folders) -> pa.Table:
-    """Return the table with the parser's trees of a column where they are wanted; the reason why a sentence cannot be parsed
-    is appended to the row's."""
+    """Add the parser's trees of a column to the table. The reason of an unparsed sentence is appended to the row's."""
     name = TREE_OF[column]
     chosen = settings.wanted(table[name])
     asked = table.filter(chosen)
@@ -178,7 +183,7 @@ class GoldTrees:
 
 @dataclass(frozen=True)
 class Analysis:
-    """A row of TREES: n tokens, and their analysis; what is not known is empty. reason: why a sentence is not parsed."""
+    """A row of TREES: n tokens, and their analysis. Unknown parts are empty. reason: why a sentence is not parsed."""
 
     tokens: Sequence[str]
     tags: Sequence[str] = ()
@@ -190,20 +195,20 @@ class Analysis:
 
 
 def flat(tokens: Sequence[str], reason: str) -> Analysis:
-    """Return the analysis of a sentence that cannot be parsed: a tree of one phrase."""
+    """Return the analysis of an unparsed sentence: a tree of one phrase."""
     tags = (UNKNOWN_TAG,) * len(tokens)
     tree = brackets(Tree(tuple(tokens), tags, (Span(ROOT, 0, len(tokens)),))) if tokens else ""
     return Analysis(tokens, tree=tree, reason=reason)
 
 
 def sentences(table: pa.Table, column: str) -> list[list[str]]:
-    """Return the tokens of a column of tokens or of text, which is split at spaces."""
+    """Return the tokens of a column of tokens or of text. Text is split at spaces."""
     values = table[column].to_pylist()
     return values if pa.types.is_list(table.schema.field(column).type) else [text.split() for text in values]
 
 
 def trees(table: pa.Table, rows: Sequence[Analysis]) -> pa.Table:
-    """Return analyses as TREES, with the ids and groups of the table that was parsed."""
+    """Return analyses as TREES, with the ids and groups of the parsed table."""
     names = [field for field in TREES.names if field not in ("id", "group")]
     found = columns(names, ([getattr(row, name) for name in names] for row in rows))
     given = {"id": table["id"].combine_chunks(), "group": table["group"].combine_chunks()}
@@ -214,10 +219,10 @@ ParseBatch = Callable[[list[list[str]]], list[Analysis]]
 
 
 def in_batches(parse: ParseBatch, tokens: Sequence[Sequence[str]], size: int, longest: int) -> list[Analysis]:
-    """Return the analysis of each sentence by a back end that parses `size` sentences at a time.
+    """Return the analysis of each sentence by a back end with batches of `size` sentences.
 
-    A sentence that is empty or longer than `longest` is not parsed. If a batch fails, its sentences are parsed one by one;
-    one that fails is flat, with the error as its reason. RuntimeError: the device fails.
+    An empty sentence, or one longer than `longest`, is not parsed. If a batch fails, its sentences are parsed one by one. A failing
+    sentence is flat, with the error as its reason. RuntimeError: the device fails.
     """
     analyses = [flat(words, NO_WORDS if not words else f"more than {longest} words") for words in tokens]
     rows = [row for row, words in enumerate(tokens) if 0 < len(words) <= longest]

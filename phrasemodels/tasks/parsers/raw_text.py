@@ -1,4 +1,4 @@
-"""The raw text of treebanks, and scores of parsers that read it, as in the shared tasks of 2017 and 2018.
+"""The raw text of treebanks, and scores of parsers on it, as in the shared tasks of 2017 and 2018.
 
 `# text` and the words of each sentence say where words, tokens, multiword tokens and sentences end.
 """
@@ -32,8 +32,10 @@ Analysis = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class RawSentence:
-    """A sentence as written. spaced: whether a space follows it. starts: whether a paragraph starts with it. analysis: universal
-    tag, head and relation of each word."""
+    """A sentence as written. spaced: a space follows it. starts: a paragraph starts with it.
+
+    analysis: universal tag, head and relation of each word.
+    """
 
     text: str
     tokens: tuple[Token, ...]
@@ -43,7 +45,7 @@ class RawSentence:
 
 
 def raw_sentences(lines: Iterable[Line]) -> Iterator[RawSentence | None]:
-    """Yield the sentences of CoNLL-U; None for one whose `# text` is missing or does not consist of its tokens."""
+    """Yield the sentences of CoNLL-U; None if `# text` is missing or does not consist of the tokens."""
     for own in conllu_sentences(lines):
         comments = [line.text for line in own if line.text.startswith("#")]
         text = next((found[1].strip() for c in comments if (found := TEXT.match(c))), "")
@@ -81,7 +83,7 @@ def _aligned(text: str, rows: Sequence[Sequence[str]], starts: bool) -> RawSente
 
 
 def written(sentences: Sequence[RawSentence], between: str = " ") -> tuple[str, list[tuple[int, RawSentence]]]:
-    """Return sentences as a text, and each with the place where it begins."""
+    """Return sentences as a text, and each with its first place."""
     text, placed = "", []
     for one in sentences:
         placed.append((len(text), one))
@@ -96,8 +98,11 @@ Found = tuple[Sequence[Word], Sequence[Analysis]]  # the words of a sentence, an
 def f1(
     pairs: Iterable[tuple[Sequence[tuple[int, RawSentence]], Iterable[Found]]], kinds: Sequence[str] = DIVISION
 ) -> dict[str, float]:
-    """Return F1 of (sentences with their places, found sentences), by the rules of the shared tasks of 2017 and 2018: equal
-    characters; of words of multiword tokens also equal forms; of arcs the same head, and relations without subtypes."""
+    """Return F1 of (sentences with their places, found sentences), by the rules of the shared tasks of 2017 and 2018.
+
+    Units are equal if their characters are. Words of multiword tokens also need equal forms, arcs the same head, and relations are
+    without subtypes.
+    """
     right, given, wanted = Counter[str](), Counter[str](), Counter[str]()
     for placed, found in pairs:
         gold = [
@@ -128,7 +133,7 @@ def _counted(sentences: Iterable[Found]) -> dict[str, set[Hashable]]:
 
 
 def _keys(words: Sequence[Word]) -> list[tuple[Hashable, ...]]:
-    """Return what is equal for equal words: their characters; in multiword tokens those of the token, place and form."""
+    """Return the key of equal words: their characters; in multiword tokens the token's characters, place and form."""
     starts = [k for k, word in enumerate(words) if not word.joined]
     keys: list[tuple[Hashable, ...]] = []
     for first, after in pairwise([*starts, len(words)]):
@@ -139,7 +144,7 @@ def _keys(words: Sequence[Word]) -> list[tuple[Hashable, ...]]:
 
 
 def paragraphs(sentences: Iterable[RawSentence]) -> list[list[RawSentence]]:
-    """Return the sentences of each paragraph; without marks of paragraphs all are of one."""
+    """Return the sentences of each paragraph. Without marks of paragraphs there is one."""
     made: list[list[RawSentence]] = []
     for one in sentences:
         if one.starts or not made:

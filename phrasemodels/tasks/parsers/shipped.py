@@ -32,8 +32,10 @@ FILES = ("parser.json", "model.safetensors", "splitter.safetensors")
 
 @dataclass(frozen=True)
 class ShippedParser:
-    """A saved parser, in the folder `models`. batch: sentences that are parsed together. longest: longer sentences are not
-    parsed."""
+    """A saved parser, in the folder `models`.
+
+    batch: sentences of one batch. longest: longer sentences are not parsed.
+    """
 
     batch: int = 256
     longest: int = 300
@@ -73,7 +75,7 @@ class CopyParser:
 
 
 def copy_parser(job: Job, settings: CopyParser) -> dict[str, Any]:
-    """Copy the parser of this package into the store, where its digests and its terms go with all trees that it makes."""
+    """Copy the parser of this package into the store. Its digests and its terms go with all of its trees."""
     for name in FILES:
         shutil.copyfile(ENGLISH / name, job.out / name)
     card = shipped_card()

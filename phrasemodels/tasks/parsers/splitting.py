@@ -1,8 +1,9 @@
 """Train a splitter (`parsing/splitter.py`) from the raw text of treebanks (`raw_text.py`).
 
-A treebank's paragraphs are the examples (`# newpar`, `# newdoc`; where it has none, some sentences each, and dev is one text). A
-few are changed, so that the splitter reads more than clean text: in one case, without marks at the ends of sentences, with words
-apart, with line breaks, or several paragraphs as one. Where a treebank writes every mark apart from words, half are as in print.
+A treebank's paragraphs are the examples (`# newpar`, `# newdoc`). Without such marks some sentences each are one, and dev is one
+text. A few examples are changed, so the splitter reads more than clean text: in one case, without marks at the ends of sentences,
+with words apart, with line breaks, or several paragraphs as one. If a treebank writes every mark apart from words, half of the
+examples are as in print.
 """
 
 import logging
@@ -65,7 +66,7 @@ def grouped(sentences: Sequence[RawSentence], draw: random.Random) -> list[list[
 def example(
     sentences: Sequence[RawSentence], fused: Counter[tuple[str, ...]] | None = None, between: str = " "
 ) -> Paragraph:
-    """Return a paragraph with its labels. fused: counts multiword tokens whose letters are not their words'."""
+    """Return a paragraph with its labels. fused: counts multiword tokens with other letters than their words."""
     text, placed = written(sentences, between)
     labels, ends = np.zeros(len(text), np.int8), np.full(len(text), -1, np.int8)
     for start, one in placed:
@@ -97,7 +98,7 @@ def _apart(one: RawSentence) -> RawSentence:
 
 
 def attached(one: RawSentence) -> RawSentence:
-    """Return a sentence whose marks touch their words, as in print: `( tôi ) .` becomes `(tôi).`"""
+    """Attach the marks of a sentence to its words, as in print: `( tôi ) .` becomes `(tôi).`"""
     text, tokens, touches, quoted = "", [], True, False
     for token in one.tokens:
         word = one.text[token.start : token.end]
@@ -111,7 +112,7 @@ def attached(one: RawSentence) -> RawSentence:
 
 
 def writes_marks_apart(groups: Sequence[Sequence[RawSentence]]) -> bool:
-    """Return whether sentences have a space between marks and the words that they touch in print."""
+    """Return whether sentences have a space between marks and words that touch in print."""
     touching = marks = 0
     for one in (one for group in groups for one in group):
         for token in one.tokens:
@@ -124,14 +125,14 @@ def writes_marks_apart(groups: Sequence[Sequence[RawSentence]]) -> bool:
 
 
 def _unmarked(one: RawSentence) -> RawSentence:
-    """Return a sentence without the mark that ends it."""
+    """Return a sentence without its final mark."""
     if len(one.tokens) < 3 or any(c.isalnum() for c in one.text[one.tokens[-1].start :]):
         return one
     return replace(one, text=one.text[: one.tokens[-2].end], tokens=one.tokens[:-1], spaced=True)
 
 
 def _abbreviated(one: RawSentence, draw: random.Random) -> RawSentence:
-    """Return a sentence in which some numbers follow an abbreviation, as no treebank lists all of them (Art. 5)."""
+    """Put abbreviations before some numbers of a sentence (Art. 5), since no treebank lists all of them."""
     words = [word for token in one.tokens for word in token.words if word.isalpha() and len(word) > 4]
     before: dict[int, list[tuple[str, str]]] = {}
     for number in _after_spaces(one):
@@ -142,8 +143,7 @@ def _abbreviated(one: RawSentence, draw: random.Random) -> RawSentence:
 
 
 def _referring(one: RawSentence, references: Sequence[str], draw: random.Random) -> RawSentence:
-    """Return a sentence with a reference to a number before one of its words, which ends no sentence (`Art. 5`, `Chapter II.`), or
-    before the mark that ends it."""
+    """Put a reference to a number before a word or the final mark of a sentence. It ends no sentence (`Art. 5`, `Chapter II.`)."""
     name, last = draw.choice(references), len(one.tokens) - 1
     number = (
         draw.choice(ROMAN) if draw.random() < (0.2 if name[-1] == "." else 0.8) else str(int(draw.paretovariate(0.5)))
@@ -155,8 +155,10 @@ def _referring(one: RawSentence, references: Sequence[str], draw: random.Random)
 
 
 def _filled(template: str, one: RawSentence, draw: random.Random) -> list[tuple[str, str]]:
-    """Return the words of a template, each with the space behind it: `·` joins words, `aa` and `Aa` stand for words of the sentence, 9
-    for a number."""
+    """Return the words of a template, each with the space behind it.
+
+    `·` joins words, `aa` and `Aa` stand for words of the sentence, 9 for a number.
+    """
     known = [word for token in one.tokens for word in token.words if word.isalpha() and len(word) > 2] or ["and"]
     found = []
     for token in template.split():
@@ -169,8 +171,7 @@ def _filled(template: str, one: RawSentence, draw: random.Random) -> list[tuple[
 
 
 def _with_inserted(group: Sequence[RawSentence], inserted: Sequence[str], draw: random.Random) -> list[RawSentence]:
-    """Return sentences with templates among their words, behind their ends (they begin with `·`), or between them (they begin with
-    `|`)."""
+    """Insert templates among the words of sentences, behind their ends (they begin with `·`), or between them (`|`)."""
     made = []
     for one in group:
         template = draw.choice(inserted)
@@ -186,13 +187,15 @@ def _with_inserted(group: Sequence[RawSentence], inserted: Sequence[str], draw: 
 
 
 def _after_spaces(one: RawSentence) -> list[int]:
-    """Return the numbers of the tokens that begin the sentence or stand behind a space."""
+    """Return the numbers of the tokens at the beginning of the sentence or behind a space."""
     return [k for k, token in enumerate(one.tokens) if not token.start or one.text[token.start - 1].isspace()]
 
 
 def _with(one: RawSentence, before: Mapping[int, Sequence[tuple[str, str]]], space: str = " ") -> RawSentence:
-    """Return a sentence with further words before some of its tokens, by their numbers, or behind the last: (word, space behind it).
-    space: before the first of them."""
+    """Insert words before some tokens of a sentence, by their numbers, or behind the last: (word, space behind it).
+
+    space: before the first of them.
+    """
     text, tokens, end = "", [], 0
     for number in range(len(one.tokens) + 1):
         token = one.tokens[number] if number < len(one.tokens) else None
@@ -210,8 +213,7 @@ def _with(one: RawSentence, before: Mapping[int, Sequence[tuple[str, str]]], spa
 
 
 def without_typing_errors(sentences: Sequence[RawSentence]) -> list[RawSentence]:
-    """Return sentences whose tokens with typing errors are undivided (its: `it s`), unless one stands SEEN times and never whole
-    (dont: `do nt`)."""
+    """Undivide tokens with typing errors (its: `it s`), unless one stands SEEN times and never whole (dont: `do nt`)."""
     found = [(one.text[token.start : token.end].lower(), token) for one in sentences for token in one.tokens]
     whole = {surface for surface, token in found if len(token.words) == 1}
     count = Counter(surface for surface, token in found if len(token.words) > 1 and token.typo)
@@ -231,8 +233,10 @@ def changed(
     inserted: Sequence[str] = (),
     apart: bool = False,
 ) -> Iterator[Paragraph]:
-    """Yield the examples of an epoch, of which some are changed. references, inserted: see `SplitterTraining`. apart: whether all
-    marks are written apart."""
+    """Yield the examples of an epoch; some are changed.
+
+    references, inserted: see `SplitterTraining`. apart: whether all marks are written apart.
+    """
     order = list(range(len(groups)))
     draw.shuffle(order)
     for number in order:
@@ -263,11 +267,13 @@ def changed(
 
 @dataclass(frozen=True)
 class SplitterTraining:
-    """epochs, seconds: training ends after either; the rate of Adam falls from `rate` to nothing until then. batch: characters of
-    an update. decay: of the averaged weights, which are taken. lost: the share of letters whose word is hidden. sentences: the weight
-    of sentence ends, which are learned sooner than words. references: words before numbers that treebanks of the language lack, as
-    `Art.` or `Chapter`, which some sentences get. inserted: templates of what treebanks
-    rarely have, which some sentences get (`_with_inserted`)."""
+    """Settings of the training of a splitter.
+
+    epochs, seconds: training ends after either. The rate of Adam falls from `rate` to nothing until then. batch: characters of an
+    update. decay: of the averaged weights; they are the result. lost: share of letters with a hidden word. sentences: weight of
+    sentence ends, which are learned sooner than words. references: words before numbers that treebanks of the language lack, as `Art.`
+    or `Chapter`; some sentences get them. inserted: templates of rare text (`_with_inserted`); some sentences get them.
+    """
 
     epochs: int = 30
     seconds: float = 280.0
@@ -287,7 +293,7 @@ class SplitterTraining:
 
 
 def windows(paragraph: Paragraph, characters: Characters, reach: int) -> Iterator[tuple[NDArray[np.int64], ...]]:
-    """Yield parts of a paragraph with their features; labels of what surrounds a part are -1."""
+    """Yield parts of a paragraph with their features. Labels around a part are -1."""
     text, labels, ends = paragraph
     features = characters.features(text)
     for start in range(0, len(text), LONGEST):
@@ -321,7 +327,7 @@ def batched(
 def train_splitter(
     train: Sequence[Sequence[RawSentence]], dev: Sequence[Sequence[RawSentence]], settings: SplitterTraining
 ) -> Splitter:
-    """Return a splitter trained on the sentences of treebanks; dev chooses its epoch and its threshold of sentence ends."""
+    """Train a splitter on the sentences of treebanks. Dev chooses its epoch and its threshold of sentence ends."""
     draw = random.Random(settings.seed)
     torch.manual_seed(settings.seed)
     groups = [group for own in train for group in grouped(without_typing_errors(own), draw)]
@@ -421,5 +427,5 @@ def _with_threshold(
 
 
 def _errors(score: Mapping[str, float]) -> float:
-    """Return the mean logarithm of the errors, so that a tenth fewer counts the same for sentences, tokens and words."""
+    """Return the mean logarithm of the errors, so a tenth fewer counts the same for sentences, tokens and words."""
     return float(np.mean([np.log(100.1 - value) for value in score.values()]))

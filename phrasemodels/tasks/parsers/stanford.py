@@ -1,7 +1,7 @@
 """The Stanford PCFG parser (Klein and Manning 2003) as a back end of the parse step: some 200 words a second of a core.
 
-Its jar and its grammar are put in by hand, since both are under the GPL and are no part of this project; Java is the
-system's. The parser of paper 001 is version 3.5.2.
+You put in its jar and its grammar by hand. Both are under the GPL and no part of this project. Java is the system's. The parser of
+paper 001 is version 3.5.2.
 """
 
 import shutil
@@ -46,7 +46,7 @@ _BRACKETS = str.maketrans({"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-
 
 @dataclass(frozen=True)
 class StanfordFiles:
-    """The jars, and the grammar, in the folder `stanford` of the user's files. digests: of the files, once they are located."""
+    """The jars, and the grammar, in the folder `stanford` of the user's files. digests: of the located files."""
 
     digests: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,16 +58,16 @@ class StanfordFiles:
 
     @property
     def grammar(self) -> str:
-        """The beginning of the grammar's digest, which says which version it is."""
+        """The beginning of the grammar's digest. It identifies the version."""
         return self.digests.get(GRAMMAR, "")[:8]
 
     def step(self) -> Step:
-        """Return the step that copies the files into the store."""
+        """Return the step for copying the files into the store."""
         return Step(copy_stanford, f"copy parser {NAME}", self)
 
 
 def _folder_in(folders: Sequence[Path]) -> Path | None:
-    """Return the first folder that has a grammar and a jar."""
+    """Return the first folder with a grammar and a jar."""
     places = (folder / NAME for folder in folders)
     return next((place for place in places if (place / GRAMMAR).is_file() and any(place.glob("*.jar"))), None)
 
@@ -82,7 +82,7 @@ def _digest_at(path: Path, changed: int) -> str:
 
 
 def copy_stanford(job: Job, settings: StanfordFiles) -> dict[str, Any]:
-    """Copy jars and grammar into the store. OSError: they are not there. ValueError: they have changed since they were located."""
+    """Copy jars and grammar into the store. OSError: they are not there. ValueError: they have changed since."""
     folder = _folder_in(job.executor.sources.mirrors if job.executor.sources else ())
     if folder is None or not settings.digests:
         raise OSError(f"the Stanford parser is not here: {HOW}")
@@ -96,8 +96,10 @@ def copy_stanford(job: Job, settings: StanfordFiles) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class StanfordParser:
-    """One Java process parses all sentences of a shard. longest: longer sentences are not parsed, as memory grows with the
-    square of the length. memory: of Java, MiB."""
+    """One Java process parses all sentences of a shard. memory: of Java, MiB.
+
+    longest: longer sentences are not parsed. Memory grows with the square of the length.
+    """
 
     longest: int = 100
     memory: int = 2048
@@ -146,19 +148,19 @@ class StanfordParser:
 
 
 def _escaped(word: str) -> str:
-    """Return a word as the grammar knows it; white space would divide it."""
+    """Return a word in the grammar's spelling, without white space."""
     return "_".join(word.translate(_BRACKETS).split()) or "_"
 
 
 def _last_words(log: str) -> str:
-    """Return the first line of a log that names an error, or else the last one."""
+    """Return the first line of a log with an error, or else the last one."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     wrong = [line for line in lines if "Exception" in line or "Error" in line]
     return (wrong or lines[-1:] or ["it said nothing"])[0][:200]
 
 
 def analysis(tokens: Sequence[str], line: str) -> Analysis:
-    """Return a line of the parser's output as the analysis of tokens; a flat one if it is no tree over so many words."""
+    """Return a line of the parser's output as the analysis of tokens; a flat one if it is no tree over them."""
     try:
         ((_, tree),) = read_brackets([Line(1, line)], "the Stanford parser")
     except ValueError:

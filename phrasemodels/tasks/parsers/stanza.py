@@ -1,4 +1,4 @@
-"""Stanza as a back end of the parse step: its models, from a folder or fetched by a step, and its pipeline."""
+"""Stanza as a back end of the parse step: its models, from a folder or fetched, and its pipeline."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,8 +32,10 @@ BATCH_WORDS = 1000  # words that the parser of dependencies takes together
 
 @dataclass(frozen=True)
 class FetchParser:
-    """A parser by name, the digests of its files, and its terms: licence, redistributable, stand_in. Mirrors are not part of
-    it: they do not change the bytes."""
+    """A parser by name, the digests of its files, and its terms: licence, redistributable, stand_in.
+
+    Mirrors do not change the bytes, so they are no part of it.
+    """
 
     name: str
     digests: Mapping[str, str]
@@ -64,8 +66,10 @@ def fetched(name: str) -> Step:
 
 @dataclass(frozen=True)
 class DownloadParser:
-    """Stanza's own models of a language for the installed version. server: URLs of (list of resources, models) in place of
-    Stanza's."""
+    """Stanza's own models of a language for the installed version.
+
+    server: URLs of (list of resources, models) in place of Stanza's.
+    """
 
     language: str = "en"
     package: str = "default"
@@ -74,7 +78,7 @@ class DownloadParser:
 
 
 def download_parser(job: Job, settings: DownloadParser) -> dict[str, Any]:
-    """Download models by Stanza's own program, which verifies them. OSError: there is no network, or it may not be used."""
+    """Download and verify models by Stanza's own program. OSError: there is no network, or it may not be used."""
     import stanza
 
     if job.executor.sources is not None and job.executor.sources.offline:
@@ -126,11 +130,11 @@ by_stanza = ByStanza()
 
 @dataclass(frozen=True)
 class Stanza:
-    """Stanza's pipeline; its folder is `models`. Sentences go through it in the order of the corpus, `batch` at a time: the
-    padding of a batch affects results, so `batch` is part of the key.
+    """Stanza's pipeline with the models in the folder `models`.
 
-    processors: a tree needs constituency, heads need lemma and depparse, both need pos. tokenise: divide text with Stanza's
-    own model instead of at spaces. longest: longer sentences are not parsed.
+    Sentences go through it in the order of the corpus, `batch` at a time. The padding of a batch affects results, so `batch` is part
+    of the key. processors: a tree needs constituency, heads need lemma and depparse, both need pos. tokenise: divide text with
+    Stanza's own model instead of at spaces. longest: longer sentences are not parsed.
     """
 
     language: str = "en"
@@ -150,7 +154,7 @@ class Stanza:
             return trees(table, in_batches(lambda some: _parse(pipeline, some), tokens, self.batch, self.longest))
 
     def tokens(self, texts: list[str], models: Path) -> list[list[str]]:
-        """Return the tokens of texts; each text is one sentence."""
+        """Return the tokens of texts. Each text is one sentence."""
         from stanza import Document
 
         divider = load_pipeline(self.language, ("tokenize",), self.batch, str(models))
@@ -161,7 +165,7 @@ class Stanza:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread of torch: on a shared processor several threads wait for one another in busy loops."""
+    """Use one thread of torch. On a shared processor several threads wait for one another in busy loops."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -205,7 +209,7 @@ def _parse(pipeline: Any, tokens: list[list[str]]) -> list[Analysis]:
 
 
 def _analysis(tokens: list[str], sentence: Any) -> Analysis:
-    """Return Stanza's sentence as an analysis; heads that make no tree are left out, with the reason."""
+    """Return Stanza's sentence as an analysis. Heads that make no tree are left out, with the reason."""
     words = sentence.words
     tags, universal = ([getattr(word, name) or "" for word in words] for name in ("xpos", "upos"))
     heads = [word.head for word in words] if words[0].head is not None else []

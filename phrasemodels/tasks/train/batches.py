@@ -23,7 +23,7 @@ Arrange = Callable[[Rows, np.random.Generator], Rows]  # (lengths of all rows, r
 
 
 def stream(seed: int, *name: object) -> int:
-    """Return the seed of a named stream of random numbers, such as the dropout of one step on one worker.
+    """Return the seed of a named stream of random numbers, for example the dropout of one step on one worker.
 
     A stream is a function of its name alone, so a training resumes without the state of a generator.
     """
@@ -34,21 +34,21 @@ def stream(seed: int, *name: object) -> int:
 
 @dataclass(frozen=True)
 class Batch:
-    """Tensors of some rows; each problem has a subclass with its own."""
+    """Tensors of some rows. Each problem has its own subclass."""
 
     def to(self, device: torch.device) -> Self:
-        """Return the batch on a device; a GPU copies it from pinned memory, and is not waited for."""
+        """Return the batch on a device. A GPU copies it from pinned memory without a wait."""
         moved = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         moved = {name: on_device(device, x)[0] if isinstance(x, Tensor) else x.to(device) for name, x in moved.items()}
         return type(self)(**moved)
 
     def padded_to(self, size: Callable[[int], int]) -> Self:
-        """Return the batch with sides of n tokens padded to size(n), so that few shapes occur. ValueError: this problem has none."""
+        """Pad the batch's sides of n tokens to size(n), so few shapes occur. ValueError: this problem can't be padded."""
         raise ValueError(f"train.graphs: batches of {type(self).__name__} cannot be padded to a few shapes")
 
 
 class Examples(Protocol):
-    """Rows that can be put into batches. `lengths` (rows, sides) are the tokens that the token budget counts."""
+    """Rows for batches. `lengths` (rows, sides) are the tokens counted by the token budget."""
 
     lengths: Rows
 
@@ -57,8 +57,10 @@ class Examples(Protocol):
 
 
 class Columns:
-    """List columns of shards, mapped into memory. Rows are numbered through all shards; a list holds numbers, or lists of
-    numbers that all have one length."""
+    """List columns of shards, mapped into memory. Rows are numbered through all shards.
+
+    A list holds numbers, or lists of numbers of one length.
+    """
 
     def __init__(self, paths: Sequence[Path], names: Sequence[str]) -> None:
         self._hold([read_shard(path) for path in paths], names)
@@ -98,8 +100,10 @@ class Columns:
 
 
 def _ragged(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return offsets and values of a list column; values of lists of lists are 2-D. They are views of the mapped file if
-    the column is one chunk, as in shards; `combine_chunks` would copy it even then."""
+    """Return offsets and values of a list column. Values of lists of lists are 2-D.
+
+    They are views of the mapped file if the column is one chunk, as in shards. `combine_chunks` would copy it even then.
+    """
     lists = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     values = lists.values
     if hasattr(values.type, "list_size"):
@@ -126,10 +130,13 @@ def token_batches(
     arrange: Arrange = by_length,
     equal_sides: int | None = None,
 ) -> list[Rows]:
-    """Return the batches of one epoch, in random order. arrange: which rows are in a batch together. equal_sides: rows of a
-    batch have the same length on so many sides, from the first, by which they are then arranged.
+    """Return the batches of one epoch, in random order. They are the same for any number of workers.
 
-    They are the same for any number of workers; each worker takes its rows of a batch by `rows_of_worker`.
+    Each worker takes its rows of a batch by `rows_of_worker`.
+
+    Args:
+        arrange: Order of the rows before they are cut into batches.
+        equal_sides: Rows of a batch have equal lengths on the first `equal_sides` sides. The rows are then arranged by them.
     """
     rng = np.random.default_rng(stream(seed, "order", epoch))
     order = arrange(data.lengths.sum(1), rng)
@@ -150,8 +157,10 @@ def batches_from(
     arrange: Arrange = by_length,
     equal_sides: int | None = None,
 ) -> Iterator[tuple[int, int, Rows]]:
-    """Yield (epoch, number of its batches before this one, batch) without end, after the first `done` batches of an epoch; if it
-    has fewer, from later epochs. Earlier epochs are not ordered, and batches that are skipped are not read."""
+    """Yield (epoch, number of the batch in it, batch) without end, after the first `done` batches of an epoch.
+
+    If the epoch has fewer batches, go on with later epochs. Earlier epochs are not ordered. Skipped batches are not read.
+    """
     while True:
         batches = token_batches(data, max_tokens, seed, epoch, max_rows, arrange, equal_sides)
         yield from ((epoch, place, batches[place]) for place in range(done, len(batches)))
@@ -161,8 +170,10 @@ def batches_from(
 def cut(
     data: Examples, order: Rows, max_tokens: int, max_rows: int | None = None, equal_sides: int | None = None
 ) -> list[Rows]:
-    """Divide ordered rows into batches of at most `max_tokens` padded tokens of all sides and `max_rows` rows, of the same
-    lengths on the first `equal_sides` sides; a batch has at least one row."""
+    """Divide ordered rows into batches of at most `max_tokens` padded tokens of all sides and `max_rows` rows.
+
+    Rows of a batch have the same lengths on the first `equal_sides` sides. A batch has at least one row.
+    """
     if not len(order):
         return [order]
     lengths = np.ascontiguousarray(data.lengths, np.int64)
@@ -194,8 +205,10 @@ def _ends(lengths: Rows, order: Rows, max_tokens: float, max_rows: int, equal_si
 
 
 def in_order(data: Examples, max_tokens: int, rows: Rows | None = None, least: int = 1) -> list[Rows]:
-    """Return some rows (None: all) once each, in batches of at most `max_tokens` padded tokens: similar lengths together,
-    nothing shuffled. least: number of batches at least, while each has a row."""
+    """Return some rows (None: all) once each, in batches of at most `max_tokens` padded tokens.
+
+    Similar lengths are together and nothing is shuffled. least: minimal number of batches, while each has a row.
+    """
     rows = np.arange(len(data)) if rows is None else rows
     ordered = rows[np.argsort(data.lengths[rows].sum(1), kind="stable")]
     parts = np.array_split(ordered, max(1, min(least, len(rows))))
@@ -203,5 +216,5 @@ def in_order(data: Examples, max_tokens: int, rows: Rows | None = None, least: i
 
 
 def rows_of_worker(rows: Rows, rank: int, world: int) -> Rows:
-    """Return the rows of a batch that belong to one of `world` workers; there may be none."""
+    """Return the rows of a batch for one of `world` workers. There may be none."""
     return rows[rank::world]

@@ -1,10 +1,10 @@
 """Checkpoints of a training, and loading of trained weights.
 
-A checkpoint is a folder of safetensors and JSON. It is written under another name, synced and renamed, and is read only if
-all of its files match their digests.
+A checkpoint is a folder of safetensors and JSON. It is written under another name, synced and renamed. It is read only if all of
+its files match their digests.
 
-Trainings that differ in the number of their updates alone have one *course*: as long as their schedules are equal, so are their
-weights. One goes on from the checkpoint of another that is under way, or of a finished one whose last checkpoint was kept.
+Trainings that differ only in the number of their updates have one *course*. While their schedules are equal, so are their
+weights. One training goes on from the checkpoint of another, if that one is running or kept its last checkpoint.
 """
 
 import json
@@ -33,11 +33,11 @@ CPU = torch.device("cpu")
 
 @dataclass
 class Progress:
-    """How far a training is. Random numbers are functions of (seed, step, rank), so no generator's state is kept.
+    """Progress of a training. Random numbers are functions of (seed, step, rank), so it needs no generator's state.
 
-    best: the lowest dev criterion so far, measured after best_step updates. history: a row of metrics for each evaluation.
-    starts: (steps done, workers) at each time that the training was started or resumed. seconds: of training so far.
-    epoch_step: the updates done in this epoch. devices: the kind of device at each start.
+    best: the lowest dev criterion so far, measured after best_step updates. history: a row of metrics for each evaluation. starts:
+    (steps done, workers) at each start and resume. seconds: of training so far. epoch_step: the updates done in this epoch.
+    devices: the kind of device at each start.
     """
 
     step: int = 0
@@ -57,7 +57,7 @@ class Progress:
 
     @property
     def why_diverged(self) -> str:
-        """Why a training that has ended has no model."""
+        """Why a finished training has no model."""
         if self.diverged:
             return f"its loss or a weight was not finite after update {self.step}"
         return "its dev loss never was a finite number"
@@ -70,8 +70,7 @@ def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def best_device() -> torch.device:
-    """Return the GPU if this process sees one, else the CPU. Ray's tasks see the GPUs that they were given, which are none unless a
-    training asks for them."""
+    """Return the GPU if this process sees one, else the CPU. Ray's tasks see only GPUs that a training asked for."""
     if not torch.cuda.is_available():
         return CPU
     without_attention_by_cudnn()
@@ -79,14 +78,16 @@ def best_device() -> torch.device:
 
 
 def without_attention_by_cudnn() -> None:
-    """Let torch compute attention by its other kernels: cuDNN's, the default of H100 and H200, needs a plan for each new shape, which
-    takes longer than an update, and most batches have a new one."""
+    """Let torch compute attention without cuDNN, the default of H100 and H200.
+
+    cuDNN needs a plan for each new shape. The plan takes longer than an update, and most batches have a new shape.
+    """
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 @dataclass(frozen=True)
 class PredictSettings:
-    """A trained model: its objective and configuration. batch_tokens: padded tokens that are predicted at a time."""
+    """A trained model: its objective and configuration. batch_tokens: padded tokens of one prediction."""
 
     objective: Any
     model: Any
@@ -96,8 +97,9 @@ class PredictSettings:
 def load_trained(objective: Any, config: Any, inputs: Mapping[str, Artifact], device: torch.device = CPU) -> Any:
     """Build a model and load its best weights; return it in evaluation mode.
 
-    config: the model's configuration before `objective` has completed it. inputs: "model", the artifact of a training,
-    and "vocabulary".
+    Args:
+        config: The model's configuration before `objective` has completed it.
+        inputs: "model", the artifact of a training, and "vocabulary".
     """
     model = objective.configure(config, inputs["vocabulary"]).build()
     load_tensors(model, load_file(inputs["model"].file("model.safetensors")))
@@ -132,7 +134,10 @@ def save(
     key: str,
     **others: Any,
 ) -> Path:
-    """Write the checkpoint of progress.step, then remove all but the newest KEEP; return its folder. others: are added to its state."""
+    """Write the checkpoint of progress.step, then remove all but the newest KEEP. Return its folder.
+
+    others: additions to its state.
+    """
     final = folder / f"step-{progress.step:08d}"
     aside = folder / f".{final.name}.{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
@@ -181,7 +186,7 @@ def keep(checkpoint: Path, folder: Path) -> None:
 
 
 def adopt(folder: Path, others: Iterable[Path], course: str, key: str, config: TrainConfig) -> None:
-    """Give a training the checkpoint of its course that is ahead of its own by most, if what was done is what it would have done.
+    """Give a training the most advanced checkpoint of its course, if it is ahead and this training would have come to it.
 
     folder: of its checkpoints. others: checkpoints of other trainings.
     """
@@ -223,7 +228,7 @@ def _link(checkpoint: Path, target: Path, state: dict[str, Any]) -> bool:
 
 
 def _is_prefix(state: Mapping[str, Any], config: TrainConfig) -> bool:
-    """Return whether a training with these settings would have come to this state of another, which differs in its updates."""
+    """Return whether a training with these settings would have come to the state of another number of updates."""
     progress, theirs = state["progress"], state["steps"]
     step = progress["step"]
     return (
@@ -243,8 +248,7 @@ def resume(
 ) -> tuple[Progress, dict[str, Tensor]]:
     """Load the newest undamaged checkpoint if there is one; return the progress and the best weights so far.
 
-    Unfinished checkpoints of processes that have ended are removed. ValueError: a checkpoint cannot be read although its
-    digests are right.
+    Unfinished checkpoints of ended processes are removed. ValueError: a checkpoint with right digests cannot be read.
     """
     for unfinished in folder.glob(".step-*"):
         if _ended(unfinished.name.split(".")[-1]):
@@ -263,7 +267,7 @@ def resume(
 
 
 def _ended(process: str) -> bool:
-    """Return whether a process, by its id, has ended. Its id may be ours by now."""
+    """Return whether a process has ended, by its id. Its id may be ours by now."""
     try:
         os.kill(int(process), 0)
     except ProcessLookupError:

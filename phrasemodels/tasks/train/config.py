@@ -1,7 +1,7 @@
-"""The settings of a training, which are the same for every problem; optimisers, schedules and decays of the learning rate.
+"""The settings of a training, the same for every problem: optimisers, schedules and decays of the learning rate.
 
-A schedule is a function of (step, warmup, steps), a decay a function of the dev losses so far; the learning rate is
-multiplied by both. Every constant is written out, since the defaults of libraries differ.
+A schedule is a function of (step, warmup, steps), a decay a function of the dev losses so far. The learning rate is multiplied by
+both. Every constant is written out, since the defaults of libraries differ.
 """
 
 import math
@@ -31,13 +31,15 @@ def adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.opt
 
 
 class AveragedAdam(torch.optim.Adam):
-    """Adam that also keeps a moving average of the weights, which evaluation and the best weights use (Polyak and
-    Juditsky 1992). The average is younger at the start: decay is min(DECAY, (1 + t) / (10 + t)) at update t."""
+    """Adam with a moving average of the weights for evaluation and the best weights (Polyak and Juditsky 1992).
+
+    The average is younger at the start: decay is min(DECAY, (1 + t) / (10 + t)) at update t.
+    """
 
     _updates: float | None = None  # done; None: the state knows
 
     def load_state_dict(self, state_dict: Any) -> None:
-        """Load state, which knows how many updates are done."""
+        """Load state, with the number of updates so far."""
         super().load_state_dict(state_dict)
         self._updates = None
 
@@ -60,7 +62,7 @@ class AveragedAdam(torch.optim.Adam):
     @contextmanager
     @torch.no_grad()
     def averaged(self) -> Iterator[None]:
-        """Put the averages in the place of the weights while the block runs, whether it ends well or by an error."""
+        """Put the averages in the place of the weights during the block, also if it ends by an error."""
         pairs = [(p, state["average"]) for p, state in self.state.items() if "average" in state]
         own = [p.clone() for p, _ in pairs]
         for p, average in pairs:
@@ -78,13 +80,15 @@ def averaged_adam(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> 
 
 
 def averaged_weights(optimiser: torch.optim.Optimizer) -> AbstractContextManager[None]:
-    """Return a context in which the weights are the averages that the optimiser keeps, if it keeps any."""
+    """Return a context with the optimiser's averages as weights, if it keeps any."""
     return optimiser.averaged() if isinstance(optimiser, AveragedAdam) else nullcontext()
 
 
 def adam_with_decay(parameters: Iterable[nn.Parameter], config: "TrainConfig") -> torch.optim.Optimizer:
-    """Adam with the L2 penalty of Star-Transformer's tagger (paper 000, section 4.3: "we follow the parameters in Guo et al."):
-    2e-5 for matrices, none for biases and norms."""
+    """Adam with the L2 penalty of Star-Transformer's tagger: 2e-5 for matrices, none for biases and norms.
+
+    Paper 000, section 4.3: "we follow the parameters in Guo et al."
+    """
     # torch's Adam with weight_decay adds it to the gradient (L2); AdamW would be another optimiser
     matrices: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
@@ -140,7 +144,7 @@ def undecayed(losses: Sequence[float]) -> float:
 
 
 def halved_after_rise(losses: Sequence[float]) -> float:
-    """Half at every evaluation from the first one on at which the dev loss rose (paper 003, with one evaluation an epoch)."""
+    """Half at every evaluation since the first rise of the dev loss (paper 003, with one evaluation an epoch)."""
     rises = [place for place in range(1, len(losses)) if losses[place] > losses[place - 1]]
     return 0.5 ** (len(losses) - rises[0]) if rises else 1.0
 
@@ -157,10 +161,10 @@ def halved_on_plateau(losses: Sequence[float]) -> float:
 
 
 def shrunk_without_gain(losses: Sequence[float]) -> float:
-    """0.99 an epoch, and a fifth after each epoch without a better dev loss; 0, which ends the training, from 1e-4 on.
+    """0.99 an epoch, and a fifth after each epoch without a better dev loss. From 1e-4 on it is 0, the end of the training.
 
-    InferSent's schedule (Conneau et al. 2017, section 3.3), with one evaluation an epoch: its SGD begins with a rate of 0.1
-    and ends below 1e-5.
+    InferSent's schedule (Conneau et al. 2017, section 3.3), with one evaluation an epoch: its SGD begins with a rate of 0.1 and ends
+    below 1e-5.
     """
     best, without = math.inf, 0
     for loss in losses:
@@ -170,10 +174,7 @@ def shrunk_without_gain(losses: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of a training. ValueError: a value is out of its range.
-
-    None means that a setting is not set.
-    """
+    """Settings of a training. None: not set. ValueError: a value is out of its range."""
 
     steps: int = 1000
     """Updates."""

@@ -1,8 +1,8 @@
 """Losses and gradients as CUDA graphs: the kernels of a batch are recorded once for each shape, and then replayed.
 
-An update of a Transformer is some two thousand kernels of 5 µs, and to launch one takes a processor longer than that. A graph is
-launched as one. It computes the same for all batches of its shape, so sentences are padded to a few lengths, and padding is
-computed and masked.
+An update of a Transformer is some two thousand kernels of 5 µs, and a processor takes longer to launch one. A graph is launched as
+one. It computes the same for all batches of its shape. So sentences are padded to a few lengths, and padding is computed and
+masked.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ def few_sizes(n: int) -> int:
 
 
 class Recording(NamedTuple):
-    """A graph; the memory that it reads: the tensors of a batch, and the scale of the gradient; and its loss."""
+    """A graph, its loss and its inputs: the tensors of a batch, and the scale of the gradient."""
 
     graph: Any
     inputs: Sequence[Tensor]
@@ -36,10 +36,10 @@ class Recording(NamedTuple):
 
 
 class RecordedPasses:
-    """Forward and backward passes of a module on a GPU, which add to the gradients of its parameters.
+    """Forward and backward passes of a module on a GPU. They add to the gradients of its parameters.
 
-    module: batch -> loss, none of whose steps depends on the data while shapes are fixed. precision: makes the context of a pass.
-    ValueError, of a call: a pass cannot be recorded.
+    module: batch -> loss, independent of the data while shapes are fixed. precision: makes the context of a pass. ValueError, of a
+    call: a pass cannot be recorded.
     """
 
     def __init__(self, module: nn.Module, precision: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -100,7 +100,7 @@ class RecordedPasses:
         return Recording(graph, _tensors(own), factor, loss)
 
     def gradients(self, batch: Batch, scale: Tensor) -> tuple[Tensor, Sequence[Tensor | None]]:
-        """Return the loss of a batch, and scale times its gradient by each parameter, None for those that are not used."""
+        """Return the loss of a batch, and scale times its gradient by each parameter, None for unused parameters."""
         with fixed_shapes(), self.precision():
             loss = self.module(batch)
         return loss.detach(), torch.autograd.grad(loss * scale, self.weights, allow_unused=True)

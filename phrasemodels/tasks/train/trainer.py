@@ -1,8 +1,8 @@
-"""Training: one `Trainer` for every model and problem, on one worker or many, whatever started it.
+"""Training: one `Trainer` for every model and problem, on one worker or many, by any launcher.
 
-`train` is the step of the pipeline. It launches `run_training` on each worker, where a `Trainer` is set up, updates the
-weights, evaluates them and saves checkpoints. A training resumes from its newest checkpoint and ends with the weights that it
-would have without the interruption, bit for bit on a CPU. It sees the same batches on any number of workers.
+`train` is the step of the pipeline. It launches `run_training` on each worker. There a `Trainer` updates the weights, evaluates
+them and saves checkpoints. A training resumes from its newest checkpoint. It ends with the weights of a training without
+interruption, bit for bit on a CPU. It sees the same batches on any number of workers.
 """
 
 import contextlib
@@ -59,10 +59,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 class Objective(ABC):
-    """Training objective: examples, loss, and the dev criterion that the weights are chosen by.
+    """Loss of a problem, its examples, and the dev criterion that selects the checkpoint.
 
-    curve: the name of the criterion with its unit, which labels its axis in plots. keeps_last: the last weights are the model, not
-    those with the best criterion.
+    curve: name of the criterion with its unit, for plots. keeps_last: keep the last weights instead of the best ones.
     """
 
     curve: ClassVar[str]
@@ -70,7 +69,7 @@ class Objective(ABC):
 
     @abstractmethod
     def configure(self, model: Any, vocabulary: Artifact) -> Any:
-        """Return the model's configuration with the sizes that the data decides."""
+        """Return the model's configuration with the sizes of the data."""
 
     @abstractmethod
     def examples(self, paths: Sequence[Path]) -> Any:
@@ -78,28 +77,28 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, model: Any, batch: Any, smoothing: float) -> Tensor:
-        """Return the loss (nats) of a batch, summed over the items that `count` counts."""
+        """Return the loss (nats) of a batch, summed over the items of `count`."""
 
     def criterion(self, model: Any, batch: Any) -> Tensor:
-        """Return what is to be minimised on dev, for a batch. Here: the loss without smoothing.
+        """Return the dev criterion of a batch; lower is better. Default: the loss without smoothing.
 
-        Either a scalar, a sum over the items that `count` counts: the criterion is then their mean over all batches. Or
-        pairs (errors, total) (m, 2): the criterion is then the sum of the m shares errors / total over all batches.
+        Either a scalar, a sum over the items of `count`; the criterion is then their mean over all batches. Or pairs (errors, total)
+        (m, 2); the criterion is then the sum of the m shares errors / total over all batches.
         """
         return self.loss(model, batch, 0.0)
 
     def measure(self, model: Any, data: Any, max_tokens: int, device: torch.device) -> dict[str, float]:
-        """Return what else is measured on dev at each evaluation, by name, for the history. Here: nothing."""
+        """Return extra dev metrics by name. Default: none."""
         return {}
 
     def count(self, data: Any, rows: Rows) -> int:
-        """Return over how many items of these rows loss and criterion are summed. Here: the rows."""
+        """Count the items (tokens, sentences) in the sum of the loss. Default: the rows."""
         return len(rows)
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """All that decides the weights, except for the data."""
+    """Everything that decides the weights, except for the data."""
 
     objective: Objective
     model: Any
@@ -111,10 +110,10 @@ class TrainSettings:
 class Training:
     """The input of `run_training` on each worker.
 
-    train, dev: paths of shards. folder: where checkpoints and progress are written. key: of the step in the store, which
-    checkpoints must have. report: called with the history after each evaluation. until: the time (seconds since 1970) at which
-    the training saves a checkpoint and ends; stop_at: the updates after which it does. device: of this worker, as "cuda:1"; empty: a
-    GPU if the process sees one, else the CPU. course: the same for trainings that differ in the number of their updates alone.
+    train, dev: paths of shards. folder: for checkpoints and progress. key: of the step in the store; checkpoints must have it.
+    report: called with the history after each evaluation. until: the time (seconds since 1970) at which the training saves a
+    checkpoint and ends. stop_at: it also ends after this number of updates. device: of this worker, as "cuda:1"; empty: a GPU if
+    the process sees one, else the CPU. course: equal for trainings that differ only in the number of their updates.
     """
 
     objective: Objective
@@ -139,9 +138,12 @@ class DivergedError(ValueError):
 def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     """Train one model with one seed on the shards of ids job.inputs["train"] and ["dev"]; also reads ["vocabulary"].
 
-    Writes model.safetensors (the best weights), config.json and history.json. DivergedError: the loss or a weight was not finite.
-    OutOfTimeError: it was not done at job.executor.until, or at its stop_at; called again, it goes on from its checkpoint. It also
-    goes on from a checkpoint of a training that differs in the number of its updates alone, which is in the same store.
+    Writes model.safetensors (the best weights), config.json and history.json. Called again, it goes on from its checkpoint. It also
+    goes on from a checkpoint of the same store if that training differs only in the number of its updates.
+
+    Raises:
+        DivergedError: The loss or a weight was not finite.
+        OutOfTimeError: It was not done at job.executor.until, or at its stop_at.
     """
     training = training_of(job, settings)
     if training.course and job.store.shared is None:
@@ -205,7 +207,7 @@ def history(trained: Artifact) -> list[dict[str, float]]:
 
 
 def run_training(training: Training) -> None:
-    """Train on this worker, from the newest checkpoint or from the start, to the last update or the end of the time."""
+    """Train on this worker, from the newest checkpoint or the start, to the last update or the time limit."""
     Trainer(training).run()
 
 
@@ -261,7 +263,7 @@ class Trainer:
         self.clock = Clock(self.progress.seconds)
 
     def run(self) -> None:
-        """Train to the last update or the end of the time; either leaves a checkpoint."""
+        """Train to the last update or the time limit. Either leaves a checkpoint."""
         progress, config = self.progress, self.config
         limits = (config.batch_tokens, self.training.seed, config.batch_rows, config.arrange, config.equal_sides)
         epoch, step = progress.epoch, progress.epoch_step
@@ -282,7 +284,7 @@ class Trainer:
                 self.save_if_due()
 
     def is_stopped(self) -> bool:
-        """Return whether the training has to end before its last update; all workers get the same answer."""
+        """Return whether the training has to end before its last update. All workers get the same answer."""
         until, step = self.training.until, self.progress.step
         # until and step are the same for all workers: either all of them take part in the sum of `any`, or none waits
         asked = math.isfinite(until) and (self.worker.world == 1 or step % ASK_EVERY == 0)
@@ -290,7 +292,7 @@ class Trainer:
         return step >= self.training.stop_at or late
 
     def update(self, rows: Rows) -> None:
-        """Update the weights by the gradient of the mean loss over the rows of a batch, which all workers share."""
+        """Update the weights by the gradient of the mean loss over a batch's rows. All workers share the batch."""
         config, worker, progress = self.config, self.worker, self.progress
         torch.manual_seed(stream(self.training.seed, "dropout", progress.step, worker.rank))
         own = rows_of_worker(rows, worker.rank, worker.world)
@@ -337,7 +339,7 @@ class Trainer:
         progress.step += 1
 
     def precision(self) -> torch.autocast:
-        """Return the context in which products are computed in the type of the configuration."""
+        """Return the context for products in the configured type."""
         return torch.autocast(self.worker.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def evaluate(self) -> None:
@@ -366,7 +368,7 @@ class Trainer:
 
     @torch.inference_mode()
     def dev_loss(self) -> float:
-        """Return the objective's criterion over all batches of dev; each row is counted by one worker."""
+        """Return the objective's criterion over all batches of dev. One worker counts each row."""
         self.parallel.eval()
         batches = in_order(self.dev, min(self.config.batch_tokens, self.config.micro_batch_tokens))
         own = batches[self.worker.rank :: self.worker.world]
@@ -388,8 +390,10 @@ class Trainer:
         return float((totals[..., 0] / totals[..., 1]).sum())
 
     def save_if_due(self) -> None:
-        """Save a checkpoint at the end, every `checkpoint_every` updates, and CHECKPOINT_SECONDS after the one before, or later if
-        it takes long on a busy machine; write progress.json every ten updates."""
+        """Save a checkpoint at the end, every `checkpoint_every` updates, and CHECKPOINT_SECONDS after the last one.
+
+        On a busy machine saving may take long; then wait longer. Write progress.json every ten updates.
+        """
         last, step = is_finished(self.progress, self.config), self.progress.step
         # the clock of rank 0 alone decides: only rank 0 saves, and no other worker waits for it
         late = self.clock.since_saved() > max(CHECKPOINT_SECONDS, self.clock.saving / SAVING)
@@ -411,8 +415,10 @@ class Trainer:
             self.training.report(self.progress.history)
 
     def write_progress(self) -> None:
-        """Write progress.json: finished and total updates, the best dev criterion so far, the seconds, and when (seconds since
-        1970) it was written."""
+        """Write progress.json: finished and total updates, the best dev criterion, the seconds, and the time of writing.
+
+        The time is in seconds since 1970.
+        """
         folder = self.training.folder
         folder.mkdir(parents=True, exist_ok=True)
         state = {
@@ -429,8 +435,11 @@ class Trainer:
 
 
 def is_finished(progress: Progress, config: TrainConfig) -> bool:
-    """Return whether the last update is done, the training has diverged, the dev loss has not improved for `patience`
-    evaluations, or the learning rate has decayed to 0."""
+    """Return whether the training has ended.
+
+    The last update is done, the training has diverged, the dev loss has not improved for `patience` evaluations, or the learning rate
+    has decayed to 0.
+    """
     if progress.step >= config.steps or progress.diverged:
         return True
     if config.patience and progress.step - progress.best_step >= config.patience * config.evaluate_every:
@@ -439,7 +448,7 @@ def is_finished(progress: Progress, config: TrainConfig) -> bool:
 
 
 class ModelWithLoss(nn.Module):
-    """A model whose forward pass is its loss, as DistributedDataParallel needs it."""
+    """A model with its loss as forward pass, for DistributedDataParallel."""
 
     def __init__(self, model: nn.Module, objective: Objective, smoothing: float) -> None:
         super().__init__()
@@ -450,9 +459,10 @@ class ModelWithLoss(nn.Module):
 
 
 class CastTogether(nn.Module):
-    """A module whose linear layers have their weights in bfloat16 under autocast on a GPU, cast by one kernel for all of them.
+    """A module on a GPU under autocast. One kernel casts the weights of all its linear layers to bfloat16.
 
-    Autocast would cast each by a kernel of its own, and its gradient by another: the same numbers, but small models wait for launches.
+    Autocast would cast each by a kernel of its own, and its gradient by another. The numbers are the same, but small models wait for
+    launches.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -495,8 +505,10 @@ def _all_to(dtype: torch.dtype, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 class Worker:
-    """A process of a training: its rank among the `world` processes that train together, and its device, made current. device: as of
-    `Training`."""
+    """A process of a training: its rank among `world` processes, and its device, made current.
+
+    device: as of `Training`.
+    """
 
     def __init__(self, device: str = "") -> None:
         together = distributed.is_initialized()
@@ -520,15 +532,14 @@ class Worker:
         return summed
 
     def any(self, here: bool) -> bool:
-        """Return whether something is so on any worker; all workers get the same answer."""
+        """Return whether something is so on any worker. All workers get the same answer."""
         return here if self.world == 1 else bool(self.total(torch.tensor([float(here)])).item())
 
 
 class Clock:
     """Loss and speed since the previous row of the history.
 
-    before: seconds of earlier starts of the training. saved: when the last checkpoint was written; saving: the seconds that it
-    took.
+    before: seconds of earlier starts of the training. saved: when the last checkpoint was written. saving: its seconds.
     """
 
     def __init__(self, before: float) -> None:
@@ -548,12 +559,12 @@ class Clock:
         return time.monotonic() - self.saved
 
     def add(self, loss: Tensor, count: int) -> None:
-        """Add the summed loss of an update, and the number of items that it is summed over."""
+        """Add the summed loss of an update, and its number of items."""
         self.losses.append(loss)
         self.count += count
 
     def pause(self, worker: Worker) -> None:
-        """End the time of updates, once the device has done them all: an evaluation follows."""
+        """End the time of updates once the device has done them all. An evaluation follows."""
         if worker.device.type == "cuda":
             torch.cuda.synchronize(worker.device)
         self.updating = time.monotonic() - self.last
@@ -573,8 +584,10 @@ class Clock:
 
 
 def forget_peak_memory() -> None:
-    """Return freed memory to the kernel and measure the peak from now on: a worker may have trained another model before. Only
-    Linux can."""
+    """Return freed memory to the kernel and measure the peak from now on. Only Linux can.
+
+    A worker may have trained another model before.
+    """
     if sys.platform == "linux":
         ctypes.CDLL("libc.so.6", use_errno=False).malloc_trim(0)
         with contextlib.suppress(OSError):
@@ -582,8 +595,10 @@ def forget_peak_memory() -> None:
 
 
 def peak_memory_mib(device: torch.device = CPU) -> float:
-    """Return the most memory that this process held, in MiB, since `forget_peak_memory` or, where that is not possible, since
-    its start; of a GPU, the most that its tensors held there."""
+    """Return the peak memory of this process in MiB, of a GPU the peak of its tensors.
+
+    It counts since `forget_peak_memory`, or since the start of the process if that is impossible.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / (1 << 20)
     with contextlib.suppress(OSError, StopIteration):
@@ -594,8 +609,7 @@ def peak_memory_mib(device: torch.device = CPU) -> float:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep freed memory. By default it returns large blocks to the kernel, and a step spends two thirds of its
-    time on page faults."""
+    """Let glibc keep freed memory. By default large blocks go back to the kernel, and page faults take two thirds of a step."""
     if sys.platform == "linux":
         libc = ctypes.CDLL("libc.so.6", use_errno=False)
         libc.mallopt(M_MMAP_THRESHOLD, 1 << 30)
