@@ -1,4 +1,4 @@
-"""Pages and figures of what a model attends to in single sentences, from rows of ATTENTION (tasks/problems/sequences.py)."""
+"""Pages and figures of a model's attention in single sentences, from rows of ATTENTION (tasks/problems/sequences.py)."""
 
 import re
 from collections.abc import Sequence
@@ -30,22 +30,24 @@ ATTENDS = {
 
 
 def write_attention(card: dict[str, Any], rows: list[dict[str, Any]], to: Path) -> Path:
-    """Write the page of one sentence: every attention to it, and every head of each. card: of the model."""
+    """Write the page of one sentence: every attention to it, with every head. card: of the model."""
     to.parent.mkdir(parents=True, exist_ok=True)
     write_durably(to, render("attention.html.jinja", card=card, figures=attention_figures(rows)))
     return to
 
 
 def write_labels(view: "LabelView", most: int, to: Path) -> Path:
-    """Write the page of a parse: what its labels attend to and contribute, for the `most` labels that contribute most."""
+    """Write the page of a parse: attention and contribution of the `most` labels with the largest contributions."""
     figures = {title: Markup(svg_of(figure)) for title, figure in view.figures(most).items()}
     write_durably(to, render("labels.html.jinja", parse=view.parse, tree=view.parse.brackets, figures=figures))
     return to
 
 
 def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return two figures for each row of ATTENTION: the mean over heads, and each head if there are several; or, for a
-    sentence with too many words, a line that says so."""
+    """Return two figures for each row of ATTENTION: the mean over heads, and each head if there are several.
+
+    A sentence with too many words gets a line that says so.
+    """
     return [
         {"group": row["group"], "sentence": _sentence(row["tokens"]), "module": in_words(row["module"])}
         | {name: Markup(_narrowed(plot)) for name, plot in zip(("plot", "heads"), _plots(row), strict=True)}
@@ -54,8 +56,10 @@ def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def in_words(module: str) -> str:
-    """Return which attention a module computes: of "encoder.layers.0.attention", "Encoder, layer 1: self-attention". Other
-    names, such as a module of one's own has, stay as they are."""
+    """Describe a module's attention: "encoder.layers.0.attention" is "Encoder, layer 1: self-attention".
+
+    Other names stay as they are, for example those of your own modules.
+    """
     *path, last = module.split(".")
     if last.startswith("attention "):
         return f"Words attend inside their phrases, level {last.removeprefix('attention ')}"
@@ -104,7 +108,7 @@ def _plots(row: dict[str, Any]) -> tuple[str, str]:
 def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, text: str) -> str:
     """Return weights (q, k) over tokens and phrases as SVG, each phrase among its words, with the tree of phrases above.
 
-    Phrases that are no columns are in the tree alone, over the middle of their words. text: for a screen reader.
+    Phrases without a column are in the tree alone, over the middle of their words. text: for a screen reader.
     """
     nodes, rows, columns = _order(tokens, phrases, weights)
     place = {node: float(column) for column, node in enumerate(columns)}
@@ -133,7 +137,7 @@ def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: 
 
 
 def heads(weights: Any, rows: Sequence[str], columns: Sequence[str], text: str) -> str:
-    """Return weights (h, q, k) head by head as SVG: small, with one scale; rows and columns are named at the edge."""
+    """Return weights (h, q, k) head by head as SVG: small, with one scale. Rows and columns are named at the edge."""
     across = min(len(weights), 2)
     down = -(-len(weights) // across)
     width, height = max(1.8, 0.14 * len(columns)), max(0.8, 0.14 * len(rows))
@@ -171,7 +175,7 @@ def _order(
 
 
 def _names(tokens: Sequence[str], nodes: Sequence[Sequence[int]]) -> list[str]:
-    """Return the words of each node; of a long phrase both ends."""
+    """Return the words of each node, of a long phrase both ends."""
     names = [" ".join(tokens[i] for i in node) for node in nodes]
     half = LONGEST_NAME // 2
     return [name if len(name) <= LONGEST_NAME else f"{name[:half]}…{name[-half + 1 :]}" for name in names]

@@ -29,11 +29,11 @@ def write_judgement(
 
     Args:
         judged: The numbers.
-        left: Scores that answer none.
+        left: Scores without a printed number.
         to: The file.
         gains: Judged claims.
         read: How the files were read.
-        unread: What wasn't read, a line each.
+        unread: Unread parts, a line each.
     """
     to.parent.mkdir(parents=True, exist_ok=True)
     write_durably(to, judgement_text(judged, left, gains, read, unread))
@@ -79,7 +79,7 @@ def _title(group: Group) -> str:
 
 
 def _intervals(group: Group, rows: Sequence[dict[str, Any]]) -> Markup | None:
-    """Return the plot of published numbers and of ours; None if there is none of ours."""
+    """Return the plot of published numbers and of ours; None without numbers of ours."""
     shown = [
         {
             "name": row["row"],
@@ -101,5 +101,5 @@ def _differences(rows: Sequence[dict[str, Any]]) -> Markup | None:
 
 
 def _left_out(rows: int) -> Markup:
-    """Return what a plot says of the rows that it leaves out, if it does."""
+    """Return a plot's note on left-out rows, if there are any."""
     return Markup(f"<p>The first {MOST_ROWS} of {rows} rows; the table has all.</p>") if rows > MOST_ROWS else Markup()

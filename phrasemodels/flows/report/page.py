@@ -1,8 +1,9 @@
-"""The page of a table as a step of the store, keyed by the table, its comparison and the code that draws it.
+"""Pages of tables and of all papers.
 
-The place of a table's page: kept as an artifact, copied to where people look for it.
-
-The HTML page of all papers: every printed number with its verdict, and systems compared across papers. It is one file.
+The page of a table is a step of the store. Its key has the table, its comparison and the drawing code. It is kept as an artifact
+and
+copied to the place of reports. The page of all papers has every printed number with its verdict, and systems compared across
+papers. Each page is one file.
 """
 
 import json
@@ -50,7 +51,7 @@ def place_page(store: Store, drawn: Artifact, name: str, page: Path | None = Non
 
 @dataclass(frozen=True)
 class PageSettings:
-    """The table that a page shows, and the digest of the templates. run_ids: of MLflow, by the keys of trainings."""
+    """The table of a page, and the digest of the templates. run_ids: of MLflow, by the keys of trainings."""
 
     table: Table
     templates: str
@@ -58,13 +59,13 @@ class PageSettings:
 
 
 def page_step(table: Table, comparison: HasKey, run_ids: Mapping[str, str] | None = None) -> Step:
-    """Return the step that draws the page of a table."""
+    """Return the step for drawing the page of a table."""
     settings = PageSettings(table, templates_digest(), run_ids or {})
     return Step(draw_page, f"page {table.title}", settings, {"comparison": comparison})
 
 
 def draw_page(job: Job, settings: PageSettings) -> dict[str, Any]:
-    """Draw the page of a table whose steps are all in the store; note what `reproduce` prints beside its rows."""
+    """Draw the page of a table with all steps in the store. Note the further output of `reproduce`."""
     table = settings.table
     pipelines = [experiment.steps(seed) for seed in table.seeds for experiment in table.experiments]
     finished = FinishedTable(table, pipelines, job.store, job.inputs["comparison"], settings.run_ids)
@@ -74,14 +75,19 @@ def draw_page(job: Job, settings: PageSettings) -> dict[str, Any]:
 
 
 def write_report(finished: FinishedTable, page: Path | None = None) -> Path:
-    """Write the page of a table into the folder `reports` of the store, and to `page`, the page of a run; return the first
-    path."""
+    """Write the page of a table into the folder `reports` of the store, and to `page`, the page of a run.
+
+    Returns:
+        The first path.
+    """
     return place_page(finished.store, drawn(finished), finished.table.slug, page)
 
 
 def drawn(finished: FinishedTable) -> Artifact:
-    """Return the artifact with the page of a table; it is drawn again if MLflow's database is another one, or a
-    check that had failed is done."""
+    """Return the artifact with the page of a table.
+
+    It is drawn again if MLflow's database is another one, or once a failed check is done.
+    """
     run_ids = {o.trained.key: finished.run_ids.get(o.trained.key, "") for o in finished.outcomes}
     step = page_step(finished.table, finished.comparison, run_ids)
     made = finished.store.run(step)
@@ -171,8 +177,10 @@ def _kept_result(source: str, results: list[Result]) -> dict[str, Any]:
 
 
 def _place(row: dict[str, Any]) -> tuple[str, str]:
-    """Return the line and column of a number: its system, and data set with metric; for statistics of a data set, the data
-    set and the metric."""
+    """Return the line and column of a number: its system, and data set with metric.
+
+    Statistics of a data set have the data set and the metric.
+    """
     if row["system"] in DATA:
         variant = "" if row["variant"].startswith("task=") else row["variant"]
         return row["dataset"] or row["system"], f"{row['metric']} {variant}".strip()

@@ -1,6 +1,6 @@
-"""Plots of scores and learning curves, as SVG or files. They are readable without colour: marks and line styles differ.
+"""Plots of scores and learning curves, and figures of problems (tasks/problems/recipe.py), as SVG or files.
 
-Figures of problems (tasks/problems/recipe.py) as SVG.
+They are readable without colour: marks and line styles differ.
 """
 
 import html
@@ -57,8 +57,10 @@ def learning_curve(history: Sequence[dict[str, float]], path: Path) -> None:
 
 
 def curves(histories: Mapping[str, Sequence[Sequence[Mapping[str, float]]]], ylabel: str = "dev loss") -> str:
-    """Return learning curves as SVG: the dev criterion of each system against updates, mean over seeds with its 95 %
-    interval. histories: of each seed of each system; only updates that all seeds were evaluated at are drawn."""
+    """Return learning curves as SVG: the dev criterion of each system against updates, mean over seeds with its 95 % interval.
+
+    histories: of each seed of each system. Only updates with an evaluation of all seeds are drawn.
+    """
     points: dict[str, list[tuple[float, float]]] = {}
     bands: dict[str, list[tuple[float, float]]] = {}
     for name, seeds in histories.items():
@@ -206,7 +208,7 @@ def name_ticks(axes: Any, rows: Sequence[str], columns: Sequence[str], size: int
 
 
 def svg(figure: MatplotlibFigure, text: str) -> str:
-    """Return a figure as an SVG element, and close it. text: what a screen reader reads in its place."""
+    """Return a figure as an SVG element, and close it. text: for a screen reader."""
     for one in figure.findobj(Text):
         one.set_text(readable(one.get_text()))
     buffer = io.StringIO()
@@ -223,8 +225,7 @@ CELL = 0.26  # inches of a cell of a heatmap
 
 
 def draw(models: Sequence["Model"], text: str, target: str = "") -> str:
-    """Return the figure that the problem of trained models has for a text. ValueError: the text is empty or does not suit, or
-    the problem has no figure."""
+    """Return the figure of trained models for a text. ValueError: the text does not suit, or the problem has no figure."""
     if not text.strip():
         raise ValueError("an empty text: give a sentence")
     return svg_of(models[0].experiment.recipe.draw(models, text, target))
@@ -244,7 +245,7 @@ def svg_of(figure: Figure) -> str:
 
 
 def _heatmaps(figure: Heatmaps) -> str:
-    """Panels side by side; 0 is white, 1 or more is black. Arcs stand above the one panel that has them."""
+    """Panels side by side; 0 is white, 1 or more is black. Arcs stand above their panel."""
     panel, count = figure.panels[0], len(figure.panels)
     width, height = CELL * len(panel.columns), CELL * len(panel.rows)
     if panel.arcs:
@@ -323,8 +324,10 @@ def _sweep(figure: Sweep) -> str:
 
 
 def _neighbours(figure: Neighbours) -> str:
-    """Vectors on their first two principal components; the nearest to each centre by cosine are marked, and shown again
-    larger, with their names."""
+    """Vectors on their first two principal components.
+
+    The nearest to each centre by cosine are marked, and shown again larger, with their names.
+    """
     vectors, names, count = figure.vectors, figure.names, figure.count
     middle = vectors - vectors.mean(0)
     placed = middle @ np.linalg.svd(middle, full_matrices=False)[2][:2].T

@@ -1,14 +1,10 @@
-"""The HTML page of a table: verdicts, tests, plots, examples, attention, sections of its problem, and the origin of every
-number. The page is one file.
+"""The HTML page of a table, in one file: verdicts, tests, plots, examples, attention, and the origin of every number.
 
-The conclusion of a compared table, in sentences: what phrases gain, on which sentences, and what a verdict would take.
-
-Sections of the pages of paper 003's tables: averages over tasks as printed and as they follow from the listed values, and the
-time of an epoch.
-
-What a tuning came to: the setting that each row was given, and what a search of each budget is expected to find.
-
-The HTML page of a table that is counted: every number as it is printed, ours, and the verdict. It is one file.
+It begins with a conclusion in sentences: the gain of phrases, the sentences behind it, and the needs of a verdict. Tables of
+paper
+003 also have averages over tasks, as printed and as computed from the listed values, and the time of an epoch. A tuning has the
+chosen setting of each row and the expected result of each budget. A counted table has every printed number, ours, and the
+verdict.
 """
 
 import json
@@ -46,7 +42,7 @@ METRICS = {"bleu": "BLEU"}  # as they are written in a sentence
 
 
 def findings(rows: Sequence[Row]) -> list[str]:
-    """Return sentences that say what came out, the first of them the conclusion; rows: of a comparison."""
+    """Return sentences on the result, the conclusion first. rows: of a comparison."""
     tested = [row for row in rows if row["against"]]
     if not tested:
         if len(rows) == 1:
@@ -72,7 +68,7 @@ def _differences_in_words(count: int) -> str:
 
 
 def _counted(tested: Sequence[Row]) -> Iterator[str]:
-    """Yield for each metric how many differences from baselines are significant, and of which rows."""
+    """Yield for each metric the number of significant differences from baselines, and their rows."""
     by_metric: dict[str, list[Row]] = {}
     for row in tested:
         by_metric.setdefault(row["metric"], []).append(row)
@@ -90,8 +86,10 @@ def _counted(tested: Sequence[Row]) -> Iterator[str]:
 
 
 def needed(rows: Sequence[Row]) -> list[str]:
-    """Return what it would take to compare these rows with the paper, or what stands in the way; each reason once, and rows
-    that were changed each in its own way together."""
+    """Return what a comparison of these rows with the paper needs, each reason once.
+
+    Rows with different changes stand together.
+    """
     parts = reasons([row for row in rows if row["verdict"] == "not comparable"])
     changed = [part for part in parts if part.startswith(CHANGED)]
     others = {re.sub(r": \d+ settings", "", part): part for part in reversed(parts) if part not in changed}
@@ -104,7 +102,7 @@ def reasons(rows: Sequence[Row]) -> list[str]:
 
 
 def unnamed(reason: str) -> str:
-    """Return a reason with ROW for the row that it names, so that the rows of a table share it."""
+    """Return a reason with ROW in place of the row's name, so the rows of a table share it."""
     return re.sub(r"\(phrasemodels compare-settings [^()]*\)", "(phrasemodels compare-settings ROW)", reason)
 
 
@@ -152,14 +150,14 @@ def _mean(row: Row) -> str:
 
 
 def paper_sections(finished: FinishedTable) -> Iterator[Section]:
-    """Yield the sections that a table has because of its paper."""
+    """Yield the paper's own sections of a table."""
     if finished.table.paper == paper_003.PAPER:
         yield from averages(finished.experiments, finished.comparison.meta["rows"])
         yield epochs(finished)
 
 
 def averages(experiments: Sequence[Experiment], rows: list[dict[str, Any]]) -> Iterator[Section]:
-    """Yield averages over bAbI's tasks, for each system and metric of which the paper prints one. rows: of the comparison."""
+    """Yield averages over bAbI's tasks, for each system and metric with a printed one. rows: of the comparison."""
     cells = {(e.name, a.metric): a.cell for e in experiments for a in e.answers if a.cell}
     by_system: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
@@ -244,8 +242,7 @@ def chosen_settings(rows: Trials) -> list[dict[str, Any]]:
 
 
 def expected_bests(rows: Trials) -> Markup:
-    """Return as SVG the lowest criterion on dev that each number of settings drawn at random is expected to find, with its
-    interval."""
+    """Return as SVG the expected lowest dev criterion of each number of random settings, with its interval."""
     points, bands = {}, {}
     for row in rows:
         if not (curve := row["expected best dev loss"]):
@@ -295,13 +292,13 @@ def table_text(finished: FinishedTable) -> str:
 
 
 def _stand_ins(finished: FinishedTable, rows: list[dict[str, Any]]) -> list[str]:
-    """Return the corpora of the rows on data that are not the paper's."""
+    """Return the rows' corpora other than the paper's."""
     own = {row["experiment"] for row in rows if row["stand_in"]}
     return list(dict.fromkeys(one.recipe.corpus.name for one in finished.experiments if one.name in own))
 
 
 def tested(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the metrics in which rows were tested against a baseline, with the number of sentences: 280, or 280 or 448."""
+    """Return the tested metrics of rows, with the number of sentences: 280, or 280 or 448."""
     found: dict[str, set[int]] = {}
     for row in rows:
         for name, difference in row["against"]["differences"].items() if row["against"] else ():
@@ -310,7 +307,7 @@ def tested(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def conclusion(rows: list[dict[str, Any]], metric: str) -> str:
-    """Return a sentence that says which rows differ from their baselines in a metric."""
+    """Say in a sentence which rows differ from their baselines in a metric."""
     compared = [(row_name(row), row["against"]["differences"]) for row in rows if row["against"]]
     found = [(name, each[metric]) for name, each in compared if metric in each]
     sure = [f"{name} ({one['difference']:+.2f})" for name, one in found if is_sure(one)]
@@ -341,13 +338,13 @@ def difference_plots(rows: list[dict[str, Any]]) -> dict[str, Markup]:
 
 
 def _unit(row: dict[str, Any], metric: str) -> str:
-    """Return a metric with its unit, the end of its signature; of other metrics none is known."""
+    """Return a metric with its unit from the end of its signature, if it has one."""
     last = row["signatures"].get(metric, "").split()[-1:]
     return f"{metric} ({last[0]})" if last and last[0] in UNITS else metric
 
 
 def _plots(finished: FinishedTable, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the plots of the page as markup; they hold numbers and names of ours, which need no escaping."""
+    """Return the plots of the page as markup. Their numbers and names are ours and need no escaping."""
     slugs = {e.name: e.row for e in finished.experiments}
     histories: dict[str, list[Any]] = {}
     for outcome in finished.outcomes:
@@ -450,7 +447,7 @@ def _right(predictions: pa.Table, gold: str, answer: str) -> NDArray[np.int64]:
 
 
 def _chosen(groups: pa.ChunkedArray, interest: Sequence[int]) -> list[int]:
-    """Return the rows that are shown, by group, in each group the rows of the lowest interest first."""
+    """Return the shown rows by group, those of the lowest interest first."""
     rows: dict[str, list[int]] = {}
     names = groups.to_pylist()
     for row in sorted(range(len(interest)), key=lambda row: interest[row]):
@@ -460,12 +457,12 @@ def _chosen(groups: pa.ChunkedArray, interest: Sequence[int]) -> list[int]:
 
 
 def _interest(right: int, systems: int) -> int:
-    """Return the rank of a sentence: first those that only some rows get right, then those that none does."""
+    """Return the rank of a sentence: first those right in some rows only, then those right in none."""
     return 2 if right == systems else int(right == 0)
 
 
 def _questions(finished: FinishedTable, outcome: Outcome, predictions: list[dict[str, Any]]) -> list[str]:
-    """Return what each row of predictions is the answer to."""
+    """Return the question of each row of predictions."""
     records = read_shards(finished.store.run(outcome.recipe.test_rows()))
     wanted = pa.array([row["id"] for row in predictions], records.schema.field("id").type)
     by_id = {record["id"]: record for record in records.filter(pc.is_in(records["id"], wanted)).to_pylist()}
@@ -477,7 +474,7 @@ def _joined(value: Any) -> str:
 
 
 def _problem_sections(finished: FinishedTable) -> list[Section]:
-    """Return the sections of the table's problem; a table of several problems has none."""
+    """Return the sections of the table's problem. A table of several problems has none."""
     if len({type(outcome.recipe) for outcome in finished.outcomes}) != 1:
         return []
     return finished.outcomes[0].recipe.sections(finished.outcomes, finished.store.run)
@@ -511,6 +508,6 @@ def _last_layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def counts_text(finished: FinishedTable) -> str:
-    """Return the page of a table that is counted."""
+    """Return the page of a counted table."""
     compared = finished.comparison.meta
     return render("counts.html.jinja", table=finished.table, rows=compared["rows"], licences=compared["licences"])

@@ -17,12 +17,12 @@ UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\ud
 
 
 def readable(text: str) -> str:
-    """Return text that is valid in pages and figures: control characters and lone surrogates are replaced."""
+    """Make text valid in pages and figures: control characters and lone surrogates are replaced."""
     return UNREADABLE.sub("\ufffd", text)
 
 
 def templates() -> jinja2.Environment:
-    """Return the templates, with our filters; values are escaped."""
+    """Return the templates, with our filters. Values are escaped."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("phrasemodels.flows.report", "pages"),
         autoescape=True,
@@ -51,12 +51,12 @@ def templates_digest() -> str:
 
 
 def short(commit: str) -> str:
-    """Return a commit, or several, with twelve digits of each hash; a version stays as it is."""
+    """Return a commit, or several, with twelve digits of each hash. A version stays as it is."""
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28}\b", r"\1", commit)
 
 
 def anchor(row: dict[str, Any]) -> str:
-    """Return the id of the lines about a row's runs: its experiment; on the page of all tables also its source."""
+    """Return the id of a row's runs: its experiment, and on the page of all tables its source."""
     return "/".join(row[name] for name in ("source", "experiment") if row.get(name))
 
 
@@ -66,17 +66,17 @@ def row_name(row: dict[str, Any]) -> str:
 
 
 def digits_of(printed: object) -> int:
-    """Return how many digits values beside a printed number are shown with: one more than it has, at least 2."""
+    """Return the number of shown digits beside a printed number: one more than it has, at least 2."""
     return max(2, len(str(printed).removesuffix("%").strip().partition(".")[2]) + 1)
 
 
 def is_sure(found: dict[str, Any]) -> bool:
-    """Return whether a difference is not by chance; of one seed nothing is known."""
+    """Return whether a difference is significant. One seed can't say."""
     return found["p_holm"] is not None and found["p_holm"] < SURE
 
 
 def disagreement(found: dict[str, Any]) -> str:
-    """Return words to put beside a randomised p that is on the other side of 0.05 than the p of the test; empty if both agree."""
+    """Return words beside a randomised p on the other side of 0.05 than the test's p; empty if both agree."""
     ours, randomised = found.get("p"), found.get("p_randomisation")
     if ours is None or randomised is None or (randomised < SURE) == (ours < SURE):
         return ""

@@ -1,4 +1,4 @@
-"""Progress bars on a terminal: how much is done of how much, the rate, the elapsed and the remaining time."""
+"""Progress bars on a terminal: done and total work, the rate, the elapsed and the remaining time."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from rich.text import Text
 
 
 class Rate(ProgressColumn):
-    """Updates or steps a second; empty before it is known."""
+    """Updates or steps a second. Empty before it is known."""
 
     def render(self, task: Task) -> Text:
         """Return the rate of a bar."""
@@ -27,7 +27,7 @@ class Rate(ProgressColumn):
 
 
 def bars(console: Console, disable: bool = False) -> Progress:
-    """Return bars without a task; lines that are printed meanwhile appear above them."""
+    """Return bars without a task. Lines printed meanwhile appear above them."""
     columns = (BarColumn(), MofNCompleteColumn(), Rate(), TimeElapsedColumn(), TimeRemainingColumn())
     return Progress(
         TextColumn("{task.description}"),
@@ -40,9 +40,9 @@ def bars(console: Console, disable: bool = False) -> Progress:
 
 @contextmanager
 def bar(what: str, total: float | None) -> Iterator[Callable[[float, float | None], None]]:
-    """Show one bar on stderr; yield a function of how much is done, and of how much (None: as before).
+    """Show one bar on stderr. Yield a function of the done and the total work (None: as before).
 
-    total: None if it is not known.
+    total: None if it is unknown.
     """
     with bars(Console(file=sys.stderr)) as shown:
         task = shown.add_task(what, total=total)

@@ -1,7 +1,7 @@
 """The cost of a training, measured before it begins: memory, and hours on this machine.
 
-The heaviest update of the first epoch is run for the memory, and updates of all sizes for the time, each training in a process of
-its own, so that one that lacks memory ends nothing else. Nothing of them is kept but the data that they read.
+The heaviest update of the first epoch gives the memory, and updates of all sizes the time. Each training runs in a process of its
+own, so a lack of memory ends nothing else. Nothing is kept but the prepared data.
 """
 
 import math
@@ -27,7 +27,7 @@ OUT_OF_MEMORY = ("not enough memory", "t allocate memory", "out of memory")  # i
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one training: memory (MiB) at its heaviest update, and seconds of a mean update; or why this is not known."""
+    """The cost of one training: memory (MiB) at its heaviest update, and seconds of a mean update; or why it is unknown."""
 
     experiment: Experiment
     memory: float = math.nan
@@ -35,7 +35,7 @@ class Cost:
     problem: str = ""
 
     def described(self, limit: float) -> dict[str, object]:
-        """Return the cost in words, on a machine that has `limit` MiB."""
+        """Describe the cost for a machine with `limit` MiB."""
         row: dict[str, object] = {"row": self.experiment.name, "updates": self.experiment.train.steps}
         if math.isnan(self.seconds):
             memory = "more than it could get" if self.memory > limit else ""
@@ -54,7 +54,7 @@ class Cost:
 
 
 def costs(plan: Plan, store: Store, executor: Executor) -> Iterator[Cost]:
-    """Measure a training of each row of a plan, and make the data that it reads."""
+    """Measure a training of each row of a plan, and make its data."""
     # reversed: of the seeds of a row, the first one is written last and stays
     first = {pipeline.experiment.name: pipeline for pipeline in reversed(plan.pipelines) if pipeline.trains}
     for pipeline in reversed(first.values()):
@@ -84,7 +84,7 @@ def _cost(pipeline: Pipeline, store: Store, executor: Executor) -> Cost:
 
 
 def measure(training: Training) -> tuple[float, float]:
-    """Return the most memory (MiB) of an update of the first epoch, and the mean seconds of its updates.
+    """Return the peak memory (MiB) of an update of the first epoch, and the mean seconds of its updates.
 
     The mean is over UPDATES batches, at equal distances in the order of their padded tokens.
     """
@@ -103,7 +103,7 @@ def measure(training: Training) -> tuple[float, float]:
 
 
 def memory_limit() -> float:
-    """Return the memory that processes of this machine, or of this container, can have now, in MiB; infinity if unknown."""
+    """Return the free memory of this machine or container in MiB; infinity if unknown."""
     free = [int(line.split()[1]) / 1024 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable:")]
     most, used = (_lines(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
     if most and used and most[0] != "max":

@@ -1,7 +1,8 @@
 """Execution: where each step of a plan runs, and how a training gets to its workers.
 
 Each node has a store folder of its own as a cache, at the same path. If nodes share a store, inputs, results and checkpoints
-travel through the shared storage.
+travel
+through the shared storage.
 """
 
 import contextlib
@@ -42,7 +43,7 @@ PAUSE = 60.0  # seconds between two checks of the size of a node's cache: there 
 
 @dataclass(frozen=True)
 class NodeMap:
-    """A map over a cluster whose nodes trim their caches. limit: of each node's cache, in bytes."""
+    """A map over a cluster. Its nodes trim their caches. limit: of each node's cache, in bytes."""
 
     map: Callable[..., Iterable[Any]]
     store: Store
@@ -67,8 +68,7 @@ def run_on_node(store: Store, limit: int, step: Step, executor: Executor) -> Art
 
 @dataclass(frozen=True)
 class NodeLaunch:
-    """A launch whose workers, on any node, fetch the data, resume from the newest checkpoint of all nodes, and upload
-    theirs."""
+    """A launch on any node. Workers fetch the data, resume from the newest checkpoint of all nodes, and upload theirs."""
 
     launch: Callable[..., None]
     store: Store
@@ -95,7 +95,7 @@ def _train_on_node(
 
 @dataclass(frozen=True)
 class RecordedLaunch:
-    """A launch whose training is a run of MLflow from the moment when a worker begins it."""
+    """A launch recorded in MLflow. The run begins when a worker begins the training."""
 
     launch: Callable[..., None]
     run: TrainingRun
@@ -105,7 +105,7 @@ class RecordedLaunch:
 
 
 def _train_recorded(run: TrainingRun, function: Callable[..., None], *arguments: Any) -> None:
-    """In a training worker: train, while MLflow shows the training at work."""
+    """In a training worker: train. MLflow shows the training at work."""
     from torch import distributed
 
     with run.at_work(distributed.get_rank() if distributed.is_initialized() else 0):
@@ -114,7 +114,7 @@ def _train_recorded(run: TrainingRun, function: Callable[..., None], *arguments:
 
 @dataclass(frozen=True)
 class ReportAndUpload:
-    """Upload the newest checkpoint, which has just been saved, then report the metrics."""
+    """Upload the newest checkpoint, just saved, then report the metrics."""
 
     report: Callable[[list[dict[str, float]]], None] | None
     checkpoints: "SharedCheckpoints"
@@ -139,8 +139,10 @@ class SharedCheckpoints:
         return sorted(path.split("/")[-2] for path in listed if path.endswith("/state.json"))
 
     def push(self) -> None:
-        """Upload the newest checkpoint of this node and remove older ones. Another run of the same training may be ahead:
-        its newer checkpoints stay."""
+        """Upload the newest checkpoint of this node and remove older ones.
+
+        Another run of the same training may be ahead. Its newer checkpoints stay.
+        """
         if (found := newest(self.folder, self.key)) is None:
             return
         path, _ = found
@@ -157,7 +159,7 @@ class SharedCheckpoints:
 
     @contextlib.contextmanager
     def sharing_progress(self) -> Iterator[None]:
-        """In a training worker, while it trains: upload progress.json whenever it has changed, every few seconds."""
+        """In a training worker, upload a changed progress.json every few seconds during the block."""
         ended, written = threading.Event(), 0.0
 
         def upload() -> None:
@@ -183,14 +185,14 @@ class SharedCheckpoints:
             upload()
 
     def progress(self) -> dict[str, Any] | None:
-        """Return the progress of the training on the node that trains; None if there is none."""
+        """Return the progress of the training from its node, or None."""
         with contextlib.suppress(OSError, ValueError), tempfile.TemporaryDirectory() as folder:
             self.shared.get(Path(folder, PROGRESS), "checkpoints", self.key, PROGRESS)
             return dict(json.loads(Path(folder, PROGRESS).read_text(encoding="utf-8")))
         return None
 
     def pull(self) -> None:
-        """Make this node's checkpoints equal to the storage's, so that all workers resume from the same one."""
+        """Make this node's checkpoints equal to the storage's, so all workers resume from the same one."""
         names = self._complete()
         for path in self.folder.glob("step-*"):
             if path.name not in names:
@@ -198,7 +200,7 @@ class SharedCheckpoints:
         self.fetch()
 
     def fetch(self) -> None:
-        """Download the checkpoints that are not on this node; none is removed, as a run may be under way here."""
+        """Download the checkpoints missing on this node. None is removed, since another run may use them."""
         for name in self._complete():
             if not (self.folder / name / "state.json").is_file():
                 self._download(name)
@@ -217,7 +219,7 @@ class SharedCheckpoints:
 
 
 def progress_of(store: Store, key: str) -> dict[str, Any] | None:
-    """Return the progress of a training, here or on the node that trains; None while there is none."""
+    """Return the progress of a training, here or from its node; None before it has any."""
     folder, found = store.workspace(key) / "checkpoints", []
     with contextlib.suppress(OSError, ValueError):
         found.append(json.loads((folder / PROGRESS).read_text(encoding="utf-8")))
@@ -227,14 +229,14 @@ def progress_of(store: Store, key: str) -> dict[str, Any] | None:
 
 
 def stop_at(experiment: Experiment, share: float) -> float:
-    """Return the updates after which a share of a training is done, at an evaluation; infinity for all of it."""
+    """Return the number of updates in a share of a training, rounded to an evaluation; infinity for all of it."""
     config = experiment.train
     updates = config.evaluate_every * math.ceil(share * config.steps / config.evaluate_every)
     return math.inf if updates >= config.steps else updates
 
 
 def training_group(pipeline: Pipeline, settings: Settings) -> TorchTrainerLaunch:
-    """Return the Ray Train group of a training, with the workers that the settings or its configuration ask for."""
+    """Return the Ray Train group of a training, with the workers of the settings or of its configuration."""
     config = pipeline.experiment.train
     name = f"{pipeline.trained.key[:12]}-{file_name(pipeline.experiment.name)}-s{pipeline.seed}"
     workers, wait = settings.workers or config.workers or 1, 60 * settings.wait_minutes
@@ -250,11 +252,16 @@ def launch_training(
     run: Callable[[Step, Executor], Artifact] | None = None,
     recorded: TrainingRun | None = None,
 ) -> Artifact:
-    """Run a training on its workers: a Ray Train group, or else the process in which the step runs; return its artifact.
+    """Run a training on its workers: a Ray Train group, or else the process of the step. Return its artifact.
 
-    run: runs the step with an executor, in this process (`store.run`) by default. recorded: its run in MLflow. With shared
-    storage, the workers fetch the data from there and keep their checkpoints there too. ValueError: the cluster can never hold
-    the group.
+    With shared storage the workers fetch the data from there and keep their checkpoints there, too.
+
+    Args:
+        run: Runs the step with an executor. Default: in this process (`store.run`).
+        recorded: Its run in MLflow.
+
+    Raises:
+        ValueError: The cluster can never hold the group.
     """
     if group is not None:
         group.check()
@@ -276,9 +283,10 @@ def launch_training(
 class Execution:
     """Runs the steps of a plan.
 
-    shards: for each step under way, by key, the numbers of its finished and of all shards. waits: what trainings wait for, by
-    key. until: the time (seconds since 1970) after which no training begins or goes on. share: of its updates, after which a
-    training stops.
+    shards: for each running step, by key, the numbers of its finished and of all shards. waits: what trainings wait for, by key.
+    until:
+    the time (seconds since 1970) after which no training begins or goes on. share: the share of its updates at which a training
+    stops.
     """
 
     plan: Plan
@@ -295,7 +303,7 @@ class Execution:
     def of(
         cls, plan: Plan, store: Store, settings: Settings, attempt: str = "", until: float = math.inf
     ) -> "Execution":
-        """Return the execution of a plan, recorded in the MLflow of the settings; attempt: the id of the Prefect run."""
+        """Return the execution of a plan, recorded in the MLflow of the settings. attempt: the id of the Prefect run."""
         tracker = Tracker(settings.tracking_uri, settings.artifact_location)
         record = Record(plan, store, tracker, attempt, settings.system_metrics)
         return cls(plan, store, record, settings, sources_of(settings), until=until)
@@ -303,9 +311,11 @@ class Execution:
     def run(self, step: Step) -> Artifact:
         """Run one step where it belongs.
 
-        A training of the plan goes to its workers; a training that other steps need, and the steps that predict and score,
-        are one Ray task each; steps that fan out their shards, or the starts of a training, run in this process and send
-        these to Ray. OutOfTimeError: a training was stopped, or there was no time left to begin it.
+        A training of the plan goes to its workers. Trainings needed by other steps, and steps that predict and score, are one Ray
+        task each.
+        Steps that fan out shards, or the starts of a training, run in this process and send these to Ray. OutOfTimeError: a
+        training was
+        stopped, or there was no time left to begin it.
         """
         pipeline = self.plan.owners.get(step.key)
         trains = pipeline is not None and pipeline.trains and step.key == pipeline.trained.key
@@ -343,16 +353,18 @@ class Execution:
         return artifact
 
     def _on_wait(self, run: TrainingRun, what: str) -> None:
-        """Tell what a training waits for, in the terminal, Prefect and MLflow; an empty text: nothing any more."""
+        """Say in the terminal, Prefect and MLflow what a training waits for. An empty text: it waits no longer."""
         self.waits[run.key] = what
         run.waits(what)
 
     def workers_of(self, pipeline: Pipeline) -> TorchTrainerLaunch | None:
-        """Return the Ray Train group of a training; None: it runs as a plain Ray task.
+        """Return the Ray Train group of a training. None: it runs as a plain Ray task.
 
-        Starting a group takes longer than a small training. Three kinds of training get one: those that ask for several
-        processors, for a GPU or for a number of workers; those at the paper's size; and the first of a run, which shows at
-        once whether the cluster can start groups.
+        Starting a group takes longer than a small training. Three kinds of training get one: those with several processors, a GPU
+        or a
+        number of workers in their settings; those at the paper's size; and the first of a run, to show at once whether the
+        cluster can
+        start groups.
         """
         config = pipeline.experiment.train
         asks = self.settings.workers or config.workers or config.threads > 1 or config.gpus
@@ -361,13 +373,16 @@ class Execution:
         return training_group(pipeline, self.settings)
 
     def check(self) -> None:
-        """Check that the cluster can hold every training that is not in the store yet. ValueError: it never can."""
+        """Check that the cluster can hold every training missing from the store. ValueError: it never can."""
         for pipeline in (p for p in self.plan.pipelines if p.trains):
             if (group := self.workers_of(pipeline)) and not self.store.find(pipeline.trained, verify=False):
                 group.check()
 
     def without(self, left: Mapping[str, str]) -> "Execution":
-        """Return the execution of the rows that ended. left: keys of steps, with the error of a training that diverged, or ""."""
+        """Return the execution of the finished rows.
+
+        left: keys of steps, with the error of a diverged training, or "".
+        """
         if not left:
             return self
         late = {p.experiment.name for p in self.plan.pipelines if left.get(p.scored.key) == ""}
@@ -382,8 +397,10 @@ class Execution:
         return FinishedTable(self.plan.table, self.plan.pipelines, self.store, comparison, runs)
 
     def _map(self, step: Step) -> Any:
-        """The fan-out over the cluster: in actors where a parser stays loaded, else in tasks. If nodes have folders of
-        their own, inputs and results travel through the shared store."""
+        """The fan-out over the cluster: in actors if a parser stays loaded, else in tasks.
+
+        If nodes have folders of their own, inputs and results travel through the shared store.
+        """
         loads = step.make in (parse, add_trees)
         over_ray = partial(ray_map, on_progress=partial(self._on_progress, step.key), actors=loads)
         if self.store.shared is None:
@@ -394,5 +411,5 @@ class Execution:
         self.shards[key] = (done, total)
 
     def _on_ray(self, step: Step, executor: Executor) -> Artifact:
-        """Run one step in a Ray task on any node; its files are there, and in the shared store."""
+        """Run one step in a Ray task on any node. Its files are there, and in the shared store."""
         return run_on_ray(run_on_node, self.store, self.settings.cache_bytes, step, executor, label=step.label)

@@ -30,8 +30,10 @@ RECIPE = "recipe.sha256"  # in a prepared folder: digest of the settings that it
 
 
 def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str, Any]:
-    """Run all steps of one experiment and seed, kept in the store; the training on Ray Train unless local. Return its
-    scores."""
+    """Run all steps of one experiment and seed, kept in the store. Return its scores.
+
+    The training runs on Ray Train unless local.
+    """
     from phrasemodels.flows.results.records import leased_steps, open_store, sources_of
     from phrasemodels.flows.run.execute import launch_training, training_group
     from phrasemodels.infra.services import start_ray, stop_ray
@@ -76,7 +78,7 @@ def _has_gpu() -> bool:
 
 
 def _with_files(experiment: Experiment, sources: Sources) -> Experiment:
-    """Return the experiment with its files resolved; say on stderr which word vectors are missing."""
+    """Return the experiment with its files resolved. Say on stderr which word vectors are missing."""
     from phrasemodels.flows.experiments.catalogue import missing_vectors, resolved
 
     for name in missing_vectors(experiment, sources):
@@ -89,7 +91,7 @@ def _with_files(experiment: Experiment, sources: Sources) -> Experiment:
 
 @contextlib.contextmanager
 def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[None]:
-    """While a training runs: print on stderr how far it is, and how long it will still take at its speed since the first line."""
+    """During a training, print its progress on stderr, and the remaining time at its speed so far."""
     ended = threading.Event()
 
     def print_lines() -> None:
@@ -121,8 +123,10 @@ def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[No
 
 
 def prepare_folder(experiment: Experiment, to: Path, force: bool = False) -> Path:
-    """Copy the data that an experiment is trained and tested on into one folder. ValueError: something else is there, and
-    `force` does not say to replace it."""
+    """Copy the training and test data of an experiment into one folder.
+
+    ValueError: something else is there, and `force` does not say to replace it.
+    """
     from phrasemodels.flows.results.records import open_store, sources_of
     from phrasemodels.infra.settings import Settings
 
@@ -136,18 +140,24 @@ def prepare_folder(experiment: Experiment, to: Path, force: bool = False) -> Pat
 
 
 def _digest(experiment: Experiment) -> bytes:
-    """Digest of the recipe's settings. Keys of its data depend on libraries that a training machine does not have."""
+    """Digest of the recipe's settings. Keys of its data depend on libraries missing on a training machine."""
     return digest_of(experiment.recipe).encode()
 
 
 def train_prepared(
     experiment: Experiment, seed: int, data: Path, out: Path, overrides: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Train, predict and score from a prepared folder; imports nothing of the pipeline. `keep --trained` reads what it writes.
+    """Train, predict and score from a prepared folder, without imports of the pipeline. `keep --trained` reads its files.
 
-    overrides: those with which the experiment was found, also of what changes no score. Checkpoints stay in `out`, so that the training
-    resumes after an interruption, unless a setting or the code has changed, and one with more updates goes on from it.
-    ValueError: the folder was prepared with another recipe.
+    Checkpoints stay in `out`, so the training resumes after an interruption, unless a setting or the code has changed. A training
+    with
+    more updates goes on from them.
+
+    Args:
+        overrides: All overrides of the experiment, also those without an effect on scores.
+
+    Raises:
+        ValueError: The folder was prepared with another recipe.
     """
     check_folder(data)
     if not (data / RECIPE).is_file() or (data / RECIPE).read_bytes() != _digest(experiment):
@@ -194,14 +204,16 @@ def train_prepared(
 
 
 def _outcome(artifact: Artifact) -> dict[str, Any]:
-    """Return what a stage says of its outcome, and the digests of its files."""
+    """Return the outcome of a stage, and the digests of its files."""
     files = {name: describe(artifact.path / name) for name in sorted(files_of(artifact.path))}
     return {"meta": artifact.meta, "files": files}
 
 
 def key_of_prepared(stages: Mapping[str, Stage], seed: int, data: Mapping[str, str], code: str) -> str:
-    """Return the key of a training from a prepared folder. One of the store would need the source of packages that are not installed
-    there; this one has the project's files."""
+    """Return the key of a training from a prepared folder.
+
+    A key of the store would need the source of packages missing there. This one has the project's files.
+    """
     return digest_of([{name: stage.settings for name, stage in stages.items()}, seed, data, code])[:32]
 
 
@@ -218,7 +230,7 @@ def code_digest() -> str:
 
 
 def _libraries() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that training uses."""
+    """Return the versions of Python and of the libraries of a training."""
     versions = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     for name in ("llvmlite", "numba", "numpy", "pyarrow", "safetensors", "torch"):
         versions[name] = importlib.metadata.version(name).partition("+")[0]
@@ -234,8 +246,10 @@ def _is_result(file: Path, experiment: str, seed: int) -> bool:
 
 
 def _printer(settings: Any) -> Callable[[list[dict[str, float]]], None]:
-    """Return a function that prints the last evaluation of a history, unless it has just done so: checkpoints report, too.
-    If the learning rate never gets to its peak, it is said at once. settings: of the training, with objective and config."""
+    """Return a function for printing the last evaluation of a history, unless it has just been printed: checkpoints report, too.
+
+    A learning rate that never gets to its peak is said at once. settings: of the training, with objective and config.
+    """
     config, curve = settings.config, settings.objective.curve
     printed = 0.0
     if config.warmup > config.steps:

@@ -1,8 +1,8 @@
 """A server of a parser or of a trained model: a page for people, JSON for programs, one set of bounds for both.
 
-The page of a parser shows trees and arcs as figures, words as a table, and what each label looks at. The page of another model
-shows its answer to each line. The standard library serves them: FastAPI would add five packages to an installation, and its page
-of the interface loads scripts from elsewhere. The interface is described at /openapi.json.
+The page of a parser shows trees and arcs as figures, words as a table, and the most attended words of each label. The page of
+another model shows its answer to each line. The standard library serves them: FastAPI would add five packages to an installation,
+and its page of the interface loads scripts from elsewhere. The interface is described at /openapi.json.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ ASK = 'send {"text": "A sentence."} as application/json, or a form with the fiel
 
 @dataclass(frozen=True)
 class Served:
-    """What a server answers to a text, in turns: a page, and at `path` a JSON list whose items have the schema."""
+    """A server's answers to a text, in turns: a page, and at `path` a JSON list. Its items have the schema."""
 
     path: str
     schema: dict[str, Any]
@@ -65,7 +65,7 @@ def served_parser(parser: Parser) -> Served:
 
 
 def served_model(model: "Model") -> Served:
-    """Return the answers of a trained model to each line of a text that isn't empty. ValueError: the model takes no text."""
+    """Return the answers of a trained model to each non-empty line of a text. ValueError: the model takes no text."""
     if not model.experiment.recipe.answers_inputs:
         raise ValueError(f"{model.name}: its problem takes no text, so there is nothing to serve")
 
@@ -88,7 +88,7 @@ def served_model(model: "Model") -> Served:
 
 
 def within(texts: Sequence[str], words: int) -> int:
-    """Return how many of the first texts have at most so many words together; ten characters count as one at least."""
+    """Return how many of the first texts fit into so many words. Ten characters count as one word at least."""
     for count, text in enumerate(texts):
         words -= 1 + max(len(text) // 10, len(text.split()))
         if words < 0:
@@ -98,7 +98,7 @@ def within(texts: Sequence[str], words: int) -> int:
 
 @dataclass(frozen=True)
 class Shown:
-    """A parse with its figures; looks: for each label of the tree, (word, weight) of the words that it looks at most."""
+    """A parse with its figures. looks: for each label of the tree, (word, weight) of its most attended words."""
 
     parse: Parse
     tree: Markup
@@ -132,7 +132,7 @@ def page(parser: Parser, text: str, most: int = 20, turn: Turn | None = None) ->
 
 
 def shown_parse(parser: Parser, parse: Parse, most: int = 5) -> Shown:
-    """Return a parse with its figures, which are empty if it has more than MOST_WORDS words."""
+    """Return a parse with its figures. They are empty for more than MOST_WORDS words."""
     if len(parse.tokens) > MOST_WORDS:
         return Shown(parse, Markup(), Markup(), [])
     tree = Markup(readable(parse.svg("tree"))) if parse.tree else Markup()
@@ -151,8 +151,7 @@ def _looks(parser: Parser, parse: Parse, most: int) -> list[tuple[str, list[tupl
 
 
 class Turns:
-    """A lock that is passed on in the order in which it was asked for, so that a short text waits for a part of a long one at
-    most."""
+    """A lock passed on in the order of requests. So a short text waits for at most a part of a long one."""
 
     def __init__(self) -> None:
         self._lock, self._waiting, self._taken = threading.Lock(), deque[threading.Event](), False
@@ -179,7 +178,7 @@ class Turns:
 
 
 class PageServer(ThreadingHTTPServer):
-    """A server with a bounded number of connections, which prints no traceback."""
+    """A server with a bounded number of connections. It prints no traceback."""
 
     request_queue_size = 1024  # connections that wait to be accepted
     daemon_threads = True
@@ -210,14 +209,14 @@ class PageServer(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report an error of a request in one line; a client that is gone is none."""
+        """Report an error of a request in one line. A vanished client is no error."""
         error = sys.exception()
         if not isinstance(error, OSError):
             print(f"a request failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
 
 class Arriving(io.RawIOBase):
-    """What a client sends until a deadline. TimeoutError: it sends for longer."""
+    """The input of a client until a deadline. TimeoutError: it sends for longer."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection, self.until = connection, time.monotonic() + SECONDS
@@ -244,7 +243,7 @@ def server(served: Served, host: str, port: int) -> PageServer:
 
 
 def check_client(connection: socket.socket) -> None:
-    """Raise a ConnectionError if a client has left, or sends no more: nobody waits for its answer."""
+    """Raise a ConnectionError if a client has left or sends no more. Nobody waits for its answer."""
     readable, _, _ = select.select([connection], [], [], 0)
     # a closed connection is readable, and has no byte; MSG_PEEK leaves a byte for who reads the next request
     if readable and not connection.recv(1, socket.MSG_PEEK):
@@ -252,7 +251,7 @@ def check_client(connection: socket.socket) -> None:
 
 
 class RefusedError(Exception):
-    """A request that is not answered: its status, and why in one line."""
+    """A refused request: its status, and why in one line."""
 
     def __init__(self, status: HTTPStatus, why: str) -> None:
         super().__init__(why)
@@ -279,7 +278,7 @@ class _Handler(BaseHTTPRequestHandler):
             yield
 
     def in_turns(self, answer: Callable[[str, Turn], str], text: str) -> str:
-        """Return the answer to a text, which takes one of REQUESTS places. RefusedError: none is free."""
+        """Answer a text in one of REQUESTS places. RefusedError: none is free."""
         if not self.places.acquire(blocking=False):
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, f"{REQUESTS} texts are being answered: ask again later")
         try:
@@ -367,7 +366,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus(code), PLAIN, HTTPStatus(code).phrase)
 
     def finish(self) -> None:
-        """Close the connection, also one whose client is gone."""
+        """Close the connection, even if its client is gone."""
         try:
             super().finish()
         except OSError:

@@ -1,4 +1,4 @@
-"""From the folder of a treebank to a parser that reads raw text: its dependencies, tags, words and sentences are learned."""
+"""From the folder of a treebank to a parser of raw text: its dependencies, tags, words and sentences are learned."""
 
 import logging
 import sys
@@ -45,7 +45,10 @@ def word_vectors(name: str, folders: Sequence[Path]) -> VectorFile:
 
 
 def read_raw(files: list[Path]) -> list[list[RawSentence]]:
-    """Return the sentences of CoNLL-U files; on stderr how many are left out, as their text is not the text of their tokens."""
+    """Return the sentences of CoNLL-U files.
+
+    stderr says how many are left out because their text is not the text of their tokens.
+    """
     found = []
     for file in files:
         own = list(raw_sentences(lines(file)))
@@ -68,11 +71,17 @@ def train_parser(
     vectors: str = "",
     force: bool = False,
 ) -> Path:
-    """Add a treebank to the project folder, unless it is there, train a splitter and a parser of dependencies, and write both to a
-    folder. minutes: of the splitter's training at most. vectors: a file of word vectors, in a folder of the settings.
+    """Train a splitter and a parser of dependencies on a treebank, and write both to a folder.
 
-    ValueError: there is no project folder, the treebank lacks train or dev sentences, something else is in the folder, or no
-    folder has the file of vectors.
+    The treebank is added to the project folder, unless it is there.
+
+    Args:
+        minutes: Limit of the splitter's training.
+        vectors: A file of word vectors, in a folder of the settings.
+
+    Raises:
+        ValueError: There is no project folder, the treebank lacks train or dev sentences, something else is in the folder, or
+            no folder has the file of vectors.
     """
     given = word_vectors(vectors, Settings().mirrors) if vectors else None
     check_replaceable(to, force)
@@ -122,7 +131,7 @@ def train_parser(
 
 
 def _trained(store: Store, chosen: Any, seed: int) -> Parser:
-    """Return the parser of an experiment that was trained. ValueError: it was not."""
+    """Return the trained parser of an experiment. ValueError: it was not trained."""
     sources = sources_of(Settings())
     own = resolved(chosen, sources)
     recipe = own.recipe

@@ -1,7 +1,8 @@
-"""The plan of a table: the steps that lead from corpora to verdicts. To plan runs nothing and writes nothing.
+"""The plan of a table: the steps from corpora to verdicts. Planning runs nothing and writes nothing.
 
-A request is checked as a whole, so that every mistake in it is reported before anything starts. The outline of a plan, names and
-keys of its steps, is cached on disk: a command that only looks steps up imports neither torch nor the code of the steps.
+A request is checked as a whole, so every mistake in it is reported before anything starts. The outline of a plan, names and keys
+of
+its steps, is cached on disk. A command that only looks steps up imports neither torch nor the code of the steps.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a table whose experiments already refer to the files that the user supplied.
+    """The steps of a table. Its experiments already refer to the user's files.
 
-    diverged: keys of scores that a training has not come to, since it diverged.
+    diverged: keys of scores missing because a training diverged.
     """
 
     table: "Table"
@@ -32,7 +33,7 @@ class Plan:
 
     @cached_property
     def pipelines(self) -> "list[Pipeline]":
-        """One for each seed and experiment; all experiments of a seed come before the next seed."""
+        """One for each seed and experiment. All experiments of a seed come before the next seed."""
         return [experiment.steps(seed) for seed in self.table.seeds for experiment in self.table.experiments]
 
     @cached_property
@@ -53,22 +54,22 @@ class Plan:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """All steps, inputs first; the comparison comes last."""
+        """All steps, inputs first. The comparison comes last."""
         return with_dependencies([*self.checks, self.comparison])
 
     @cached_property
     def checks(self) -> list[Step]:
-        """The steps beside the results, which no other step needs: counts of test records that are also in train."""
+        """The steps beside the results: counts of test records that are also in train. No other step needs them."""
         return [leak for experiment in self.table.experiments if (leak := experiment.leak)]
 
     @cached_property
     def owners(self) -> "dict[str, Pipeline]":
-        """The pipeline that each step of a model belongs to, by key; steps that prepare data have none."""
+        """The pipeline of each step of a model, by key. Steps for preparing data have none."""
         return {step.key: pipeline for pipeline in self.pipelines for step in pipeline.stages.values()}
 
     @property
     def without_models(self) -> list[Step]:
-        """The steps that prepare data, inputs first."""
+        """The steps for preparing data, inputs first."""
         return [step for step in self.steps[:-1] if step.key not in self.owners]
 
     def rows_of(self, experiment: "Experiment") -> "list[RowSettings]":
@@ -95,9 +96,11 @@ class Plan:
 
 
 def planned(request: "Request", settings: Settings) -> tuple[Plan, Store]:
-    """Return the plan of a request, and the store that it runs on.
+    """Return the plan of a request, and its store.
 
-    ValueError: the request is wrong. OSError: the store cannot be written to, or files are missing and may not be fetched.
+    Raises:
+        ValueError: The request is wrong.
+        OSError: The store cannot be written to, or files are missing and may not be fetched.
     """
     from phrasemodels.flows.experiments.catalogue import with_user_files
 
@@ -111,7 +114,7 @@ def planned(request: "Request", settings: Settings) -> tuple[Plan, Store]:
 
 
 def missing_files(plan: Plan, store: Store, settings: Settings) -> list[str]:
-    """Return the files that no mirror has and that may not be downloaded, each with the place where it can be put."""
+    """Return the files that are in no mirror and may not be downloaded, each with a place to put it."""
     from phrasemodels.data.download.fetch import missing
     from phrasemodels.data.download.manifest import find_corpus, load_parser
     from phrasemodels.flows.experiments.catalogue import missing_encoders
@@ -141,7 +144,7 @@ def missing_files(plan: Plan, store: Store, settings: Settings) -> list[str]:
 
 @dataclass(frozen=True)
 class Outline:
-    """The steps of a plan, inputs first; the last one is the comparison with the paper. slug: the name of its page."""
+    """The steps of a plan, inputs first. The last one is the comparison with the paper. slug: the name of its page."""
 
     title: str
     slug: str
@@ -149,7 +152,10 @@ class Outline:
 
 
 def outlined(asked: Mapping[str, Any], settings: Settings) -> Outline:
-    """Return the outline of the plan of a request; asked: the fields of `Request`. ValueError: the request is wrong."""
+    """Return the outline of the plan of a request. ValueError: the request is wrong.
+
+    asked: the fields of `Request`.
+    """
 
     def outline(table: "Table") -> dict[str, Any]:
         return {"title": table.title, "slug": table.slug, "steps": [_line(step) for step in Plan(table).steps]}
@@ -159,7 +165,7 @@ def outlined(asked: Mapping[str, Any], settings: Settings) -> Outline:
 
 
 def outlined_page(asked: Mapping[str, Any], settings: Settings) -> OutlinedStep:
-    """Return the step that draws the page of a request."""
+    """Return the step for drawing the page of a request."""
 
     def page(table: "Table") -> dict[str, Any]:
         from phrasemodels.flows.report.page import page_step
@@ -176,8 +182,10 @@ def _line(step: Step) -> dict[str, Any]:
 def _of_table(
     name: str, asked: Mapping[str, Any], settings: Settings, make: Callable[["Table"], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Return what `make` says of the table of a request, cached on disk unless the table reads pretrained encoders: these may be
-    in any folder below the one in which the command runs."""
+    """Return the result of `make` for the table of a request, cached on disk.
+
+    A table with pretrained encoders is not cached: they may be in any folder below the current one.
+    """
     sources = sources_of(settings)
 
     def made() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: bars on a terminal, plain lines elsewhere; in Prefect the same lines in its logs, and a page."""
+"""Progress of a run on stderr: bars on a terminal, plain lines elsewhere. Prefect has the same lines in its logs, and a page."""
 
 import contextlib
 import contextvars
@@ -31,15 +31,15 @@ ARTIFACTS_EVERY = 5.0  # seconds between updates of the page in Prefect
 
 @dataclass
 class Outcome:
-    """How a step ended, before its seconds; empty if it is done."""
+    """How a step ended, before its seconds. Empty if it is done."""
 
     text: str = ""
 
 
 class Watch:
-    """Follows the steps of an execution. Trainings write their progress beside their checkpoints, wherever they run.
+    """Follows the steps of an execution. Trainings write their progress beside their checkpoints on any node.
 
-    total: how many steps there are; 0: as planned.
+    total: the number of steps; 0: as planned.
     """
 
     def __init__(self, execution: Execution, total: int = 0) -> None:
@@ -81,7 +81,7 @@ class Watch:
 
     @contextlib.contextmanager
     def step(self, step: Step) -> Iterator["Outcome"]:
-        """While a step is under way: show its progress, and measure how long it is at work. The caller may say how it ended."""
+        """During a step, show its progress and measure its seconds of work. The caller may say how it ended."""
         started = time.monotonic()
         with self.lock:
             self.running[step.key] = step
@@ -108,8 +108,10 @@ class Watch:
                 log(text)
 
     def _at_work(self, step: Step, started: float) -> float:
-        """Return the seconds of a step that was started at a time, without its wait for a free processor: by its manifest;
-        for a training that stopped, since its progress was first seen."""
+        """Return the seconds of work of a step by its manifest, without its wait for a free processor.
+
+        For a stopped training they count since its progress was first seen.
+        """
         now = time.monotonic()
         # the smaller one: the manifest of a hit has the seconds of the run that made it
         if (made := self.execution.store.find(step, verify=False)) is not None:
@@ -141,14 +143,14 @@ class Watch:
             self._update_artifact(False)
 
     def _state(self, key: str) -> dict[str, Any] | None:
-        """Return the progress of a training; of one on another node it is read every few seconds."""
+        """Return the progress of a training. From another node it is read every few seconds."""
         store, (_, read) = self.execution.store, self.states.get(key, (None, 0.0))
         if store.shared is None or time.monotonic() - read > PROGRESS_EVERY:
             self.states[key] = progress_of(store, key), time.monotonic()
         return self.states[key][0]
 
     def _check_worker(self, step: Step, state: dict[str, Any]) -> None:
-        """Print at once that a worker died, and where another one continues."""
+        """Print at once if a worker died, and where another one continues."""
         pid, at, now = state["pid"], state["step"], time.monotonic()
         # processes of other machines cannot be checked
         alive = bool(self.execution.settings.ray_address) or _alive(pid)
@@ -227,13 +229,13 @@ def report_line(line: str) -> None:
 
 
 def log(line: str) -> None:
-    """Log a line in the flow run or task of Prefect in which this is called; nothing outside of one."""
+    """Log a line in the current flow run or task of Prefect, if there is one."""
     with contextlib.suppress(Exception):  # a message must never end the run
         get_run_logger().info(line)
 
 
 def artifact_key(kind: str, table: Table) -> str:
-    """Return the key of an artifact of a table in Prefect, which may have only small letters, digits and dashes."""
+    """Return the key of a table's artifact in Prefect. It may have only small letters, digits and dashes."""
     changed = (digest_of(table.changed)[:16],) if table.changed else ()
     return "-".join((kind, table.paper, f"table{table.number}", table.profile, *changed))
 

@@ -1,6 +1,6 @@
 """The record of a table in MLflow: a run of the table, a run of each training below it, and the registered models.
 
-Each run of a flow also leaves a record in the store; the next run finds the runs that died and marks them everywhere.
+Each run of a flow also leaves a record in the store. The next run finds dead runs and marks them everywhere.
 """
 
 import contextlib
@@ -56,8 +56,11 @@ FINAL = ("parameters", "train_seconds", "peak_memory_mib")  # metrics of a train
 
 @dataclass(frozen=True)
 class Record:
-    """Writes a table and its trainings to MLflow. attempt: the id of the Prefect run, if there is one. system_metrics: also log
-    load and memory of this machine while a training runs."""
+    """Writes a table and its trainings to MLflow.
+
+    attempt: the id of the Prefect run, if there is one. system_metrics: also log load and memory of this machine during
+    trainings.
+    """
 
     plan: Plan
     store: Store
@@ -82,7 +85,7 @@ class Record:
         return f"{self.tracker.uri.rstrip('/')}/#/experiments/{experiment}/runs/{self.table_run}"
 
     def run_of(self, pipeline: Pipeline) -> TrainingRun:
-        """The MLflow run of one experiment and seed, which may not have begun."""
+        """The MLflow run of one experiment and seed. It may not have begun."""
         e = pipeline.experiment
         tags = {
             "mlflow.parentRunId": self.table_run,
@@ -100,14 +103,16 @@ class Record:
         return TrainingRun(self.tracker, e.recipe.name, name, pipeline.trained.key, tags, settings, self.system_metrics)
 
     def training_run(self, pipeline: Pipeline) -> str:
-        """The id of the MLflow run of one experiment and seed, with its parameters; a new one of a training in the store began
-        when the training did."""
+        """The id of the MLflow run of one experiment and seed, with its parameters.
+
+        A new run of a training in the store began when the training did.
+        """
         trained = self.store.find(pipeline.trained, verify=False)
         return self.run_of(pipeline).open(_began(trained) if trained else None)
 
     @contextlib.contextmanager
     def training(self, pipeline: Pipeline) -> Iterator[TrainingRun]:
-        """Yield the MLflow run of a training, which its worker opens; mark it if the training fails or is stopped."""
+        """Yield the MLflow run of a training. Its worker opens it. Mark it if the training fails or is stopped."""
         run = self.run_of(pipeline)
         try:
             yield run
@@ -153,11 +158,11 @@ class Record:
             self.tracker.finish(run_id, metrics, files, tags, trained.meta["train_seconds"], model, tested)
 
     def stop(self) -> None:
-        """Mark the run of a table whose time was up before all rows were done; the next run opens it again."""
+        """Mark the run of a table as out of time before all rows were done. The next run opens it again."""
         self.tracker.fail(self.table_run, self.attempt, STOPPED, LATE)
 
     def end_trials(self) -> None:
-        """End the runs of a tuning: of the table, and of each trial that was trained to its end."""
+        """End the runs of a tuning: of the table, and of each finished trial."""
         for pipeline in self.plan.pipelines:
             if trained := self.store.find(pipeline.trained, verify=False):
                 metrics = _training_metrics(trained)
@@ -186,13 +191,13 @@ class Record:
         return {f"claim {name}": verdict for name, verdict in (small | whole).items()}
 
     def _data(self, pipeline: Pipeline) -> str:
-        """Return the digest of the records that a model was trained on, whatever was made of them."""
+        """Return the digest of a model's training records, whatever was made of them."""
         train = pipeline.trained.inputs["train"]
         artifact = self.store.find(train, verify=False) if isinstance(train, Step) else None
         return digest_of([shard["content"] for shard in artifact.meta["shards"]]) if artifact else ""
 
     def _used(self, pipeline: Pipeline, scored: Artifact) -> Iterator[UsedData]:
-        """Yield the data of a run: what it was trained, chosen and tested on, with the digest of the content."""
+        """Yield the train, dev and test data of a run, with the digest of the content."""
         corpus = pipeline.experiment.recipe.corpus.name
         for context in ("train", "dev"):
             step = pipeline.trained.inputs.get(context)
@@ -205,7 +210,7 @@ class Record:
         yield self._used_data(corpus, "test", next(tested, scored), scored.meta["test_set"])
 
     def _used_data(self, corpus: str, context: str, artifact: Artifact, shards: list[dict[str, Any]]) -> UsedData:
-        """Return the data of some shards of a corpus, in the artifact or what the artifact was made from."""
+        """Return the data of some shards of a corpus, in the artifact or its inputs."""
         rows = sum(shard.get("rows", 0) for shard in shards)
         digest = digest_of([shard["content"] for shard in shards])
         files = [file["sha256"] for name, file in artifact.manifest["files"].items() if name.endswith(".arrow")]
@@ -218,8 +223,10 @@ class Record:
         return UsedData(f"{corpus} {context}", context, digest, url, rows)
 
     def register(self) -> list[str]:
-        """Register the best seed of each row, if models of its problem can answer single inputs; return the names of the models.
-        Rows with overrides are trials, which register nothing."""
+        """Register the best seed of each row, if models of its problem answer single inputs. Return the names of the models.
+
+        Rows with overrides are trials and register nothing.
+        """
         if self.plan.table.changed:
             return []
         return self._register()
@@ -253,7 +260,7 @@ class Record:
 
 
 def _code() -> dict[str, str]:
-    """Return the tags that say what code made something, and by what it was started."""
+    """Return the tags of the code and of the starter of a run."""
     from prefect import runtime
 
     deployed = runtime.deployment.name
@@ -278,7 +285,7 @@ def _began(artifact: Artifact) -> float:
 
 
 def _training_metrics(trained: Artifact) -> dict[str, float]:
-    """Return the metrics of a training that has ended; the last `dev_loss` of its history may not be of the kept weights."""
+    """Return the metrics of a finished training. The last `dev_loss` of its history may not be of the kept weights."""
     return {"best_dev_loss": float(trained.meta["dev_loss"]), **{name: float(trained.meta[name]) for name in FINAL}}
 
 
@@ -286,8 +293,7 @@ def _training_metrics(trained: Artifact) -> dict[str, float]:
 def attempt(
     record: Record, settings: Settings, asked: dict[str, Any], also: Sequence[Step] = ()
 ) -> Iterator[dict[str, Any]]:
-    """While a table runs: lease its steps and others, mark runs that died, and keep a record of the run; if it fails, end its runs
-    in MLflow."""
+    """During a table's run, lease its steps and others, mark dead runs, and keep a record. If it fails, end its MLflow runs."""
     plan, store = record.plan, record.store
     with leased_steps(store, [*also, *plan.steps], settings, record.attempt):
         about = {"steps": len(plan.steps), "found_dead": mark_dead_runs(record)}
@@ -306,7 +312,7 @@ LATE = "the time was up; the same command goes on"
 
 
 def state_after(error: BaseException) -> str:
-    """Return the state of what an error has ended: diverged, stopped by somebody or by its time limit, or failed."""
+    """Return the state after an error: diverged, stopped by somebody or by its time limit, or failed."""
     if isinstance(error, DivergedError):
         return DIVERGED
     stopped = STOPPING.is_set() or isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
@@ -317,7 +323,7 @@ def state_after(error: BaseException) -> str:
 def recorded(
     store: Store, run: str, title: str, asked: dict[str, Any], about: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """While a run with a lease is under way: keep its record; the caller may add to it."""
+    """Keep the record of a leased run during the block. The caller may add to it."""
     entry = {"id": run, "title": title, "asked": asked, **about, "started": _now(), "state": RUNNING}
     write(store, entry)
     try:
@@ -342,13 +348,13 @@ def is_cancelled(run: str) -> bool:
 
 
 def write(store: Store, entry: dict[str, Any]) -> None:
-    """Write a record with its page; the page of a completed table is its report, which is there already."""
+    """Write a record with its page. The page of a completed table is its report and exists already."""
     has_report = entry["state"] == COMPLETED and "verdicts" in entry
     records.write(store, entry, None if has_report else render("run.html.jinja", record=entry))
 
 
 def mark_dead_runs(record: Record) -> list[str]:
-    """Mark runs that died in Prefect, in MLflow and in their records; return their ids. Their results are in the store."""
+    """Mark dead runs in Prefect, in MLflow and in their records; return their ids. Their results are in the store."""
     store = record.store
     dead = [entry for entry in records.records(store) if entry["state"] == DEAD and "marked" not in entry]
     for entry in dead:
@@ -359,8 +365,10 @@ def mark_dead_runs(record: Record) -> list[str]:
 
 
 def mark_crashed(flow_run: UUID | None) -> None:
-    """Mark a flow run, and the run that it was a part of in the same process, as crashed in Prefect, unless the server
-    knows how it ended or does not know it at all."""
+    """Mark a flow run, and its parent run in the same process, as crashed in Prefect.
+
+    Do nothing if the server knows how it ended or does not know it at all.
+    """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
     from prefect.states import Crashed
@@ -379,8 +387,10 @@ def mark_crashed(flow_run: UUID | None) -> None:
 
 
 def mark_ended(run: str, reason: str) -> None:
-    """Mark what has no end yet of a flow run whose process is about to be ended: its tasks under way and, unless a signal ended
-    it, the run, whose state is then set by who sent the signal."""
+    """Mark the open parts of a flow run before its process is ended: its running tasks and, unless a signal ended it, the run.
+
+    After a signal its sender sets the state of the run.
+    """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
     from prefect.states import Cancelled, Failed
@@ -399,10 +409,9 @@ def mark_ended(run: str, reason: str) -> None:
 
 
 def recount_slots(client: "SyncPrefectClient", deployment: UUID) -> None:
-    """Set how many slots of a deployment are taken to the number of its active runs.
+    """Set the taken slots of a deployment to the number of its active runs.
 
-    A run that is marked late frees a slot that another run may hold by then: its own was released five minutes after it
-    died.
+    Marking a run late frees a slot that another run may hold by then. Its own was released five minutes after it died.
     """
     from prefect.client.schemas.actions import GlobalConcurrencyLimitUpdate
     from prefect.client.schemas.filters import FlowRunFilter

@@ -1,5 +1,7 @@
-"""The Prefect flows: `reproduce` runs every step of a table as a task, then compares and reports; `everything` runs many tables
-in turn; `gc` collects garbage. A table that needs no training or is already finished is answered without services.
+"""The Prefect flows.
+
+`reproduce` runs every step of a table as a task, then compares and reports. `everything` runs many tables in turn. `gc` collects
+garbage. A table without trainings, or a finished one, is answered without services.
 """
 
 import contextlib
@@ -64,8 +66,10 @@ from phrasemodels.tasks.train.trainer import DivergedError
 def replay_finished_run(
     asked: Mapping[str, Any], outline: Outline, store: Store, settings: Settings
 ) -> dict[str, Any] | None:
-    """Return what `reproduce` prints, with a record and a page of this run, if all steps of a plan are in the store and an
-    earlier run with these results was completed; else None."""
+    """Return the output of `reproduce` for a finished table, with a record and a page of this run; else None.
+
+    All steps of the plan must be in the store, and an earlier run with these results completed.
+    """
     started, began = time.monotonic(), _now()
     found = [step.find(store) for step in outline.steps]
     comparison = found[-1]
@@ -99,7 +103,7 @@ def shown(
     stages: Mapping[str, float],
     seconds: Mapping[str, float],
 ) -> dict[str, Any]:
-    """Return what `reproduce` prints, and write it beside the report as JSON."""
+    """Return the output of `reproduce`, and write it beside the report as JSON."""
     result: dict[str, Any] = {
         "title": title,
         "rows": rows,
@@ -121,13 +125,13 @@ def _completed(store: Store, comparison: Artifact) -> bool:
 
 
 def _has_mlflow(settings: Settings) -> bool:
-    """Whether the database of MLflow in the store is still there, and whole; a server is trusted."""
+    """Whether the database of MLflow in the store is still there, and whole. A server is trusted."""
     uri = settings.tracking_uri
     return not uri.startswith(SQLITE) or (Path(uri.removeprefix(SQLITE)).exists() and not Tracker(uri).damage())
 
 
 def _drawn(asked: Mapping[str, Any], store: Store, settings: Settings, comparison: Artifact) -> Artifact | None:
-    """Draw the page of a table again: its code has changed. None: so have the table's settings."""
+    """Draw the page of a table again, since its code has changed. None: the table's settings have changed, too."""
     from phrasemodels.flows.experiments.catalogue import Request
     from phrasemodels.flows.report.page import drawn
     from phrasemodels.flows.results.results import FinishedTable
@@ -155,7 +159,7 @@ MOST_LETTERS = 200  # of a flow run's name
 
 
 def _name_of_table_run() -> str:
-    """Return the name of a flow run: its table, profile and seeds, and all else that was set."""
+    """Return the name of a flow run: its table, profile and seeds, and all other parameters."""
     asked = runtime.flow_run.parameters
     name = f"paper {asked['paper']}, table {asked['table']}, {asked['profile']}, {_seeds(asked['seeds'])}"
     other = [text for kind in ("rows", "set", "sweep") for text in asked.get(kind) or []]
@@ -195,8 +199,9 @@ def reproduce(
     paper, table: which numbers to reproduce. profile: sample, laptop or paper. seeds: how many of each row, from
     first_seed on.
     set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"]. duration: stop
-    the trainings after this time, like "3h", with all that they have done kept for the next run. Empty: run to the end. tune:
-    trials of each row before its settings are chosen on dev; 0: as they are defined. like, sweep: as of Request.
+    the trainings after this time, like "3h". The next run continues them. Empty: run to the end. tune: trials of each row before
+    its
+    settings are chosen on dev; 0: as they are defined. like, sweep: as of Request.
     """
     settings, until = Settings(), end_of(duration)
     request = Request(paper, table, profile, seeds, set or [], rows or [], first_seed, like, sweep or [])
@@ -206,7 +211,7 @@ def reproduce(
 
 @contextlib.contextmanager
 def ending_as_prefect_does() -> Iterator[None]:
-    """Raise the signal that stops a deployment's run as Prefect's own, which knows whether somebody cancelled the run."""
+    """Raise the stop signal of a deployment's run as Prefect's own. Prefect knows whether somebody cancelled the run."""
     try:
         yield
     except Stopped as reason:
@@ -216,14 +221,14 @@ def ending_as_prefect_does() -> Iterator[None]:
 
 
 def end_of(duration: str) -> float:
-    """Return when a duration that begins now ends (seconds since 1970); infinity if it is empty."""
+    """Return the end of a duration from now (seconds since 1970); infinity if it is empty."""
     return time.time() + seconds_of(duration) if duration else math.inf
 
 
 def reproduce_plan(
     request: Request, plan: Plan, store: Store, settings: Settings, until: float = math.inf, tune: int = 0
 ) -> dict[str, Any]:
-    """Run a plan that has been made already as a flow run of `reproduce`, for the command line."""
+    """Run a finished plan as a flow run of `reproduce`, for the command line."""
 
     @flow(**OPTIONS)
     def run(
@@ -245,16 +250,16 @@ def reproduce_plan(
 def run_table(
     request: Request, plan: Plan, store: Store, settings: Settings, until: float = math.inf, tune: int = 0
 ) -> dict[str, Any]:
-    """Inside a flow run: run all steps of a plan, write the report, and return what the command prints.
+    """Inside a flow run: run all steps of a plan, write the report, and return the command's output.
 
     Args:
-        request: What was asked for.
+        request: The request.
         plan: Its steps.
         store: Where their artifacts are.
         settings: The services.
-        until: When trainings stop (seconds since 1970). Rows that are late are listed, and only the others are reported. A training
-            that diverged has the worst value.
-        tune: Trials of each row, whose best setting the row is run with.
+        until: When trainings stop (seconds since 1970). Late rows are listed, and the other rows are reported. A diverged
+            training has the worst value.
+        tune: Trials of each row. The row runs with the best setting.
     """
     started = time.monotonic()
     with unbroken_output(), services(settings):
@@ -276,7 +281,7 @@ def run_table(
 
 
 def _run_rows(plan: Plan, store: Store, settings: Settings, until: float, stages: Counter[str]) -> dict[str, Any]:
-    """Run all rows of a plan and publish those that are done; add the seconds of its steps to `stages`."""
+    """Run all rows of a plan and publish the finished ones. Add the seconds of its steps to `stages`."""
     execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""), until)
     record = execution.record
     with attempt(record, settings, runtime.flow_run.parameters) as entry, Watch(execution) as watch:
@@ -312,8 +317,10 @@ def _tag_run(tags: Sequence[str]) -> None:
 def _search(
     plan: Plan, store: Store, settings: Settings, budget: int, until: float, stages: Counter[str]
 ) -> tuple[list[Search], list[dict[str, object]]]:
-    """Search settings for each row of a plan with a budget of trials; return the searches. If the time was up before their
-    end, also return how far each trial is that is left. Add the seconds of its steps to `stages`."""
+    """Search settings for each row of a plan with a budget of trials; return the searches.
+
+    If the time was up first, also return the progress of each remaining trial. Add the seconds of its steps to `stages`.
+    """
     searches = [Search.of(experiment, budget) for experiment in plan.table.experiments]
     trials = trials_of(plan.table, searches)
     prepared, search = (
@@ -352,7 +359,7 @@ def _search(
 
 
 def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
-    """Write the report of rows that are done, record them in MLflow and Prefect, and return what is printed of them.
+    """Write the report of finished rows, record them in MLflow and Prefect, and return their output.
 
     entry: the record of the run. Its page is the report, unless rows are left.
     """
@@ -383,17 +390,19 @@ def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_failure(name: str, error: BaseException) -> None:
-    """Print, and log in Prefect, that something beside the results failed."""
+    """Print and log in Prefect a failure beside the results."""
     text = str(error).strip().partition("\n")[0]
     report_line(f"{name} failed: {type(error).__name__}: {text}; the results do not depend on it")
 
 
 def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = None) -> dict[str, str]:
-    """Submit every step of a plan, or those that are chosen, as a Prefect task after the steps that it depends on; raise the
-    first failure. A failed check beside the results is printed instead.
+    """Submit every step of a plan, or the chosen ones, as a Prefect task after its inputs. Raise the first failure.
 
-    Return the keys of steps without a result, with the error of a training that diverged, or "" if the time was up: trainings,
-    and what depends on them.
+    A failed check beside the results is printed instead.
+
+    Returns:
+        The keys of trainings without a result and of their dependents, with the error of a diverged training, or "" if the time
+        was up.
     """
     order = execution.plan.steps if chosen is None else chosen
     if chosen is None and math.isfinite(execution.until):
@@ -466,7 +475,7 @@ def tags_of(table: Table, step: Step) -> set[str]:
 
 
 def _lost_cluster(state: State[Any]) -> bool:
-    """Return whether a task failed because Ray lost a process or a node; Prefect then runs the task again."""
+    """Return whether a task failed because Ray lost a process or a node. Prefect then runs the task again."""
     try:
         state.result()
     except ClusterError:
@@ -512,11 +521,12 @@ def everything(
     tables: list[str] | None = None,
     duration: str = "",
 ) -> dict[str, Any]:
-    """Run every table of some papers, or of all, with a report for each and a page that links to them. The run fails at
-    the end if one of the tables failed.
+    """Run every table of some papers, or of all, with a report for each and a page of links to them.
+
+    The run fails at the end if one of the tables failed.
 
     papers: like ["000"]. set: overrides of every experiment, like ["train.steps=200"]. tables: only these tables, like
-    ["1"]. duration: stop the trainings after this time, like "3h"; the next run goes on.
+    ["1"]. duration: stop the trainings after this time, like "3h". The next run goes on.
     """
     until = end_of(duration)
     wanted, run, settings = chosen(papers or [], tables or []), str(runtime.flow_run.id), Settings()
@@ -549,8 +559,10 @@ def everything(
 
 
 def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
-    """Return (paper, table) of the tables of some papers, or of all. Tables that read corpora only to count them have to be
-    named. ValueError: a paper or table does not exist."""
+    """Return (paper, table) of the tables of some papers, or of all. ValueError: a paper or table does not exist.
+
+    Tables of counts over corpora must be named.
+    """
     known = {paper for paper, _ in TABLES}
     for paper in papers:
         if paper not in known:
@@ -564,7 +576,7 @@ def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
 
 @flow(name="gc", flow_run_name="keep {days} days", persist_result=False, log_prints=True)
 def gc(days: Annotated[float, Field(ge=0)] = 7.0, verdicts: Annotated[int, Field(ge=0)] = 0) -> list[str]:
-    """Remove what no verdict and no running run depends on, and old interrupted work; return the paths.
+    """Remove everything that neither a verdict nor a running run needs, and old interrupted work; return the paths.
 
     days: keep what was made or used within so many days. verdicts: keep so many verdicts of each table (0: all).
     """
@@ -576,9 +588,9 @@ def gc(days: Annotated[float, Field(ge=0)] = 7.0, verdicts: Annotated[int, Field
 
 
 def count(settings: Settings, corpora: bool) -> Iterator[tuple[str, list[dict[str, Any]], str]]:
-    """Run the counted tables that read no corpora, or all; yield the title and the rows of each, or why it cannot run.
+    """Run the counted tables without corpora, or all. Yield the title and the rows of each, or why it cannot run.
 
-    A table whose corpora or parser cannot be had does not stop the others.
+    A table with a missing corpus or parser does not stop the others.
     """
     for paper, table, reads in cached_on_disk("counted", None, _counted):
         if reads and not corpora:

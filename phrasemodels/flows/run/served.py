@@ -1,4 +1,4 @@
-"""A trained model for MLflow: this file is the model's code, its weights are an exported folder."""
+"""A trained model for MLflow. This file is the model's code; its weights are an exported folder."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pandas as pd
 
 
 class Served(mlflow.pyfunc.PythonModel):  # type: ignore[name-defined]
-    """Answers the texts in the column `source`, in the column `answer`; `error` says why a text is not answered."""
+    """Answers the texts in the column `source`, in the column `answer`. `error` says why a text has no answer."""
 
     def load_context(self, context: Any) -> None:
         from phrasemodels.flows.results.models import load

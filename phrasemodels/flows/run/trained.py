@@ -1,4 +1,4 @@
-"""Results of `train --local --data`, made where the pipeline is not installed, as kept results."""
+"""Results of `train --local --data` as kept results. They come from a machine without the pipeline."""
 
 import json
 import math
@@ -49,7 +49,7 @@ ENDS = {"model", "scores"}  # stages whose outcome is not needed here: the weigh
 
 @dataclass(frozen=True)
 class Trained:
-    """A training: its experiment and seed, what its model says of itself, its scores, and the versions of libraries."""
+    """A training: its experiment and seed, the statements of its model, its scores, and the versions of libraries."""
 
     experiment: Experiment
     seed: int
@@ -59,11 +59,11 @@ class Trained:
 
 
 def keep_trained(out: Path, folder: Path, note: str) -> Path:
-    """Score the predictions of all trainings in `out`, and write the scores as a kept result, or join them with what is kept there;
-    return its file.
+    """Score the predictions of all trainings in `out`, and write or join the scores as a kept result; return its file.
 
-    ValueError: there is none, they are of several tables, one is there twice, or one is damaged or of other settings, data or code than
-    are here.
+    ValueError: there is none, they are of several tables, one is there twice, or one is damaged or of settings, data or code
+    other than
+    here.
     """
     settings = Settings()
     store, executor = open_store(settings), Executor(sources=sources_of(settings))
@@ -105,7 +105,7 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
 
 
 class TrainingResult(NamedTuple):
-    """What the JSON of a training says. outcomes: what each stage but ENDS says of itself, and its files with their digests."""
+    """The JSON of a training. outcomes: of each stage but ENDS, with its files and their digests."""
 
     name: str
     seed: int
@@ -121,7 +121,7 @@ class TrainingResult(NamedTuple):
 
 
 def _parsed(file: Path) -> TrainingResult:
-    """Return what a file says. ValueError: it is no result of a training, or was changed."""
+    """Return the content of a file. ValueError: it is no result of a training, or was changed."""
     try:
         written = json.loads(read_regular(file))
         whole, provenance = has_own_digest(written), written["provenance"]
@@ -148,7 +148,7 @@ def _parsed(file: Path) -> TrainingResult:
 
 
 def _read(file: Path, store: Store, executor: Executor, scratch: Path) -> Trained:
-    """Return the training whose result is a file, scored in the folder `scratch`. ValueError: as of `keep_trained`."""
+    """Return the training of a result file, scored in the folder `scratch`. ValueError: as of `keep_trained`."""
     result = _parsed(file)
     if result.code != code_digest():
         raise ValueError("another version of this package trained it; keep it with that one, then take --join")
@@ -183,7 +183,7 @@ def _read(file: Path, store: Store, executor: Executor, scratch: Path) -> Traine
 
 
 def _check_scores(experiment: Experiment, recorded: Mapping[str, float], computed: Mapping[str, Any]) -> None:
-    """ValueError: a recorded score is not the computed one, or none answers the experiment's table."""
+    """ValueError: a recorded score differs from the computed one, or none answers the experiment's table."""
     for metric, value in recorded.items():
         here = float(computed.get(metric, {"value": math.nan})["value"])
         if not math.isclose(value, here, rel_tol=1e-6, abs_tol=1e-9):
@@ -194,12 +194,12 @@ def _check_scores(experiment: Experiment, recorded: Mapping[str, float], compute
 
 
 def _answers(experiment: Experiment, scores: Mapping[str, Any]) -> list[Answer]:
-    """Return the answers of an experiment that are among scores; those that need other libraries are made in the store alone."""
+    """Return the answers of an experiment among the scores. Answers by other libraries are made in the store alone."""
     return [answer for answer in experiment.answers if answer.metric in scores]
 
 
 def _check_files(folder: Path, expected: Mapping[str, Any]) -> None:
-    """ValueError: the files in a folder are not those that were written there."""
+    """ValueError: a folder's files are not those written there."""
     present = {}
     for name in files_of(folder):
         path = folder / name
@@ -209,7 +209,7 @@ def _check_files(folder: Path, expected: Mapping[str, Any]) -> None:
 
 
 def _rows(seeds: Sequence[Trained], statistics: Statistics) -> list[dict[str, Any]]:
-    """Return the rows of an experiment as a kept result has them, and add the statistics of its seeds to the others'."""
+    """Return the rows of an experiment for a kept result, and add the statistics of its seeds to the others'."""
     experiment, seeds = seeds[0].experiment, sorted(seeds, key=lambda one: one.seed)
     answers = _answers(experiment, seeds[0].scores.meta["scores"])
     whole = Request(experiment.table.paper, experiment.table.number, experiment.profile, 1).resolve()

@@ -1,8 +1,10 @@
-"""Tuning, where each row of a table gets the same number of trials; and time-boxed runs.
+"""Tuning with the same number of trials for each row of a table; and time-boxed runs.
 
-Trials draw their settings at random; the setting with the lowest dev loss is chosen. A trial is a training like all others: a
-step of the store, which a second run finds, and a run of MLflow. Test sets are not read. Trials have a seed of their own, so
-that no reported seed was chosen by its luck.
+Trials draw their settings at random. The setting with the lowest dev loss is chosen. A trial is a training like all others: a
+step of
+the store for a second run to find, and a run of MLflow. Test sets are not read. Trials have a seed of their own, so no reported
+seed
+was chosen by its luck.
 """
 
 import math
@@ -51,13 +53,13 @@ class TrainingProgress:
 
     @property
     def left(self) -> float:
-        """Estimated seconds to the end; NaN if nothing is known of the speed."""
+        """Estimated seconds to the end; NaN if the speed is unknown."""
         return 0.0 if self.done >= self.updates else (self.updates - self.done) * self.pace
 
 
 @dataclass(frozen=True)
 class RowProgress:
-    """Progress of a row: its trainings, one a seed. answers: how many printed numbers the row answers."""
+    """Progress of a row: its trainings, one a seed. answers: the number of its printed numbers."""
 
     experiment: Experiment
     seeds: tuple[TrainingProgress, ...]
@@ -70,8 +72,10 @@ class RowProgress:
 
     @property
     def rank(self) -> tuple[bool, float, float]:
-        """The order of rows: those that answer printed numbers, then those with least time to each number; of unknown
-        speed by the updates that are left."""
+        """The order of rows: first rows with printed numbers, by their time to each number.
+
+        If the speed is unknown, the remaining updates decide.
+        """
         seconds = self.left / max(1, self.answers)
         updates = sum(training.updates - training.done for training in self.seeds)
         return (not self.answers, seconds if math.isfinite(seconds) else math.inf, updates / max(1, self.answers))
@@ -85,7 +89,7 @@ class RowProgress:
 
 
 def progress_of_rows(plan: Plan, store: Store) -> list[RowProgress]:
-    """Return how far each row of a plan is that trains, the one that comes first in a time-boxed run first."""
+    """Return the progress of each training row of a plan, in the order of a time-boxed run."""
     found = [_training_progress(p, store) for p in plan.pipelines if p.trains]
     usual = _usual_pace(found)
     rows = []
@@ -101,18 +105,18 @@ def progress_of_rows(plan: Plan, store: Store) -> list[RowProgress]:
 
 
 def unfinished(rows: Iterable[RowProgress], late: Container[str]) -> list[dict[str, object]]:
-    """Return in words the rows whose time was up; late: keys of their steps."""
+    """Describe the rows whose time was up. late: keys of their steps."""
     return [row.summary() for row in rows if any(training.pipeline.scored.key in late for training in row.seeds)]
 
 
 def _usual_pace(found: Iterable[TrainingProgress], otherwise: float = math.nan) -> float:
-    """Return the median of what is known of the seconds an update takes."""
+    """Return the median of the known seconds of an update."""
     known = [training.pace for training in found if not math.isnan(training.pace)]
     return statistics.median(known) if known else otherwise
 
 
 def _training_progress(pipeline: Pipeline, store: Store) -> TrainingProgress:
-    """Return how far one training is, by the store: finished, under way or not begun."""
+    """Return the progress of one training by the store: finished, running or not begun."""
     updates = pipeline.experiment.train.steps
     if trained := store.find(pipeline.trained, verify=False):
         return TrainingProgress(
@@ -126,8 +130,10 @@ def _training_progress(pipeline: Pipeline, store: Store) -> TrainingProgress:
 
 
 def fitting(rows: Sequence[RowProgress], seconds: float, processors: int) -> list[bool]:
-    """Return for each row whether it is expected to end in time, if trainings run in this order, each on as many processors
-    as it has threads and workers."""
+    """Return for each row whether it will probably end in time.
+
+    Trainings run in this order, each on as many processors as it has threads and workers.
+    """
     free = [0.0] * max(1, processors)  # the time from which on each processor is free
     fits = []
     for row in rows:
@@ -156,7 +162,7 @@ WITHOUT_WARMUP = (constant, halved_thrice)  # schedules
 
 @dataclass(frozen=True)
 class Dimension:
-    """A field that is searched: values, or numbers from a factor below to a factor above the row's own, log-uniform."""
+    """A searched field: values, or numbers from a factor below to a factor above the row's own, log-uniform."""
 
     path: str
     factor: float = 0.0
@@ -176,7 +182,7 @@ SPACE = (
 
 @dataclass
 class Trial:
-    """A setting of a row, and the lowest dev loss that its training has come to."""
+    """A setting of a row, and the lowest dev loss of its training so far."""
 
     pipeline: Pipeline
     losses: list[float] = field(default_factory=list)
@@ -203,8 +209,10 @@ class Search:
 
     @classmethod
     def of(cls, row: Experiment, budget: int) -> "Search":
-        """Draw a budget of trials; a row has the same ones whenever they are drawn. ValueError: the row trains nothing, or
-        has no dev set to choose on."""
+        """Draw a budget of trials. Each draw of a row gives the same ones.
+
+        ValueError: the row trains nothing, or has no dev set to choose on.
+        """
         if not row.recipe.trains:
             raise ValueError(f"{row.name}: it trains nothing that could be tuned; leave out --tune")
         if not getattr(row.recipe, "score_dev", True):
@@ -223,18 +231,18 @@ class Search:
 
     @property
     def alive(self) -> list[Trial]:
-        """The trials that are not pruned. ValueError: all diverged."""
+        """The trials without the pruned ones. ValueError: all diverged."""
         if alive := [trial for trial in self.trials if not trial.pruned]:
             return alive
         raise ValueError(f"{self.row.name}: each of {len(self.trials)} trials diverged; lower train.learning_rate")
 
     @property
     def best(self) -> Trial:
-        """The trial with the lowest dev loss, of those that were trained to the end."""
+        """The finished trial with the lowest dev loss."""
         return min(self.alive, key=lambda trial: trial.losses[-1])
 
     def measure(self, store: Store) -> None:
-        """Read how far each trial has come; prune those that diverged and, but for the last time, those in the worse half."""
+        """Read the progress of each trial. Prune diverged trials and, but for the last time, the worse half."""
         alive = self.alive
         for trial in alive:
             loss, trial.updates = _dev_loss(store, trial.pipeline, SHARES[len(trial.losses)])
@@ -247,7 +255,7 @@ class Search:
 
 
 def worse_half(losses: Sequence[float]) -> list[bool]:
-    """Mark the trials to prune by successive halving: those with a loss above the median."""
+    """Mark the trials to prune by successive halving: a loss above the median."""
     limit = sorted(losses)[math.ceil(len(losses) / 2) - 1]
     return [loss > limit for loss in losses]
 
@@ -278,8 +286,10 @@ def _drawn(draw: random.Random, row: Experiment, one: Dimension) -> str:
 
 
 def _dev_loss(store: Store, pipeline: Pipeline, share: float) -> tuple[float, int]:
-    """Return the lowest dev loss that a training came to within a share of its updates, and the updates of its last
-    evaluation there; infinity if it has diverged. A run that finds more of the training done sees the same."""
+    """Return the lowest dev loss of a training within a share of its updates, and the updates of its last evaluation there.
+
+    It is infinity after divergence. A run that finds more of the training done sees the same.
+    """
     rows, _ = history_so_far(store, pipeline.trained)
     reached = [row for row in rows if row["step"] <= stop_at(pipeline.experiment, share)]
     losses = [row["dev_loss"] for row in reached if math.isfinite(row["dev_loss"])]
@@ -289,8 +299,7 @@ def _dev_loss(store: Store, pipeline: Pipeline, share: float) -> tuple[float, in
 
 
 def history_so_far(store: Store, step: Step) -> tuple[list[dict[str, float]], float]:
-    """Return the metrics of a training, a row for each evaluation, and its updates; infinity if it has ended
-    or diverged."""
+    """Return the metrics of a training, a row for each evaluation, and its updates; infinity if it has ended or diverged."""
     if made := store.find(step, verify=False):
         return history(made), math.inf
     folder = store.workspace(step.key) / "checkpoints"
@@ -309,7 +318,7 @@ def trials_of(table: Table, searches: Sequence[Search]) -> Plan:
 
 
 def unfinished_trials(store: Store, searches: Sequence[Search], share: float) -> list[Trial]:
-    """Return the trials that are alive and have trained for less than `share` of their updates."""
+    """Return the living trials with less than `share` of their updates."""
     return [trial for search in searches for trial in search.alive if not trial.reached(store, share)]
 
 
@@ -336,8 +345,10 @@ def finished_searches(table: Table, budget: int, store: Store) -> list[Search]:
 
 
 def trial_records(searches: Sequence[Search]) -> tuple[dict[str, Any], ...]:
-    """Return all trials of each row, and the lowest dev loss that each number of settings drawn at random is expected to find
-    after the first share of the updates: later ones are only known of the better trials."""
+    """Return all trials of each row, and the expected lowest dev loss of each number of random settings.
+
+    It is taken after the first share of the updates: only the better trials have later losses.
+    """
     return tuple(
         {
             "row": search.row.row,
@@ -358,8 +369,7 @@ def trial_records(searches: Sequence[Search]) -> tuple[dict[str, Any], ...]:
 
 
 def _expected(search: Search) -> dict[str, Any]:
-    """Return mean, low and high of the expected best dev loss, and the updates after which it is; nothing without trials drawn
-    at random that have a loss."""
+    """Return mean, low and high of the expected best dev loss, and its updates; nothing without random trials with a loss."""
     losses = [trial.losses[0] for trial in search.trials[1:]]
     if not any(map(math.isfinite, losses)):
         return {}
