@@ -305,7 +305,7 @@ def meanings(kind: type) -> dict[str, str]:
     """Return what docstrings say of the fields of a dataclass, and of those it inherits: "field, field: meaning.", or a
     docstring below the field."""
     names = "|".join(field.name for field in dataclass_fields(kind))
-    label = re.compile(rf"(?:^|(?<=[.;] ))((?:{names})(?:, (?:{names}))*): ")
+    label = re.compile(rf"(?:^|(?<=[.;] )|(?<=Args: ))((?:{names})(?:, (?:{names}))*): ")
     found: dict[str, str] = {}
     for owner in kind.__mro__[:-1]:
         for paragraph in inspect.cleandoc(owner.__doc__ or "").split("\n\n"):
@@ -326,7 +326,7 @@ def meanings(kind: type) -> dict[str, str]:
 def about(kind: type) -> str:
     """Return the first sentences of a configuration's docstring, without what they say of fields."""
     names = "|".join(field.name for field in dataclass_fields(kind))
-    text = inspect.cleandoc(kind.__doc__ or "")
+    text = inspect.cleandoc(kind.__doc__ or "").partition("\n\nArgs:")[0]
     return re.split(rf"(?:^|(?<=[.;] )|(?<=\n))(?:{names})(?:, (?:{names}))*: ", text)[0].strip()
 
 

@@ -35,9 +35,13 @@ def __getattr__(name: str) -> Any:
 
 
 def load(folder: Any, *parts: type) -> Any:
-    """Load a folder: the `Parser` of a packed parser, or the `LoadedModel` of a model that `phrasemodels export` wrote.
+    """Load a folder of `phrasemodels export`: a `LoadedModel`, or the `Parser` of a packed parser.
 
-    parts: classes of one's own that the model's configuration names. ValueError: it is neither, or damaged.
+    Args:
+        parts: Your own classes in the model's configuration.
+
+    Raises:
+        ValueError: The folder is neither, or damaged.
     """
     from phrasemodels.parsing.saved import ABOUT
     from phrasemodels.saved import LIBRARY
@@ -55,9 +59,12 @@ def load(folder: Any, *parts: type) -> Any:
 
 
 def results(question: str = "verdicts", kind: str = "") -> Any:
-    """Return what was run here and the kept results as a DataFrame: a view of `phrasemodels sql`, or the answer to a query.
+    """Return results as a DataFrame: a view of `phrasemodels sql`, or the answer to a query.
 
-    kind: polars, pandas or arrow; by default the first of them that is installed. Needs phrasemodels[pipeline].
+    They are the runs of the store and the kept results.
+
+    Args:
+        kind: polars, pandas or arrow. Default: the first installed one. Needs phrasemodels[pipeline].
     """
     from phrasemodels.flows.results.query import frame
 

@@ -29,11 +29,16 @@ class Pretrained(ABC):
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *parts: Any, revision: str | None = None, **hub: Any) -> Self:
-        """Load a model from a folder, or from a repository of a hub, such as "user/model".
+        """Load a model from a folder, or from a repository of a hub, for example "user/model".
 
-        parts: classes of one's own that the model's configuration names. revision: a branch, tag or commit. hub: other
-        arguments of `huggingface_hub.snapshot_download`, such as token or cache_dir. ValueError: the files are no such model.
-        OSError: there is no such repository.
+        Args:
+            parts: Your own classes in the model's configuration.
+            revision: A branch, tag or commit.
+            hub: Further arguments of `huggingface_hub.snapshot_download`, for example token or cache_dir.
+
+        Raises:
+            ValueError: The files are no such model.
+            OSError: There is no such repository.
         """
         if Path(name).is_dir():
             return cls._from_folder(Path(name), *parts)
@@ -43,10 +48,16 @@ class Pretrained(ABC):
     def push_to_hub(
         self, name: str, *, private: bool | None = None, message: str = "Upload a model", **hub: Any
     ) -> str:
-        """Upload the model to a repository of a hub, which is made if there is none; return the address of the commit.
+        """Upload the model to a repository of a hub. Return the address of the commit.
 
-        private: whether a new repository is. hub: arguments of `huggingface_hub.HfApi`, such as token. ValueError: the licences
-        of the model's data allow no public copy of it.
+        A missing repository is made.
+
+        Args:
+            private: Make a new repository private.
+            hub: Arguments of `huggingface_hub.HfApi`, for example token.
+
+        Raises:
+            ValueError: The licences of the model's data allow no public copy of it.
         """
         api = _library().HfApi(**hub)
         if not (self.card.get("redistributable", True) or "licence" in self.card):  # of the model itself

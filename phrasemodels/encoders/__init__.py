@@ -14,8 +14,12 @@ from phrasemodels.layers.blocks import shapes_are_fixed
 class EncoderConfig:
     """The base of configurations of token encoders, with the sizes of Vaswani et al. (2017); a decoder reads them too.
 
-    d: features of a state. heads: attention heads, with d / heads features each. layers: number of layers. d_ff: hidden units
-    of the feed-forward part. dropout: share of features that training sets to 0.
+    Args:
+        d: Features of a state.
+        heads: Attention heads, with d / heads features each.
+        layers: Number of layers.
+        d_ff: Hidden units of the feed-forward part.
+        dropout: Dropout of features.
     """
 
     d: int = 512

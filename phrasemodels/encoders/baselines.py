@@ -34,7 +34,10 @@ from phrasemodels.layers.blocks import (
 class BiLSTMMaxConfig:
     """The BiLSTM with max pooling of Conneau et al. (2017).
 
-    d: features of a word. hidden: units per direction. pool: max_over_tokens, or max_with_padding as in the first InferSent.
+    Args:
+        d: Features of a word.
+        hidden: Units per direction.
+        pool: max_over_tokens, or max_with_padding as in the first InferSent.
     """
 
     d: int = 300
@@ -72,8 +75,10 @@ class BiLSTMMax(nn.Module):
 class AdaSentConfig:
     """The pyramid of phrases of Zhao et al. (2015).
 
-    d: features of a word. hidden: units of a node, and the width of the sentence vector. dropout: share of the inputs of each
-    linear map that training sets to 0.
+    Args:
+        d: Features of a word.
+        hidden: Units of a node, and the width of the sentence vector.
+        dropout: Dropout of the inputs of each linear map.
     """
 
     d: int = 300
@@ -126,7 +131,10 @@ class AdaSent(nn.Module):
 class HConvNetConfig:
     """The hierarchical ConvNet of Conneau et al. (2017).
 
-    d: features of a word. channels: filters of each convolution. layers: number of convolutions, each over 3 tokens.
+    Args:
+        d: Features of a word.
+        channels: Filters of each convolution.
+        layers: Number of convolutions, each over 3 tokens.
     """
 
     d: int = 300
@@ -164,8 +172,11 @@ class HConvNet(nn.Module):
 class TbcnnConfig:
     """The convolution over dependency trees of Mou et al. (2015, 2016).
 
-    d: features of a word, and of a sentence vector. relations: number of relations with a matrix of their own; all rarer ones
-    share the last. 34 give the printed size. dropout: share of features that training sets to 0.
+    Args:
+        d: Features of a word, and of a sentence vector.
+        relations: Number of relations with a matrix of their own; all rarer ones share the last. 34 give the
+            printed size.
+        dropout: Dropout of features.
     """
 
     d: int = 300
@@ -218,8 +229,10 @@ SCALE = 5.0  # c of the scaled tanh
 class DisanConfig:
     """The directional self-attention of Shen et al. (2018).
 
-    d: features of a word. dropout: share of the inputs of each linear map that training sets to 0. units: features of each
-    direction (0: d); a sentence vector has twice as many.
+    Args:
+        d: Features of a word.
+        dropout: Dropout of the inputs of each linear map.
+        units: Features of each direction (0: d); a sentence vector has twice as many.
     """
 
     d: int = 300
@@ -278,8 +291,10 @@ class Disan(nn.Module):
 class MultiHeadConfig:
     """Paper 001 prints neither heads nor pooling: here one layer of 6 heads, and multi-dimensional pooling.
 
-    d: features of a word, and of the sentence vector. heads: attention heads, with d / heads features each. dropout: share of
-    features that training sets to 0.
+    Args:
+        d: Features of a word, and of the sentence vector.
+        heads: Attention heads, with d / heads features each.
+        dropout: Dropout of features.
     """
 
     d: int = 300

@@ -62,14 +62,16 @@ def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph, drop: 
 
 @dataclass(frozen=True)
 class HypernodeEncoderConfig(EncoderConfig):
-    """The encoder of paper 000. Where the paper can be interpreted in several ways, a field takes the one that is wanted.
+    """The encoder of paper 000. Where you can read the paper in several ways, a field chooses one.
 
-    longest: number of words of the longest phrase; only LengthEmbedding reads it, the others take phrases of any
-    length. attend: softmax_within or softmax_hadamard. sigma: the activation that follows the second attention,
-    torch.sigmoid, or identity (the Linear variant). readout: where it is applied, to the heads (sigma_on_heads) or to
-    their output projection (sigma_on_projection). residual: AddNorm, or Replace with d_ff=0 as the equations are
-    printed. initialise: the first states of hypernodes, ZeroInit, MeanInit or LengthEmbedding. attention_dropout: of the
-    weights of both attentions.
+    Args:
+        longest: Words of the longest phrase. Only LengthEmbedding reads it.
+        attend: softmax_within or softmax_hadamard.
+        sigma: Activation after the second attention: torch.sigmoid, or identity (the Linear variant).
+        readout: Place of the activation: sigma_on_heads, or sigma_on_projection (their output projection).
+        residual: AddNorm, or Replace with d_ff=0 as the equations are printed.
+        initialise: The first states of hypernodes, ZeroInit, MeanInit or LengthEmbedding.
+        attention_dropout: Dropout of the weights of both attentions.
     """
 
     longest: int = 2

@@ -55,14 +55,14 @@ class InputConfig(Protocol):
 class WordsConfig:
     """A vector for each word.
 
-    size: number of words, 0 until it is set from the data. dropout: the share of words that training replaces by UNKNOWN
-    (paper 004: 0.4). std: standard deviation of the initial vectors; with the default and small learning rates, the vectors
-    of rare words stay close to their initial noise.
-
-    width: numbers of a fixed vector that each word has beside, such as GloVe's; 0: there are none. It is projected and added;
-    training never replaces it. learned: how many words, the first ones, have a learned vector; the others share UNKNOWN's. 0:
-    all, as without fixed vectors. vectors: a safetensors file from which a new model takes the fixed vectors. All three are set
-    from the data.
+    Args:
+        size: Number of words, 0 until it is set from the data.
+        dropout: Share of words replaced by UNKNOWN in training (paper 004: 0.4).
+        std: Standard deviation of the initial vectors. With small learning rates, vectors of rare words stay near it.
+        width: Size of a further fixed vector of each word, for example of GloVe; 0: none. It is projected and added,
+            and never replaced in training.
+        learned: Number of words with a learned vector, the first ones. The rest share UNKNOWN's. 0: all.
+        vectors: A safetensors file of fixed vectors for a new model. All three are set from the data.
     """
 
     size: int = 0
@@ -125,9 +125,10 @@ class WordInput(nn.Module):
 class TagsConfig:
     """A vector for each part-of-speech tag.
 
-    size: number of tags, 0 until it is set from the data. dropout: the share of sentences that training reads without tags,
-    so that the parser can read untagged text. vector_dropout: of features of the vectors, one mask for a sentence (paper 004,
-    released code: 0.2).
+    Args:
+        size: Number of tags, 0 until it is set from the data.
+        dropout: Share of sentences read without tags in training. So the parser can read untagged text.
+        vector_dropout: Dropout of the vectors, one mask for a sentence (paper 004, released code: 0.2).
     """
 
     size: int = 0
@@ -167,8 +168,11 @@ class TagInput(nn.Module):
 class CharactersConfig:
     """A convolution over the characters of each form, and the maximum of each filter.
 
-    size: number of characters, 0 until it is set from the data. d: features of a character. filters: number of filters.
-    width: characters that a filter reads.
+    Args:
+        size: Number of characters, 0 until it is set from the data.
+        d: Features of a character.
+        filters: Number of filters.
+        width: Characters of a filter's window.
     """
 
     size: int = 0
@@ -209,11 +213,13 @@ class CharacterInput(nn.Module):
 
 @dataclass(frozen=True)
 class PretrainedConfig:
-    """An encoder of the transformers library, which is trained further. A word is its last piece (paper 004, section 4.2).
+    """An encoder of the transformers library, trained further. A word is its last piece (paper 004, section 4.2).
 
-    name: a folder, or the name of a model on the Hugging Face hub. folder: where the files of a named encoder are, if not
-    on the hub. offline: the hub must not be asked. Neither is part of the identity of a model. A file cannot name this
-    class, since it may ask the hub: `export` writes an ExportedEncoderConfig in its place.
+    Args:
+        name: A folder, or the name of a model on the Hugging Face hub.
+        folder: Where the files of a named encoder are, if not on the hub.
+        offline: Don't ask the hub. Neither is part of the identity of a model. A file cannot name this class, since it
+            may ask the hub. `export` writes an ExportedEncoderConfig in its place.
     """
 
     name: str = "xlnet-large-cased"
@@ -245,9 +251,10 @@ class PretrainedConfig:
 
 @dataclass(frozen=True)
 class ExportedEncoderConfig:
-    """The pretrained encoder of an exported model, whose weights are among the model's.
+    """The pretrained encoder of an exported model. Its weights are among the model's.
 
-    folder: the folder that has its architecture.
+    Args:
+        folder: Folder of its architecture.
     """
 
     folder: config.File = ""

@@ -20,7 +20,11 @@ from phrasemodels.layers.scorers import AdditiveArcScorer, Squash, tanh_once
 
 @dataclass(frozen=True)
 class NoParentsConfig:
-    """Words without parents. d: features of a word."""
+    """Words without parents.
+
+    Args:
+        d: Features of a word.
+    """
 
     d: int = 300
 
@@ -54,8 +58,11 @@ class HardParentsConfig(NoParentsConfig):
 class SoftParentsConfig(HardParentsConfig):
     """Parents by attention.
 
-    h: units per direction of the parser's LSTM. weights: SoftmaxWeights for simple attention,
-    TreeWeights for structured attention. squash: tanh_once or tanh_twice."""
+    Args:
+        h: Units per direction of the parser's LSTM.
+        weights: SoftmaxWeights for simple attention, TreeWeights for structured attention.
+        squash: tanh_once or tanh_twice.
+    """
 
     h: int = 100
     weights: Callable[[], nn.Module] = TreeWeights

@@ -23,10 +23,15 @@ from phrasemodels.layers.partitioned import (
 class PartitionedEncoderConfig:
     """Widths and depths of paper 004, section 4.2.
 
-    d: features of a state, half content and half position. heads: attention heads of a layer. layers: number of layers below
-    `top`. d_kv: width of a head. dropout: share of features that training sets to 0. d_ff: hidden units for the content, and
-    as many for the position. scale: by_model_width as released, or by_head_width. top: the label attention layer, or None for
-    the HPSG parser without it.
+    Args:
+        d: Features of a state, half content and half position.
+        heads: Attention heads of a layer.
+        layers: Number of layers below `top`.
+        d_kv: Width of a head.
+        dropout: Dropout of features.
+        d_ff: Hidden units for the content, and as many for the position.
+        scale: by_model_width as released, or by_head_width.
+        top: The label attention layer, or None for the HPSG parser without it.
     """
 
     d: int = 1024

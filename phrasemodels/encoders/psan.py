@@ -150,12 +150,16 @@ class Stacked(nn.Module):
 
 @dataclass(frozen=True)
 class PsanConfig:
-    """The switches of paper 001; each is a function or class that does one reading of the text.
+    """The switches of paper 001. Each is a function or class for one reading of the text.
 
-    d: features of a word, and of the sentence vector. dropout: share of the inputs of each linear map that training sets
-    to 0. levels: number of levels of phrases, which are part of the data. alone: output of a phrase of one word,
-    torch.zeros_like (`zero`) or multidim.itself (`self`). order: fine_to_coarse or as_numbered. memory: GatedMemory
-    (`literal`), HighwayMemory, SteadyMemory, Concatenated or Stacked. run: keep_activations or recompute_activations.
+    Args:
+        d: Features of a word, and of the sentence vector.
+        dropout: Dropout of the inputs of each linear map.
+        levels: Levels of phrases in the data.
+        alone: Output of a phrase of one word, torch.zeros_like (`zero`) or multidim.itself (`self`).
+        order: fine_to_coarse or as_numbered.
+        memory: GatedMemory (`literal`), HighwayMemory, SteadyMemory, Concatenated or Stacked.
+        run: keep_activations or recompute_activations.
     """
 
     d: int = 300

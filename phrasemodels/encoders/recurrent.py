@@ -11,10 +11,12 @@ from phrasemodels.layers.blocks import without_padding
 
 @dataclass(frozen=True)
 class LSTMEncoderConfig:
-    """An LSTM that reads from left to right.
+    """An LSTM from left to right.
 
-    d: features of a word, and of a state. layers: number of layers. dropout: share of features between two layers that
-    training sets to 0.
+    Args:
+        d: Features of a word, and of a state.
+        layers: Number of layers.
+        dropout: Dropout of features between two layers.
     """
 
     d: int = 500

@@ -39,9 +39,12 @@ from phrasemodels.layers.packing import Packing
 class TransformerEncoderConfig(EncoderConfig):
     """The encoder of Vaswani et al. (2017).
 
-    residual: AddNorm, or another style in `layers.blocks`. inner_dropout: of attention weights, and inside the
-    feed-forward part; Vaswani et al. (2017) have none there, OpenNMT has as much as elsewhere. attention_dropout: of attention
-    weights alone."""
+    Args:
+        residual: AddNorm, or another style in `layers.blocks`.
+        inner_dropout: Dropout of attention weights, and inside the feed-forward part. Vaswani et al. (2017) have none
+            there, OpenNMT as much as elsewhere.
+        attention_dropout: Dropout of attention weights alone.
+    """
 
     residual: type[Residual] = AddNorm
     inner_dropout: float = 0.0
@@ -115,13 +118,17 @@ class TransformerEncoder(nn.Module):
 
 @dataclass(frozen=True)
 class NgramEncoderConfig(EncoderConfig):
-    """The switches of paper 002; each is a function or class that does one reading of the text.
+    """The switches of paper 002. Each is a function or class for one reading of the text.
 
-    gram_sizes: number of words in the n-grams of each head, 0 for the word itself. phrase_layers: the layers with
-    n-grams, numbered from 1 (Table 4). gram_encoder: NgramBiLSTM, NgramBiRNN, NgramSum or NgramMean. gram_readout:
-    final_states or states_and_cells. gate: grams_alone or residual_gate (the Res. model). residual: AddNorm (Eq 4-5) or
-    PreNorm (the released code). inner_dropout: of attention weights, and inside the feed-forward part; in the released
-    code as much as elsewhere.
+    Args:
+        gram_sizes: Number of words in the n-grams of each head, 0 for the word itself.
+        phrase_layers: The layers with n-grams, numbered from 1 (Table 4).
+        gram_encoder: NgramBiLSTM, NgramBiRNN, NgramSum or NgramMean.
+        gram_readout: final_states or states_and_cells.
+        gate: grams_alone or residual_gate (the Res. model).
+        residual: AddNorm (Eq 4-5) or PreNorm (the released code).
+        inner_dropout: Dropout of attention weights, and inside the feed-forward part. The released code has as much as
+            elsewhere.
     """
 
     gram_sizes: tuple[int, ...] = (0, 0, 2, 2, 3, 3, 4, 4)
@@ -174,8 +181,11 @@ def adjacent_spans(lengths: Tensor, n: int, longest: int) -> Tensor:
 class PooledEncoderConfig:
     """Any encoder of token states (papers 000, 002) as an encoder of sentences.
 
-    states: the configuration of that encoder. longest: number of words of the longest span that it gets as a phrase; 1: it
-    gets none. dropout: share of features of the pooled layers that training sets to 0."""
+    Args:
+        states: Configuration of the encoder of tokens.
+        longest: Words of its longest phrase, a span. 1: no phrases.
+        dropout: Dropout of features of the pooled layers.
+    """
 
     states: EncoderConfig
     longest: int = 1
@@ -216,10 +226,10 @@ class PooledEncoder(nn.Module):
 class PsanTokenEncoderConfig(EncoderConfig):
     """The levels of PSAN as an encoder of token states.
 
-    heads, layers: of the decoder that reads the states.
-
-    sizes: number of words of the phrases of each level, in the order of attention; 0: the whole sentence. Phrases of two
-    words are of little use, as each word can only attend to the other.
+    Args:
+        heads, layers: Of the decoder behind the states.
+        sizes: Words of the phrases of each level, in the order of attention. 0: the whole sentence. Phrases of two words
+            are of little use: each word can only attend to the other.
     """
 
     sizes: tuple[int, ...] = (3, 6, 0)

@@ -57,13 +57,18 @@ def model_readme(card: Mapping[str, Any], predictor: Predictor | None, config: A
 
 @dataclass(frozen=True)
 class LoadedModel(Pretrained):
-    """A trained model for use; or any module that a configuration of this library builds, to be saved.
+    """A trained model for use, or any module built by a configuration of this library, to be saved.
 
-    module: ready to predict. words: the entries of each vocabulary, by id. card: its training, corpus, scores and licences.
-    folder: where it was loaded from; None: from nowhere. predictor: how it answers; None: nothing says how. parts: the
-    caller's classes and functions, by "module:name".
+    Example: `LoadedModel(encoder, config).save_pretrained("encoder")`, then
+    `LoadedModel.from_pretrained("encoder").module`.
 
-    Example: `LoadedModel(encoder, config).save_pretrained("encoder")`, then `LoadedModel.from_pretrained("encoder").module`.
+    Args:
+        module: Ready to predict.
+        words: Entries of each vocabulary, by id.
+        card: Its training, corpus, scores and licences.
+        folder: Where it was loaded from, if it was.
+        predictor: How it answers, if that is known.
+        parts: The caller's classes and functions, by "module:name".
     """
 
     module: nn.Module
@@ -75,11 +80,17 @@ class LoadedModel(Pretrained):
     parts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def predict(self, inputs: Sequence[Any]) -> list[Any]:
-        """Return the answer to each input, as the pipeline gives it: a translation, a logical form or a formula as text, the
-        tags of words, a `Parse`, a label, or the answer to a question.
+        """Return the answer to each input, as the pipeline gives it.
 
-        inputs: texts, or lists of tokens; (premise, hypothesis) for entailment, (facts, question) for stories. TypeError: one
-        text in place of several. ValueError: a text is too long, or the model takes no texts.
+        It is a translation, a logical form or a formula as text, the tags of words, a `Parse`, a label, or the answer to a
+        question.
+
+        Args:
+            inputs: Texts, or lists of tokens. (premise, hypothesis) for entailment, (facts, question) for stories.
+
+        Raises:
+            TypeError: One text in place of several.
+            ValueError: A text is too long, or the model takes no texts.
         """
         if isinstance(inputs, str):
             raise TypeError(f"one text: give a list, predict([{inputs[:20]!r}])")
@@ -101,7 +112,11 @@ class LoadedModel(Pretrained):
         return {side: {word: place for place, word in enumerate(own)} for side, own in self.words.items()}
 
     def entries(self, side: str, special: bool = True) -> Mapping[str, int]:
-        """Return the ids of a vocabulary's entries. special: whether the first ones, as <unk>, stand for no word."""
+        """Return the ids of a vocabulary's entries.
+
+        Args:
+            special: Include the first ones, for example <unk>. They stand for no word.
+        """
         return {w: k for w, k in self._entries[side].items() if w not in SPECIAL} if special else self._entries[side]
 
     @property
@@ -111,7 +126,11 @@ class LoadedModel(Pretrained):
 
     @functools.cached_property
     def pieces(self) -> Callable[[Sequence[str]], list[str]]:
-        """From words to pieces of words. ValueError: the model reads whole words."""
+        """From words to pieces of words.
+
+        Raises:
+            ValueError: The model reads whole words.
+        """
         if self.folder is None or not (self.folder / BPE).is_file():
             raise ValueError(f"{self.folder or 'this model'}: there is no {BPE}: it reads whole words")
         return Pieces(self.folder / BPE)

@@ -85,8 +85,9 @@ def sigma_on_projection(sigma: Activation, heads: Tensor, project: nn.Module) ->
 class MultiHeadAttention(nn.Module):
     """Concat(head_1..head_h) Wᴼ (paper 000, Eq 3).
 
-    attend: computes the outputs of the heads from their queries, keys, values and masks. sigma, readout: the activation,
-    and the place where it is applied (sigma_on_heads or sigma_on_projection).
+    Args:
+        attend: Computes the outputs of the heads from their queries, keys, values and masks.
+        sigma, readout: The activation, and its place (sigma_on_heads or sigma_on_projection).
     """
 
     def __init__(
@@ -148,7 +149,8 @@ class MultiHeadAttention(nn.Module):
     def packed(self, x: Tensor, packing: Packing, causal: bool = False) -> Tensor:
         """Self-attention: attend from packed tokens x (T, d) to the tokens of their sentences; return (T, d).
 
-        causal: a token sees only itself and those before it.
+        Args:
+            causal: A token sees only itself and those before it.
         """
         groups, heads = packing.groups(min(packing.best_groups, self.most_groups)), []
         # projected before it is divided into groups: one product of all rows

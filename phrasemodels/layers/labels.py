@@ -150,13 +150,19 @@ class AsSelfAttention(Combine):
 
 @dataclass(frozen=True)
 class LabelAttentionConfig:
-    """The switches of paper 004; each is a function or class that does one reading of the text.
+    """The switches of paper 004. Each is a function or class for one reading of the text.
 
-    labels: number of labels; 0: as the treebank has. d_kv: width of queries, keys and values. d_out: features per label.
-    d_ff: hidden units of each part of the feed-forward layer; 0: no such layer. scale: by_head_width (Eq 1), or
-    by_model_width as released. align: own_query, or released_query. query: LearnedQueries or InputQueries. combine:
-    PerLabel or AsSelfAttention. dropout: share of the attention weights, and of the features of
-    labels, that training sets to 0. residual_dropout: of the output of the feed-forward layer.
+    Args:
+        labels: Number of labels. 0: the treebank's.
+        d_kv: Width of queries, keys and values.
+        d_out: Features per label.
+        d_ff: Hidden units of each part of the feed-forward layer. 0: no layer.
+        scale: by_head_width (Eq 1), or by_model_width as released.
+        align: own_query, or released_query.
+        query: LearnedQueries or InputQueries.
+        combine: PerLabel or AsSelfAttention.
+        dropout: Dropout of the attention weights, and of the features of labels.
+        residual_dropout: Dropout of the output of the feed-forward layer.
     """
 
     labels: int = 0

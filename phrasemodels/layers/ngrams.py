@@ -412,7 +412,11 @@ class PhraseHeads(nn.Module):
 
 
 class PhraseAttention(MultiHeadAttention):
-    """Self-attention over n-grams: head_i = softmax(q'_i k'_iᵀ/√w) v'_i (paper 002, Eq 11-12). attend: of all heads."""
+    """Self-attention over n-grams: head_i = softmax(q'_i k'_iᵀ/√w) v'_i (paper 002, Eq 11-12).
+
+    Args:
+        attend: Attention of all heads.
+    """
 
     def __init__(
         self,

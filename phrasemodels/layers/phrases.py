@@ -166,8 +166,11 @@ class PhraseGraph(NamedTuple):
 def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
     """Return the nodes and their containment (paper 000, Eq 4 and 6), over positions, not word types.
 
-    members (B, m, k) integers with -1 for none; lengths (B); n the padded number of words. Two nodes are related if
-    the words of one are a subset of the words of the other. ValueError: a position has no word in its sentence.
+    members (B, m, k) integers with -1 for none; lengths (B); n the padded number of words. Two nodes are related if the
+    words of one are a subset of the words of the other.
+
+    Raises:
+        ValueError: A position has no word in its sentence.
     """
     check_members(members, lengths)
     (B, m, k), device = members.shape, members.device

@@ -18,9 +18,14 @@ from phrasemodels.models.sentence_pair import MixedClassifier, SentenceEncoderCo
 class ClassifierConfig:
     """An encoder of sentences, and a classifier of their vectors.
 
-    encoder: the configuration of the encoder. words, vectors: the size of the vocabulary, and a safetensors file of word vectors
-    ("": they are learned); set from the data. classes: number of classes, set from the data. hidden, dropout: hidden units and
-    dropout of the classifier. classifier: MixedClassifier or LinearClassifier. tuned: whether word vectors of a file are trained.
+    Args:
+        encoder: The configuration of the encoder.
+        words, vectors: The size of the vocabulary, and a safetensors file of word vectors ("": they are learned);
+            set from the data.
+        classes: Number of classes, set from the data.
+        hidden, dropout: Hidden units and dropout of the classifier.
+        classifier: MixedClassifier or LinearClassifier.
+        tuned: Whether word vectors of a file are trained.
     """
 
     encoder: SentenceEncoderConfig

@@ -155,9 +155,14 @@ def by_position(words: Tensor, real: Tensor) -> Tensor:
 class HopsConfig:
     """An end-to-end memory network (Sukhbaatar et al. 2015) with adjacent weight tying.
 
-    hops: number of hops K. d: features of a fact. slots: largest number of facts. vocabulary: number of words, set from the
-    data. encode: by_position or bag_of_words. linear_updates: number of training batches without softmax (linear start).
-    deviation: parameters start in N(0, deviation²).
+    Args:
+        hops: Number of hops K.
+        d: Features of a fact.
+        slots: Largest number of facts.
+        vocabulary: Number of words, set from the data.
+        encode: by_position or bag_of_words.
+        linear_updates: Number of training batches without softmax (linear start).
+        deviation: Parameters start in N(0, deviation²).
     """
 
     hops: int = 2
@@ -181,10 +186,15 @@ class HopsConfig:
 class ChainConfig:
     """One chain of K = `hops` facts.
 
-    potentials: one of phrasemodels.models.memory, BinaryPotentials (the model of the slides) or another reading of
-    it, or UnaryPotentials (of the full paper). hops: number of facts K. d: features of a fact. slots: largest number
-    of facts. vocabulary: number of words, set from the data. encode: by_position or bag_of_words. deviation: parameters start
-    in N(0, deviation²).
+    Args:
+        potentials: One of phrasemodels.models.memory, BinaryPotentials (the model of the slides) or another reading
+            of it, or UnaryPotentials (of the full paper).
+        hops: Number of facts K.
+        d: Features of a fact.
+        slots: Largest number of facts.
+        vocabulary: Number of words, set from the data.
+        encode: by_position or bag_of_words.
+        deviation: Parameters start in N(0, deviation²).
     """
 
     hops: int = 2

@@ -56,13 +56,19 @@ PLAIN_SUM, RELEASED_WEIGHT = 1.0, 0.5  # of the losses of arcs and relations: Eq
 class ParserConfig:
     """The parser of paper 004, or with `encoder.top` None the HPSG parser that it is compared with.
 
-    encoder: the configuration of the encoder. inputs: vectors of a word that are added up. positions: Sinusoids or
-    LearnedPositions. look: from_head (Eq 11), or from_itself as released. hidden: hidden units of spans, relations and tags;
-    arc_hidden, arc_dropout: of arcs. dependency_weight: weight of the losses of arcs and relations, RELEASED_WEIGHT or
-    PLAIN_SUM (Eq 12). tag_weight: weight of the loss of tags, which are predicted so that the parser can read untagged text;
-    0: no tagger. labels, relations, tags: numbers of ids, 0 until they are set from the treebank. shared_dropout: words'
-    vectors are dropped with one mask for a sentence. start: draws the weights of a new parser again, such as
-    `as_released`; None: they start as their layers do.
+    Args:
+        encoder: The configuration of the encoder.
+        inputs: Vectors of a word that are added up.
+        positions: Sinusoids or LearnedPositions.
+        look: from_head (Eq 11), or from_itself as released.
+        hidden: Hidden units of spans, relations and tags.
+        arc_hidden, arc_dropout: Of arcs.
+        dependency_weight: Weight of the losses of arcs and relations, RELEASED_WEIGHT or PLAIN_SUM (Eq 12).
+        tag_weight: Weight of the loss of tags, which are predicted so that the parser can read untagged text; 0: no
+            tagger.
+        labels, relations, tags: Numbers of ids, 0 until they are set from the treebank.
+        shared_dropout: Words' vectors are dropped with one mask for a sentence.
+        start: Draws the weights of a new parser again, such as `as_released`; None: they start as their layers do.
     """
 
     encoder: PartitionedEncoderConfig = field(default_factory=PartitionedEncoderConfig)

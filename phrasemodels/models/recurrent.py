@@ -32,9 +32,12 @@ class SourceEncoderConfig(Protocol):
 class RecurrentConfig:
     """An encoder, and an LSTM decoder of its width d.
 
-    encoder: the configuration of the encoder. layers, dropout: of the decoder. source_vocabulary, target_vocabulary:
-    numbers of words, set from the data. weights: the class of `layers.attention_weights` that turns the decoder's scores into
-    weights. initial: all parameters, also the transitions of a chain, start in U(-initial, initial).
+    Args:
+        encoder: The configuration of the encoder.
+        layers, dropout: Of the decoder.
+        source_vocabulary, target_vocabulary: Numbers of words, set from the data.
+        weights: The class of `layers.attention_weights` that turns the decoder's scores into weights.
+        initial: All parameters, also the transitions of a chain, start in U(-initial, initial).
     """
 
     encoder: SourceEncoderConfig = field(default_factory=LSTMEncoderConfig)

@@ -106,11 +106,16 @@ def torch_default(model: nn.Module) -> None:
 class SentencePairConfig:
     """A siamese classifier of [p; h; compare(p, h); p ∘ h] for the vectors p, h of premise and hypothesis.
 
-    encoder: the configuration of the encoder of one sentence. words, vectors: the size of the vocabulary, and a safetensors
-    file of word vectors ("": they are learned); set from the data. classes: number of classes. hidden, dropout: hidden units
-    and dropout of the classifier. classifier: MixedClassifier or LinearClassifier. compare: absolute_difference or
-    signed_difference. tuned: whether word vectors of a file are trained, too. start: how linear maps begin: as_built,
-    glorot_uniform or torch_default.
+    Args:
+        encoder: The configuration of the encoder of one sentence.
+        words, vectors: The size of the vocabulary, and a safetensors file of word vectors ("": they are learned);
+            set from the data.
+        classes: Number of classes.
+        hidden, dropout: Hidden units and dropout of the classifier.
+        classifier: MixedClassifier or LinearClassifier.
+        compare: absolute_difference or signed_difference.
+        tuned: Whether word vectors of a file are trained, too.
+        start: How linear maps begin: as_built, glorot_uniform or torch_default.
     """
 
     encoder: SentenceEncoderConfig
@@ -187,11 +192,14 @@ def given_vectors(file: str, words: int, d: int) -> Tensor:
 class DecomposableConfig:
     """Decomposable attention (Parikh et al. 2016), over words and their parents.
 
-    parents: an encoder of `encoders.parents`, whose d is the width of word vectors and of all layers.
-
-    vocabulary, vectors: number of words, and a safetensors file of their vectors, which are then frozen; set from the data.
-    labels: number of classes. dropout: share of the inputs of each linear map that training sets to 0. embed: FrozenEmbedding
-    or LearnedEmbedding, where there is no such file. initial: all parameters but the word vectors start in N(0, initial²).
+    Args:
+        parents: An encoder of `encoders.parents`, whose d is the width of word vectors and of all layers.
+        vocabulary, vectors: Number of words, and a safetensors file of their vectors, which are then frozen; set
+            from the data.
+        labels: Number of classes.
+        dropout: Dropout of the inputs of each linear map.
+        embed: FrozenEmbedding or LearnedEmbedding, where there is no such file.
+        initial: All parameters but the word vectors start in N(0, initial²).
     """
 
     parents: ParentsConfig = field(default_factory=NoParentsConfig)

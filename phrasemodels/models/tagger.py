@@ -15,9 +15,12 @@ from phrasemodels.layers.blocks import Dropout, TokenEmbedding, sinusoids
 class TaggerConfig:
     """An encoder, and a classifier with one hidden layer.
 
-    encoder: the configuration of the encoder. hidden: hidden units of the classifier. vocabulary, tags: numbers of ids, set
-    from the data; special ids count as tags too. vectors: a safetensors file of word vectors, which are not trained ("": they
-    are learned), set from the data.
+    Args:
+        encoder: The configuration of the encoder.
+        hidden: Hidden units of the classifier.
+        vocabulary, tags: Numbers of ids, set from the data; special ids count as tags too.
+        vectors: A safetensors file of word vectors, which are not trained ("": they are learned), set from the
+            data.
     """
 
     encoder: EncoderConfig

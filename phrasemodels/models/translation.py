@@ -266,14 +266,21 @@ def as_attention_is_all_you_need_pytorch(model: nn.Module) -> nn.Module:
 class TranslationConfig:
     """An encoder, and a Transformer decoder of its width, heads and dropout.
 
-    encoder: the configuration of the encoder. source_vocabulary, target_vocabulary: numbers of words, 0 until they are set
-    from the data. decoder_layers, decoder_d_ff: layers of the decoder, and their hidden units. tied: the target embedding is
-    the output projection. shared: one embedding for both sides, which then need one vocabulary. output_bias: the output
-    projection has a bias. residual: the residual style of the decoder. inner_dropout: of the attention weights of the
-    decoder, and inside its feed-forward part; attention_dropout: of the weights alone. start: how embeddings are drawn.
-    scaled: embeddings are their table times √d; else the table, and tied scores are divided by √d, which is the same function
-    of tables that learn otherwise. embedding_dropout: of embeddings; None: as in the encoder. draw: draws the other weights
-    again; as_made leaves them.
+    Args:
+        encoder: The configuration of the encoder.
+        source_vocabulary, target_vocabulary: Numbers of words, 0 until they are set from the data.
+        decoder_layers, decoder_d_ff: Layers of the decoder, and their hidden units.
+        tied: The target embedding is the output projection.
+        shared: One embedding for both sides, which then need one vocabulary.
+        output_bias: The output projection has a bias.
+        residual: The residual style of the decoder.
+        inner_dropout: Of the attention weights of the decoder, and inside its feed-forward part.
+        attention_dropout: Of the weights alone.
+        start: How embeddings are drawn.
+        scaled: Embeddings are their table times √d; else the table, and tied scores are divided by √d, which is the
+            same function of tables that learn otherwise.
+        embedding_dropout: Of embeddings; None: as in the encoder.
+        draw: Draws the other weights again; as_made leaves them.
     """
 
     encoder: EncoderConfig

@@ -144,9 +144,14 @@ NO_PHRASES = "this parse has no phrases: decode jointly or phrases alone"
 class Parse:
     """A parse of n tokens; what was not decoded is empty: tree, or heads (n) from 1 with 0 for the root and relations (n).
 
-    tags: Penn tags. universal: tags of Universal Dependencies, if the parser knows them. text: the sentence as written;
-    words: its tokens with their places in the text that was given; both are empty for words that were given as such. note:
-    what was done otherwise than asked, for example for a long sentence. lemmas, features: of each word, if the parser knows them.
+    Args:
+        tags: Penn tags.
+        universal: Tags of Universal Dependencies, if the parser knows them.
+        text: The sentence as written.
+        words: Its tokens with their places in the text that was given; both are empty for words that were given as
+            such.
+        note: What was done otherwise than asked, for example for a long sentence.
+        lemmas, features: Of each word, if the parser knows them.
     """
 
     tokens: list[str]
@@ -168,16 +173,24 @@ class Parse:
 
     @property
     def root(self) -> Node:
-        """The root of the tree, a node with `children`, `parent`, `leaves` and `find(label)`. ValueError: there is no tree."""
+        """The root of the tree, a node with `children`, `parent`, `leaves` and `find(label)`.
+
+        Raises:
+            ValueError: There is no tree.
+        """
         if self.tree is None:
             raise ValueError(NO_PHRASES)
         return nodes(self.tree)
 
     def phrases(self, longest: int | None = None, *labels: str) -> list[Span]:
         """Return the phrases of 2 to `longest` words, each place once, shorter first: what attention over phrases reads.
-        labels: of the phrases; without them all but the sentence. `inference.structures.members` makes a tensor of them.
 
-        ValueError: there is no tree.
+        Args:
+            labels: Of the phrases; without them all but the sentence. `inference.structures.members` makes a tensor of
+                them.
+
+        Raises:
+            ValueError: There is no tree.
         """
         most = len(self.tokens) if longest is None else longest
         found = {
@@ -188,7 +201,14 @@ class Parse:
         return [found[key] for key in sorted(found)]
 
     def svg(self, kind: str = "tree") -> str:
-        """Return a drawing as SVG. kind: tree, or arcs. ValueError: the parse has none."""
+        """Return a drawing as SVG.
+
+        Args:
+            kind: "tree" or "arcs".
+
+        Raises:
+            ValueError: The parse has none.
+        """
         if kind == "tree":
             return svg(self.root)
         if kind != "arcs":
@@ -198,7 +218,11 @@ class Parse:
         return arcs_svg(self.tokens, self.tags, self.heads, self.relations)
 
     def forest(self) -> str:
-        """Return the tree for the LaTeX package forest (TikZ). ValueError: there is no tree."""
+        """Return the tree for the LaTeX package forest (TikZ).
+
+        Raises:
+            ValueError: There is no tree.
+        """
         return forest(self.root)
 
     def displacy(self) -> dict[str, Any]:
@@ -218,7 +242,9 @@ class Parse:
         """Return CoNLL-U without the empty line that ends a sentence: sent_id, the text on one line without soft hyphens and
         word joiners, multiword tokens, SpaceAfter=No, UPOS and XPOS.
 
-        read: the lines of CoNLL-U that the words come from. All that the parser does not predict is then as it was there.
+        Args:
+            read: The lines of CoNLL-U that the words come from. All that the parser does not predict is then as it was
+                there.
         """
         if not self.tokens:
             return ""
@@ -282,7 +308,12 @@ class Parse:
         return json.dumps(self.record(), ensure_ascii=False)
 
     def nltk(self) -> Any:
-        """Return the tree as nltk.Tree. ImportError: nltk is not installed. ValueError: there is no tree."""
+        """Return the tree as nltk.Tree.
+
+        Raises:
+            ImportError: nltk is not installed.
+            ValueError: There is no tree.
+        """
         from nltk import Tree as NltkTree
 
         if self.tree is None:
@@ -306,11 +337,14 @@ IN_PARTS = "more than {} words: parsed in {} parts"
 class Limits:
     """Bounds of memory and time, in words. The memory of a batch is then linear in `longest` and in `jointly`².
 
-    jointly: longer sentences are not decoded jointly, which takes 8·n³ bytes. longest: longer sentences are parsed in
-    parts of at most `part` words, so that time is linear in the text, whatever it is. together: padded words of a batch; what
-    400 need fits a processor's cache, and 900 take 1.2 times as long for each word. threads: of torch during a parse; what a
-    sentence needs is so little that several threads wait for one another, and beside other programs take ten times as long as
-    one.
+    Args:
+        jointly: Longer sentences are not decoded jointly, which takes 8·n³ bytes.
+        longest: Longer sentences are parsed in parts of at most `part` words, so that time is linear in the text,
+            whatever it is.
+        together: Padded words of a batch; what 400 need fits a processor's cache, and 900 take 1.2 times as long
+            for each word.
+        threads: Of torch during a parse; what a sentence needs is so little that several threads wait for one
+            another, and beside other programs take ten times as long as one.
     """
 
     jointly: int = 150
@@ -385,11 +419,17 @@ WITHOUT_KERNELS, SHORT = 500, 60  # words: of all sentences that are decoded wit
 class Parser(Pretrained):
     """A trained parser. Parses do not depend on the batch that a sentence is in.
 
-    model, entries: a model, whose weights are read when the parser is made, and its vocabularies by side; of a model that is
-    in training a copy is taken. decode: how trees are found. divide: words into pieces of a pretrained encoder. limits: of
-    memory. card: what users should know. split: text into sentences and words. config: of the model, for `save_pretrained`.
-    lexicon: lemmas and features of tagged words.
-    Its attribute `trained` is the given model; `model` is the same one in fewer operations.
+    Args:
+        model, entries: A model, whose weights are read when the parser is made, and its vocabularies by side; of a
+            model that is in training a copy is taken.
+        decode: How trees are found.
+        divide: Words into pieces of a pretrained encoder.
+        limits: Of memory.
+        card: What users should know.
+        split: Text into sentences and words.
+        config: Of the model, for `save_pretrained`.
+        lexicon: Lemmas and features of tagged words. Its attribute `trained` is the given model; `model` is the
+            same one in fewer operations.
     """
 
     def __init__(
@@ -419,7 +459,11 @@ class Parser(Pretrained):
 
     @classmethod
     def load(cls, folder: str | Path = ENGLISH, limits: Limits | None = None) -> "Parser":
-        """Load a saved parser; by default the English one of this package. ValueError: it cannot be read."""
+        """Load a saved parser; by default the English one of this package.
+
+        Raises:
+            ValueError: It cannot be read.
+        """
         saved = load(Path(folder))
         return cls(
             *(saved.model, saved.entries, saved.decode),
@@ -433,8 +477,9 @@ class Parser(Pretrained):
     def save_pretrained(self, folder: str | Path, precision: torch.dtype = torch.float32, force: bool = False) -> Path:
         """Write the parser to a folder that `load` and `from_pretrained` read; float16 halves it, and rounds what was trained.
 
-        ValueError: a part of its configuration cannot be saved, it was not made from a saved parser, or something else is in the
-        folder, and `force` does not say to replace it.
+        Raises:
+            ValueError: A part of its configuration cannot be saved, it was not made from a saved parser, or something
+                else is in the folder, and `force` does not say to replace it.
         """
         if self.config is None:
             raise ValueError("this parser was made from a model alone: pass its configuration, Parser(..., config=...)")
@@ -460,14 +505,22 @@ class Parser(Pretrained):
         self, text: str | list[str] | tuple[str, ...], split: Sentences | None = None
     ) -> list[Parse] | list[list[Parse]]:
         """Return the parses of the sentences of a text, in which empty lines end paragraphs; for a list of texts a list of
-        these. split: how a text is divided, if otherwise than `self.split` does."""
+        these.
+
+        Args:
+            split: How a text is divided, if otherwise than `self.split` does.
+        """
         if isinstance(text, str):
             return next(self.parse_each([text], split))
         return list(self.parse_each(text, split))
 
     def parse_in_turns(self, text: str, turn: Turn | None = None, most: int = WORDS_OF_A_TURN) -> list[Parse]:
-        """Return the parses of a text, as `parse` does. turn: waits for one's turn: the division into sentences takes one, and
-        then each `most` words at most or one sentence, of which one that is parsed in parts takes several."""
+        """Return the parses of a text, as `parse` does.
+
+        Args:
+            turn: Waits for one's turn: the division into sentences takes one, and then each `most` words at most or one
+                sentence, of which one that is parsed in parts takes several.
+        """
         turn = turn or nullcontext
         with turn():
             divided = [own for own in self.split(text) if own]
@@ -480,8 +533,11 @@ class Parser(Pretrained):
     ) -> Iterator[list[Parse]]:
         """Yield the parses of the sentences of each text, in order, an empty list for a text without words.
 
-        Texts are read as they are needed: `batch` of them are parsed together. ValueError: batch is below 1. TypeError: a text
-        is no string.
+        Texts are read as they are needed: `batch` of them are parsed together.
+
+        Raises:
+            ValueError: `batch` is below 1.
+            TypeError: A text is no string.
         """
         _check_batch(batch)
         if isinstance(texts, str):
@@ -527,8 +583,11 @@ class Parser(Pretrained):
             yield found[0] if found else NOTHING
 
     def parse_tokens(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Parse]:
-        """Yield the parse of each tokenised sentence; one without words gets an empty parse. ValueError: a token is empty or
-        has a tab or a line break; or batch is below 1."""
+        """Yield the parse of each tokenised sentence; one without words gets an empty parse.
+
+        Raises:
+            ValueError: A token is empty or has a tab or a line break; or batch is below 1.
+        """
         _check_batch(batch)
         waiting = map(_tokens, [sentences] if isinstance(sentences, str) else sentences)
         while chunk := list(islice(waiting, batch)):
@@ -539,8 +598,9 @@ class Parser(Pretrained):
     def k_best(self, tokens: Sequence[str], k: int = 5) -> list[Parse]:
         """Return the k best parses of a tokenised sentence, best first, at most 16. There may be fewer.
 
-        ValueError: there are more than 100 words or none, k is out of its range, or the parser finds neither joint trees nor arcs
-        alone.
+        Raises:
+            ValueError: There are more than 100 words or none, k is out of its range, or the parser finds neither joint
+                trees nor arcs alone.
         """
         if not 1 <= k <= MOST_RANKED // SAME:
             raise ValueError(f"k={k}: ask for 1 to {MOST_RANKED // SAME} parses")
@@ -548,7 +608,11 @@ class Parser(Pretrained):
 
     def confidence(self, tokens: Sequence[str]) -> tuple[Parse, float, list[float]]:
         """Return the best parse of a tokenised sentence, the probability of its dependencies, and of the arc to each word;
-        `temperature` of the card makes them as often right as they say. ValueError: as of `k_best`."""
+        `temperature` of the card makes them as often right as they say.
+
+        Raises:
+            ValueError: As of `k_best`.
+        """
         return self._ranked(tokens, 1)[0]
 
     def _ranked(self, tokens: Sequence[str], k: int) -> list[tuple[Parse, float, list[float]]]:
@@ -574,7 +638,8 @@ class Parser(Pretrained):
     def attention(self, tokens: Sequence[str]) -> tuple[list[str], NDArray[np.float32]]:
         """Return the labels, and what each looks at: START, the n words and STOP (labels, n + 2).
 
-        ValueError: the parser has no label attention layer, or one with another number of labels than it predicts.
+        Raises:
+            ValueError: The parser has no label attention layer, or one with another number of labels than it predicts.
         """
         batch = self._batch([_tokens(tokens)])
         if self.model.encoder.top is None:

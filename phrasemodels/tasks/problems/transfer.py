@@ -83,8 +83,14 @@ def averaged(rows: int) -> float:
 
 @dataclass(frozen=True)
 class LogisticConfig:
-    """How SentEval trains classifiers. folds: of cross-validation. batch: rows. passes: over the data between two checks on
-    the held-out rows. patience: checks without improvement before a model stops. most_passes: in all.
+    """How SentEval trains classifiers.
+
+    Args:
+        folds: Of cross-validation.
+        batch: Rows.
+        passes: Over the data between two checks on the held-out rows.
+        patience: Checks without improvement before a model stops.
+        most_passes: In all.
     """
 
     folds: int = 10

@@ -174,7 +174,11 @@ def shrunk_without_gain(losses: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Settings of a training. None: not set. ValueError: a value is out of its range."""
+    """Settings of a training. None: not set.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
 
     steps: int = 1000
     """Updates."""
