@@ -1,5 +1,6 @@
 """Manifests and kept results have a digest of themselves: a change is noticed."""
 
+import itertools
 import json
 import math
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from steps import ROWS, compared
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import (
@@ -23,17 +25,9 @@ from phrasemodels.data.store.artifacts import (
     write_durably,
 )
 from phrasemodels.data.store.gc import damage
-from phrasemodels.data.store.store import Job, Step, Store
+from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.results import keep, records
 from phrasemodels.flows.results.records import COMPANIONS, read_kept, seal
-
-ROWS = [{"system": "a", "ours": 17.14, "printed": 47.1, "verdict": "lower"}]
-
-
-def compared(job: Job, settings: None) -> dict[str, Any]:
-    (job.out / "verdicts.json").write_text(json.dumps({"rows": ROWS}))
-    return {"rows": ROWS}
-
 
 @pytest.fixture
 def artifact(store: Store) -> Artifact:
@@ -41,8 +35,8 @@ def artifact(store: Store) -> Artifact:
 
 
 def flips(text: bytes) -> Iterator[bytes]:
-    for place in range(len(text)):  # a bit of each byte
-        yield text[:place] + bytes([text[place] ^ 1 << place % 8]) + text[place + 1 :]
+    for place, bit in itertools.product(range(len(text)), range(8)):
+        yield text[:place] + bytes([text[place] ^ 1 << bit]) + text[place + 1 :]
 
 
 def test_every_flipped_bit_of_a_manifest_is_noticed_or_changes_nothing(artifact: Artifact) -> None:

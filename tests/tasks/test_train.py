@@ -345,7 +345,7 @@ def on_two_workers(chosen: Training, folder: Path) -> None:
     (folder / "training").write_bytes(pickle.dumps(chosen))
     command = [sys.executable, "-c", WORKERS, str(folder / "training"), str(folder / "rendezvous")]
     here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run(command, cwd=PROJECT, timeout=900, env=here).returncode == 0
+    assert subprocess.run(command, cwd=PROJECT, timeout=120, env=here).returncode == 0
 
 
 def test_two_workers_train_like_one_and_one_may_resume_from_two(shared, tmp_path):
