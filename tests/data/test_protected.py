@@ -29,6 +29,7 @@ from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.results import keep, records
 from phrasemodels.flows.results.records import COMPANIONS, read_kept, seal
 
+
 @pytest.fixture
 def artifact(store: Store) -> Artifact:
     return store.run(Step(compared, "a table", None))

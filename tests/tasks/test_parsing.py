@@ -413,7 +413,13 @@ def test_programs_get_json_and_what_is_wrong_is_refused_in_one_line(address: str
     assert json.loads(_ask(address, "/health", None)[1])["status"] == "ok"
     assert "/parse.json" in json.loads(_ask(address, "/openapi.json", None)[1])["paths"]
     assert _ask(address, "/?text=It+is.", None, method="HEAD") == (200, "")
+    for kind, status in (("text/plain", 415), ("multipart/form-data; boundary=a", 415), (page_server.FORM, 422)):
+        assert _ask(address, "/parse.json", b'{"text": "It is."}', kind)[0] == status, (
+            "no answer to a text that isn't read"
+        )
     for path, data, status, why in (
+        ("/parse.json", None, 422, "no field text"),
+        ("/?txt=It+is.", None, 422, "no field text"),
         ("/x", None, 404, "form is at /"),
         (f"/?{'&'.join(f'a{n}=1' for n in range(11))}", None, 400, "one field"),
         ("/parse.json", b"[1]", 422, "no field text"),

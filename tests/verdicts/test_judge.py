@@ -140,6 +140,24 @@ def test_real_logs_of_inspect_have_its_own_means() -> None:
         assert np.mean(one.values()) == pytest.approx(mean)
 
 
+@pytest.mark.parametrize("file", ["mlflow.db", "0/meta.yaml", "0/a/meta.yaml"])
+@pytest.mark.parametrize("content", ["", "junk: [\n", "junk: 1\n"])
+def test_broken_runs_of_mlflow_are_named_in_one_line(
+    file: str, content: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "0" / "a").mkdir(parents=True)
+    about = "artifact_location: x\nexperiment_id: '0'\nlifecycle_stage: active\nname: Default\n"
+    (tmp_path / "0" / "meta.yaml").write_text(about)
+    (tmp_path / file).write_text(content)
+    said: list[str] = []
+    try:
+        assert read_scores([str(tmp_path)], unread=said) == []
+    except ValueError as error:
+        said.append(str(error))
+    assert said and all(str(tmp_path) in line and "\n" not in line for line in said)
+    assert not caplog.records
+
+
 def test_runs_in_mlflow_are_seeds(tmp_path: Path) -> None:
     import mlflow
 

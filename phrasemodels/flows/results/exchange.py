@@ -1,5 +1,6 @@
 """Scores in files of other tools, read for `judge`; from MLflow, too."""
 
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 
 from phrasemodels.flows.results.records import limited_memory
 from phrasemodels.infra.tracking import Tracker, readable
+from phrasemodels.saved import first_line
 from phrasemodels.verdicts.printed import Printed, read_printed
 from phrasemodels.verdicts.readers import READERS, Observation, Scores, collected, from_table, read
 from phrasemodels.verdicts.tables import OURS, Names, Row, Table, folded, folded_metric, roles_of
@@ -167,7 +169,20 @@ def from_mlflow(uri: str, unread: list[str]) -> Iterator[Observation]:
     """
     # MLflow reads runs in files only if it is asked to
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-    for run in Tracker(readable(uri)).runs():
+    tracker = Tracker(readable(uri))
+    if tracker.damage():
+        raise ValueError(f"{uri}: the database is damaged: take a copy of it that is whole")
+    said: list[str] = []
+    logging.root.addFilter(heard := lambda record: said.append(record.getMessage()))  # MLflow logs what it leaves out
+    try:
+        runs = tracker.runs()
+    except Exception as error:  # whatever a file of others makes MLflow and its libraries raise
+        why = f"MLflow cannot read the runs there ({type(error).__name__}: {first_line(error)})"
+        raise ValueError(f"{uri}: {why}") from error
+    finally:
+        logging.root.removeFilter(heard)
+    unread += [f"{uri}: {' '.join(line.split())[:200]}" for line in said]
+    for run in runs:
         if run.info.status != "FINISHED":
             unread.append(
                 f"{uri}: run {run.info.run_name or run.info.run_id} isn't read: its status is {run.info.status}"

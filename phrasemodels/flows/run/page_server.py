@@ -41,7 +41,7 @@ REQUESTS = 128  # texts that are answered at a time: a turn waits for one turn o
 TURN = 200  # words of a model's turn, or one line
 MOST_WORDS = 80  # of a sentence whose figures are drawn
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'"
-PLAIN, JSON_TEXT = "text/plain", "application/json"
+PLAIN, JSON_TEXT, FORM = "text/plain", "application/json", "application/x-www-form-urlencoded"
 ASK = 'send {"text": "A sentence."} as application/json, or a form with the field text'
 
 
@@ -324,7 +324,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, PLAIN, "the model failed at this text; the server goes on")
 
     def _text_of_address(self) -> str:
-        return _field(urlsplit(self.path).query)
+        address = urlsplit(self.path)
+        if address.path == "/" and not address.query:
+            return ""  # the page is asked for
+        return _field(address.query)
 
     def _text_of_body(self) -> str:
         length = self.headers.get("Content-Length", "")
@@ -337,8 +340,11 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(int(length))
         if len(raw) < int(length):
             raise ConnectionError("the client is gone")
-        if self.headers.get_content_type() != JSON_TEXT:
+        kind = self.headers.get("Content-Type", FORM).partition(";")[0].strip().lower()
+        if kind == FORM:
             return _field(raw.decode("utf-8", "replace"))
+        if kind != JSON_TEXT:
+            raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"this is {readable(kind)[:50]}: {ASK}")
         try:
             sent = json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError):
@@ -378,9 +384,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _field(form: str) -> str:
     try:
-        return parse_qs(form, max_num_fields=10).get("text", [""])[0]
+        fields = parse_qs(form, keep_blank_values=True, max_num_fields=10)
     except ValueError as error:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"{error}: send one field, text=...") from None
+    if "text" not in fields:
+        raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, f"there is no field text: {ASK}")
+    return fields["text"][0]
 
 
 _TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
@@ -425,11 +434,11 @@ def interface(served: Served) -> dict[str, Any]:
     line = {"description": "Refused; why, in one line", "content": {PLAIN: {"schema": _STRING}}}
     answers = {JSON_TEXT: {"schema": {"type": "array", "items": served.schema}}}
     responses = {"200": {"description": "The answers", "content": answers}} | {
-        str(code): line for code in (400, 411, 413, 422, 503)
+        str(code): line for code in (400, 411, 413, 415, 422, 503)
     }
     body = {
         "required": True,
-        "content": {JSON_TEXT: {"schema": _TEXT}, "application/x-www-form-urlencoded": {"schema": _TEXT}},
+        "content": {JSON_TEXT: {"schema": _TEXT}, FORM: {"schema": _TEXT}},
     }
     health = {"summary": "Whether the server answers", "responses": {"200": {"description": "It does"}}}
     return {
