@@ -17,6 +17,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
 from phrasemodels.config import Decoder, name_of, parts_of, to_json
+from phrasemodels.data.formats.lines import LONGEST_NAME, is_name
 
 DTYPES = {  # of safetensors
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
@@ -133,16 +134,16 @@ def not_finite(model: nn.Module) -> list[str]:
     return [name for name, one in zip(found, right, strict=True) if not one]
 
 
-LONGEST_NAME = 100  # characters of a tag, label or relation
-
-
 def check_names(side: str, names: Sequence[str]) -> None:
-    """Raise a ValueError if a tag, label or relation could forge a line of CoNLL-U, a bracket of a tree or a code of a terminal."""
+    """Raise a ValueError if a tag, label or relation could forge a line of CoNLL-U, a bracket of a tree or a code of a terminal.
+
+    Tags may have brackets, which treebanks use (German's `$(`): trees are written without them.
+    """
+    refused, what = (" ", "blanks") if side.endswith("tags") else (" ()[]", "blanks or brackets")
     for name in names:
-        if not name.isprintable() or set(" ()[]") & set(name) or len(name) > LONGEST_NAME:
-            raise ValueError(
-                f"{side} has {name[:20]!a}: a name is printable, without blanks or brackets, of {LONGEST_NAME} characters at most"
-            )
+        if not is_name(name, refused):
+            why = f"a name is printable, without {what}, of {LONGEST_NAME} characters at most"
+            raise ValueError(f"{side} has {name[:20]!a}: {why}")
 
 
 LIBRARY = "library.json"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 LONGEST = 6  # letters of a suffix
+LONGEST_VALUE, JOINERS = 1000, "\u00ad\u200c\u200d"
 KEEP, LOWER, WHOLE = "=", "<", "!"  # begin a change: of the form, of the form in lower case, or the lemma itself
 
 
@@ -62,14 +63,17 @@ class SuffixRules:
     def restored(cls, saved: Any) -> "SuffixRules":
         """Return rules of a file. ValueError: it has others than texts and numbers of values."""
         values, tables = saved["values"], (saved["forms"], saved["suffixes"])
-        if not isinstance(values, list) or not all(
-            isinstance(one, str) and not set("\t\r\n") & set(one) for one in values
-        ):
-            raise ValueError("lexicon: values is no list of texts on one line")
+        if not isinstance(values, list) or not all(isinstance(one, str) and _is_safe(one) for one in values):
+            raise ValueError(f"lexicon: values is no list of texts on one line of {LONGEST_VALUE} characters at most")
         for table in tables:
             if not isinstance(table, dict) or not all(type(k) is int and 0 <= k < len(values) for k in table.values()):
                 raise ValueError("lexicon: a number is none of a value")
         return cls(values, *tables)
+
+
+def _is_safe(value: str) -> bool:
+    """Whether a lemma or features forge no line and turn no direction; joiners, which aren't printable, are letters in Persian."""
+    return len(value) <= LONGEST_VALUE and all(letter.isprintable() or letter in JOINERS for letter in value)
 
 
 def _best(counts: Counter[str]) -> str:

@@ -41,6 +41,11 @@ def test_a_penn_tree_over_several_lines() -> None:
     assert brackets(plain(single)) == "(ROOT (NN x))"
 
 
+def test_traces_are_left_out_also_without_their_tag() -> None:
+    tree = parse("(S (NP-SBJ *T*-1) (NP *ICH*) (VP (VB go) (SYM *) (NN *T*x)))")
+    assert tree.tokens == ("go", "*", "*T*x") and [span.label for span in tree.spans] == ["S", "VP"]
+
+
 def test_unicode_spaces_are_parts_of_words() -> None:
     assert parse("(3 (2 It) (4 (2 's\u2009so) (4 good)))").tokens == ("It", "'s\u2009so", "good")
 
@@ -55,6 +60,8 @@ def test_unicode_spaces_are_parts_of_words() -> None:
         ("(S\n(NP ))", "line 2: a bracket 'NP' with nothing in it"),
         ("(S (DT a b))", "line 1: 'b' beside other words"),
         ("(S (DT a) b)", "line 1: 'b' beside other words"),
+        ("(S\x1b[2J (DT a))", r"line 1: 'S\\x1b\[2J' is no label"),
+        (f"({'S' * 101} (DT a))", "line 1: 'SSSSSSSSSSSSSSSSSSSS' is no label"),
         ("(S (DT a (NN b)))", "line 1: a bracket after the word 'a'"),
     ],
 )
@@ -168,6 +175,8 @@ def test_heads_that_make_no_tree_are_a_reason(heads: tuple[int, ...], reason: st
         (conllu(0, 9), "line 3: head 9 in a sentence of 2 tokens"),
         (conllu("_", 0), "line 2: head '_' is not one number"),
         ("1\ta\n", "line 1: 2 columns"),
+        ("1\ta\t_\tX Y\t_\t_\t0\troot\t_\t_\n", "line 1: 'X Y' is no tag or relation"),
+        ("1\ta\t_\tX\t_\t_\t0\tro\x1b[2Jot\t_\t_\n", r"line 1: 'ro\\x1b\[2Jot' is no tag or relation"),
         (conllu(0).replace("1\tw1", "2\tw1"), "line 2: token 2 where 1 should be"),
         (conllu(0).replace("1\tw1", "1\t"), "line 2: token 1 has no form"),
         (conllu(0).replace("1\tw1", "x\tw1"), "line 2: 'x' is no token number"),

@@ -249,8 +249,14 @@ def test_names_that_could_forge_a_tree_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="a name is printable, without blanks or brackets"):
         tagging.check(None, {"target": [name]})
     about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))
-    for side in ("tags", "labels", "relations"):
+    for side in ("labels", "relations") if name == "(S" else ("tags", "labels", "relations"):
         about["entries"][side][-1] = name
         with pytest.raises(ValueError, match=rf"entries.{side} has .*: a name is printable"):
             _parts(about, ENGLISH)
         about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))
+
+
+def test_tags_may_have_brackets_as_in_german_and_craft() -> None:
+    about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))
+    about["entries"]["tags"][-1] = "$(/PUNCT"
+    assert _parts(about, ENGLISH)["entries"]["tags"][-1] == "$(/PUNCT"

@@ -43,7 +43,10 @@ def test_the_english_parser_knows_lemmas_and_features_and_refuses_damaged_ones(t
     folder = save(small, tmp_path / "own")
     about = json.loads((folder / ABOUT).read_text())
     change: list[Callable[[dict[str, Any]], Any]] = [
-        lambda new: new["lemmas"].update(values=["a\tb"]),
+        *(
+            lambda new, text=text: new["lemmas"].update(values=[text])
+            for text in ("a\tb", "\x1b[2J", "a\u2028b", "\u202ea", "a" * 1001)
+        ),
         lambda new: new["lemmas"].update(forms={"a": 9}),
         lambda new: new["features"].update(suffixes={"a": True}),
         lambda new: new.pop("features"),

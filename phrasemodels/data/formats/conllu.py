@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from phrasemodels.data.formats.lines import Line
+from phrasemodels.data.formats.lines import Line, is_name
 from phrasemodels.data.formats.trees import unescape
 
 COLUMNS = 10
@@ -137,6 +137,11 @@ def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> A
     first = rows[0][0]
     if not words:
         raise ValueError(f"{where}, line {first}: a sentence without tokens")
+    for number, fields in words:
+        if wrong := [fields[place] for place in (UNIVERSAL, TAG, RELATION) if not is_name(fields[place])]:
+            raise ValueError(
+                f"{where}, line {number}: {wrong[0][:20]!a} is no tag or relation: it is long, or has blanks or codes"
+            )
     heads = _heads(words, where) if any(fields[HEAD] != "_" for _, fields in words) else []
     reason = flaw(heads)
     universal, tags, relations = (_column(words, place) for place in (UNIVERSAL, TAG, RELATION))

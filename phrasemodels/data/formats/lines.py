@@ -8,6 +8,7 @@ from typing import BinaryIO, NamedTuple
 
 BOM = b"\xef\xbb\xbf"
 LONGEST_WORD = 100  # characters of a word, on average over a line; text without spaces has no other bound
+LONGEST_NAME = 100  # characters of a tag, label or relation
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks
 
 
@@ -105,3 +106,8 @@ def _with_nul(raw: bytes) -> str:
     if len(first) > 3 and 2 * max(first[::2].count(0), first[1::2].count(0)) > 0.8 * len(first):
         return "UTF-16 without a byte order mark; convert the file to UTF-8"
     return "a NUL byte, which is no text; is this the right file?"
+
+
+def is_name(text: str, refused: str = " ") -> bool:
+    """Return whether a tag, label or relation is printable, short, and without any of the refused characters."""
+    return len(text) <= LONGEST_NAME and text.isprintable() and not set(refused) & set(text)

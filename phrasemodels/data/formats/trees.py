@@ -20,10 +20,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from phrasemodels.data.formats.lines import Line
+from phrasemodels.data.formats.lines import Line, is_name
 
 ROOT = "ROOT"
 TRACE = "-NONE-"
+_UNTAGGED_TRACE = re.compile(r"\*(T|ICH|EXP|PPA|RNR|NOT)\*(-\d+)?")
 _PIECE = re.compile(r"[()]|[^ \t\r\n\f\v()]+")  # other Unicode spaces are parts of words
 _FUNCTION = re.compile(r"(?<=.)[-=].*")
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
@@ -103,8 +104,10 @@ def read_brackets(lines: Iterable[Line], where: str) -> Iterator[tuple[int, Tree
 
 
 def _close(node: _Open, tokens: list[str], tags: list[str], spans: list[Span | None], where: str) -> None:
+    if not is_name(node.label):
+        raise ValueError(f"{where}: {node.label[:20]!a} is no label: it is long, or has codes")
     if node.word:
-        if node.label != TRACE:
+        if node.label != TRACE and not (node.word[0] == "*" and _UNTAGGED_TRACE.fullmatch(node.word)):
             tokens.append(unescape(node.word))
             tags.append(node.label)
     elif node.wordless:
