@@ -12,7 +12,7 @@ from phrasemodels.layers.blocks import shapes_are_fixed
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """The base of configurations of token encoders, with the sizes of Vaswani et al. (2017); a decoder reads them too.
+    """The base of configurations of token encoders, with the sizes of Vaswani et al. (2017). A decoder reads them, too.
 
     Args:
         d: Features of a state.
@@ -40,7 +40,7 @@ class EncoderConfig:
 
 
 def check_output(states: Any, encoder: nn.Module, names: str, *shape: int) -> Tensor:
-    """Return the output of an encoder. ValueError: it is no tensor of this shape, whose dimensions `names` lists."""
+    """Return the output of an encoder. ValueError: it is no tensor of this shape. `names` lists the dimensions."""
     if not isinstance(states, Tensor) or states.shape != shape:
         output = tuple(states.shape) if isinstance(states, Tensor) else f"a {type(states).__name__}"
         raise ValueError(f"encoder {type(encoder).__name__} returned {output}, not ({names}) = {shape}")
@@ -48,8 +48,10 @@ def check_output(states: Any, encoder: nn.Module, names: str, *shape: int) -> Te
 
 
 def check_input(words: Any, lengths: Any, d: int) -> None:
-    """ValueError: words are no floating-point tensor (B, n, d), or lengths no integer tensor (B) of numbers up to n;
-    numbers are looked at on the CPU alone."""
+    """Check the input of an encoder. Numbers are looked at on the CPU alone.
+
+    ValueError: words are no floating-point tensor (B, n, d), or lengths no integer tensor (B) of numbers up to n.
+    """
     for name, given, dims in (("words", words, 3), ("lengths", lengths, 1)):
         if not isinstance(given, Tensor) or given.dim() != dims or given.is_floating_point() != (dims == 3):
             shape = (

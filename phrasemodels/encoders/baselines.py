@@ -1,9 +1,12 @@
-"""The baselines of paper 001, after the papers that they come from.
+"""The baselines of paper 001, after their own papers.
 
-BiLSTM-Max and the hierarchical ConvNet (Conneau et al. 2017, section 3.2; paper 001 prints the ConvNet's scores as AdaSent's);
-AdaSent (Zhao et al. 2015), a pyramid of phrases of 1 to n adjacent words with a gate over its levels; tree-based convolution
-over dependency trees (Mou et al. 2015, 2016); DiSAN, directional self-attention (Shen et al. 2018), which stores the weights of
-all pairs of tokens, (B, n, n, d), as its authors do; and multi-head self-attention over words, pooled (Table 5).
+BiLSTM-Max and the hierarchical ConvNet (Conneau et al. 2017, section 3.2; paper 001 prints the ConvNet's scores as AdaSent's).
+AdaSent (Zhao
+et al. 2015): a pyramid of phrases of 1 to n adjacent words with a gate over its levels. Tree-based convolution over dependency
+trees (Mou et
+al. 2015, 2016). DiSAN, directional self-attention (Shen et al. 2018): like its authors it stores the weights of all pairs of
+tokens, (B, n, n, d).
+Multi-head self-attention over words, pooled (Table 5).
 
 Shapes: B sentences, n tokens, N tokens of all sentences packed, d features or width of a word, D units.
 """
@@ -96,7 +99,7 @@ class AdaSentConfig:
 class AdaSent(nn.Module):
     """Node j of level t is a gated sum of nodes j and j+1 below it and of a candidate tanh(W_L h_l + W_R h_r + b).
 
-    Each level is pooled to its maximum; the sentence vector is a softmax-weighted sum of the levels.
+    Each level is pooled to its maximum. The sentence vector is a softmax-weighted sum of the levels.
     """
 
     def __init__(self, config: AdaSentConfig) -> None:
@@ -149,7 +152,7 @@ class HConvNetConfig:
 
 
 class HConvNet(nn.Module):
-    """Stacked convolutions; the sentence vector joins the maximum of each channel after every convolution."""
+    """Stacked convolutions. The sentence vector joins the maximum of each channel after every convolution."""
 
     def __init__(self, config: HConvNetConfig) -> None:
         super().__init__()
@@ -268,7 +271,7 @@ class Directional(nn.Module):
 
 
 class Disan(nn.Module):
-    """Attention to the tokens before and to those after each token, and multi-dimensional pooling of both."""
+    """Attention to the tokens before and after each token, and multi-dimensional pooling of both."""
 
     def __init__(self, config: DisanConfig) -> None:
         super().__init__()

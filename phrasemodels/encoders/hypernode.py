@@ -1,14 +1,17 @@
 """The PhraseTransformer encoder of paper 000: attention over words and phrases in two phases.
 
-`HypernodeEncoder.plain` follows the equations of the paper; `forward` computes the same result with less work. Eq 4 and 6, the
-nodes and their relation A, are in `layers.phrases`.
+`HypernodeEncoder.plain` follows the equations of the paper. `forward` computes the same result with less work. Eq 4 and 6, the
+nodes and their
+relation A, are in `layers.phrases`.
 
 Four things are saved. Nothing is computed for padding (`layers.packing`). In the first layer, hypernodes that start as zeros
-share one row until phase 2 (or dropout) makes them differ. In the last layer, phase 2 has only the words as queries. And where
-nodes have few neighbours, phase 2 runs over lists of neighbours in place of all N² scores.
+share one row
+until phase 2 (or dropout) makes them differ. In the last layer, phase 2 has only the words as queries. And for nodes with few
+neighbours, phase
+2 runs over lists of neighbours in place of all N² scores.
 
-Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), R query rows, T packed nodes, d model width, h heads,
-dk = d/h.
+Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), R query rows, T packed nodes, d model width, h heads, dk =
+d/h.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +44,7 @@ from phrasemodels.layers.phrases import Neighbours, PhraseGraph, ZeroInit, dots,
 
 
 def softmax_within(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph, drop: Drop | None = None) -> Tensor:
-    """Attend to related nodes alone: the scores of all others are -inf (one interpretation of Eq 5).
+    """Attend to related nodes alone: all other scores are -inf (one interpretation of Eq 5).
 
     q (B, h, R, dk); k, v (B, h, N, dk). Each of the R query rows of the graph must be related to at least one node.
     """
@@ -51,7 +54,7 @@ def softmax_within(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph, drop: Dr
 def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph, drop: Drop | None = None) -> Tensor:
     """Return softmax((QKᵀ/√dk) ∘ A)V as Eq 5 is printed. Shapes as in `softmax_within`.
 
-    An unrelated node has the score 0, hence a weight in proportion to e⁰ = 1; only padding is left out.
+    An unrelated node has the score 0, hence a weight in proportion to e⁰ = 1. Only padding is left out.
     """
     with no_autocast_on_cpu(q):
         q, k, v = at_least_float32(q, k, v)
@@ -92,7 +95,7 @@ class HypernodeEncoderConfig(EncoderConfig):
 
 
 class RelatedAttention(MultiHeadAttention):
-    """Attention to the nodes that A relates (phase 2, Eq 5), with σ."""
+    """Attention to related nodes (phase 2, Eq 5), with σ."""
 
     def __init__(self, config: HypernodeEncoderConfig) -> None:
         super().__init__(config.d, config.heads, config.attend, config.sigma, config.readout)
@@ -103,7 +106,7 @@ class RelatedAttention(MultiHeadAttention):
         return super().attend_heads(queries, keys, values, *masks, *self.drop)
 
     def over_nodes(self, x: Tensor, nodes: "Nodes", rows: "NodeRows", words_only: bool) -> Tensor:
-        """Attend from all nodes, or from the words alone: x (rows, d), rows that stand for all nodes -> (queries, d)."""
+        """Attend from all nodes, or from the words alone: x (rows, d), rows for all nodes -> (queries, d)."""
         if words_only:
             (q,) = self.projected(rows.words_of(x), self.query).unbind(1)
             k, v = rows.spread(self.projected(x, self.key, self.value)).unbind(1)
@@ -125,7 +128,7 @@ class RelatedAttention(MultiHeadAttention):
 class HypernodeLayer(nn.Module):
     """One layer: U = LN(H + Drop(across(H))); V = LN(U + Drop(inside(U, A))); result LN(V + Drop(FFN(V))).
 
-    `across` is attention over all nodes (phase 1), `inside` attention to the nodes that A relates (phase 2, Eq 5).
+    `across` is attention over all nodes (phase 1), `inside` attention to related nodes (phase 2, Eq 5).
     """
 
     def __init__(self, config: HypernodeEncoderConfig) -> None:
@@ -143,9 +146,9 @@ class HypernodeLayer(nn.Module):
         return self.residuals[2](nodes, self.feed_forward)
 
     def packed(self, x: Tensor, nodes: "Nodes", rows: "NodeRows", words_only: bool) -> Tensor:
-        """Compute `forward` from rows x (rows, d) that stand for all packed nodes; return the nodes, or the words alone.
+        """Compute `forward` from rows x (rows, d) for all packed nodes; return the nodes, or the words alone.
 
-        The residuals must be AddNorm or Replace, which change nothing in the input of a sublayer.
+        The residuals must be AddNorm or Replace: they don't change the input of a sublayer.
         """
         first, second, third = self.residuals
         if any(isinstance(part, nn.Dropout) and part.training and part.p for part in first.modules()):
@@ -158,7 +161,7 @@ class HypernodeLayer(nn.Module):
 
 
 class HypernodeEncoder(nn.Module):
-    """Algorithm 1: words and hypernodes, layer upon layer; the rows of the words are the output."""
+    """Algorithm 1: words and hypernodes, layer upon layer. The rows of the words are the output."""
 
     has_fixed_shapes = True  # as of models.translation.Translator
 
@@ -178,10 +181,12 @@ class HypernodeEncoder(nn.Module):
         return nodes[:, : words.shape[1]]
 
     def forward(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
-        """words (B, n, d), lengths (B), members (B, m, k) with -1 for none -> states of the words (B, n, d).
+        """Return the states of the words, equal to `plain` up to rounding, but faster.
 
-        Equal to `plain` up to rounding (tests/encoders/test_hypernode.py), but faster. If shapes are fixed, it is `plain`, in which no
-        step depends on the data.
+        With fixed shapes it is `plain`: then no step depends on the data.
+
+        Shape:
+            words (B, n, d), lengths (B), members (B, m, k) with -1 for none -> (B, n, d).
         """
         if shapes_are_fixed():
             return without_padding(self.plain(words, lengths, members), lengths)
@@ -208,10 +213,11 @@ NODES_PER_NEIGHBOUR = 6
 
 
 class NodeRows(NamedTuple):
-    """Which packed rows stand for the T packed nodes: one row per node, or the words and one row for all hypernodes.
+    """The packed rows for the T packed nodes: one row per node, or the words and one row for all hypernodes.
 
-    The second is exact while the hypernodes are equal: m equal keys weigh as much as one key with log m added to its
-    score, and equal queries get equal answers.
+    The second is exact while the hypernodes are equal. m equal keys weigh as much as one key with log m added to its score, and
+    equal queries get
+    equal answers.
     """
 
     packing: Packing
@@ -274,8 +280,9 @@ def hadamard_over_lists(
 ) -> Tensor:
     """Compute `softmax_hadamard` over lists of neighbours. Shapes as in `softmax_over_lists`.
 
-    An unrelated node has the weight 1, so the sum over all nodes is Σ (eˢ - 1) v over the neighbours and Σ v over all
-    nodes; where all nodes are neighbours there is no 1, only Σ eˢ v.
+    An unrelated node has the weight 1. So the sum over all nodes is Σ (eˢ - 1) v over the neighbours and Σ v over all nodes. If
+    all nodes are
+    neighbours, it is Σ eˢ v.
     """
     edges, known = lists.of_heads(q.shape[1]), lists.real.unsqueeze(1)
     scores = (dots(q, k, edges) / q.shape[-1] ** 0.5).masked_fill(~known, float("-inf"))

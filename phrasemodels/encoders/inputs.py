@@ -25,7 +25,7 @@ READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # of the folder of a
 
 @dataclass(frozen=True)
 class ParserInput:
-    """The sentences of a batch as ids, START at position 0 and STOP after the last word; unread fields may be empty."""
+    """The sentences of a batch as ids, START at position 0 and STOP after the last word. Unread fields may be empty."""
 
     words: Tensor  # (B, N)
     forms: Tensor  # (B, N) rows of `characters`
@@ -232,7 +232,7 @@ class PretrainedConfig:
 
     @property
     def family(self) -> str:
-        """The name without the digest that a folder's content adds to it, which published settings are compared with."""
+        """The name without the digest of a folder's content, for a comparison with published settings."""
         return self.name.partition("@")[0]
 
     def sized(self, sizes: Mapping[str, int]) -> "PretrainedConfig":
@@ -294,8 +294,10 @@ class PretrainedInput(nn.Module):
 
 
 def most_pieces(encoder: Any) -> int:
-    """Return how many pieces an encoder of transformers can read; -1: any number. RoBERTa and its relatives count positions
-    from the one after padding."""
+    """Return how many pieces an encoder of transformers can read; -1: any number.
+
+    RoBERTa and its relatives count positions from the one after padding.
+    """
     most = getattr(encoder.config, "max_position_embeddings", -1)
     positions = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
     before = getattr(positions, "padding_idx", None)
@@ -303,11 +305,14 @@ def most_pieces(encoder: Any) -> int:
 
 
 def load_pretrained(part: str, name: str, folder: str = "", offline: bool = False, **options: Any) -> Any:
-    """Load the AutoModel, AutoTokenizer or AutoConfig of an encoder, without running code that comes with it.
+    """Load the AutoModel, AutoTokenizer or AutoConfig of an encoder, without running its own code.
 
-    name, folder, offline: as in PretrainedConfig; with a folder nothing else is read. options: of transformers, chosen by
-    code and never by a file. ValueError: transformers is not installed, the encoder cannot be found or read, its settings
-    ask for code, or its folder has another content than its name says.
+    name, folder, offline: as in PretrainedConfig; with a folder nothing else is read. options: of transformers, chosen by code
+    and never by a file.
+
+    Raises:
+        ValueError: transformers is not installed, the encoder cannot be found or read, its settings ask for code, or its folder
+            has another content than its name says.
     """
     local = offline or bool(folder) or Path(name).is_dir()
     try:
@@ -349,8 +354,7 @@ ARCHITECTURES = (
 
 
 def encoder_settings(folder: Path) -> dict[str, Any]:
-    """Return config.json of an encoder's folder. ValueError: it is missing or damaged, or asks for code that it brings or
-    that would be downloaded."""
+    """Return config.json of an encoder's folder. ValueError: it is missing or damaged, or asks for code."""
     file = folder / CONFIG
     if not file.is_file() or file.stat().st_size > MOST_BYTES:
         raise ValueError(f"{file}: no settings of an encoder of at most {MOST_BYTES} bytes")
@@ -366,7 +370,7 @@ def encoder_settings(folder: Path) -> dict[str, Any]:
 
 
 def architecture(folder: Path) -> Any:
-    """Return the encoder that config.json in a folder describes, with random weights; nothing else is read.
+    """Return the encoder described by config.json in a folder, with random weights. Nothing else is read.
 
     ValueError: its architecture is none of ARCHITECTURES, or a setting is no number, truth value or text, or too large.
     """
@@ -404,7 +408,7 @@ def _is_small(value: Any) -> bool:
 def export_encoder(config: PretrainedConfig, to: Path) -> None:
     """Write the architecture of an encoder and its tokeniser to a folder, for ExportedEncoderConfig and ExportedTokeniser.
 
-    ValueError: the encoder cannot be read, or its tokeniser has no form that can be read without code of transformers.
+    ValueError: the encoder cannot be read, or its tokeniser can't be read without code of transformers.
     """
     load_pretrained("AutoConfig", config.name, config.folder, config.offline).save_pretrained(to)
     # add_prefix_space: byte-level tokenisers mark the beginning of a word by the space before it, and get single words
@@ -443,14 +447,14 @@ class ExportedTokeniser:
 
 
 def content_of(folder: Path) -> str:
-    """Return the digest of the names and contents of the files that transformers reads from the folder of an encoder."""
+    """Return the digest of the names and contents of the files that transformers reads from an encoder's folder."""
     files = sorted(file for file in folder.iterdir() if file.suffix in READ)
     return _digest(tuple((file, file.stat().st_mtime_ns) for file in files))
 
 
 @cache
 def _digest(files: tuple[tuple[Path, int], ...]) -> str:
-    """Digest of names and contents of files; read again when one of them changes."""
+    """Digest of names and contents of files. They are read again after a change."""
     contents = {}
     for path, _ in files:
         with path.open("rb") as file:

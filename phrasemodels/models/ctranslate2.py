@@ -1,4 +1,4 @@
-"""Plain Transformers as models of CTranslate2, which decodes them without torch (`pip install '.[ctranslate2]'`)."""
+"""Plain Transformers as models of CTranslate2. It decodes them without torch (`pip install '.[ctranslate2]'`)."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,11 +17,16 @@ LONGEST = 2048  # tokens of a sentence whose positions the file has
 def write_ctranslate2(
     model: Translator, config: TranslationConfig, source: Sequence[str], target: Sequence[str], marks: bool, to: Path
 ) -> Path:
-    """Write a translator in CTranslate2's format to a folder, whose files are replaced; return the folder.
+    """Write a translator in CTranslate2's format to a folder; return the folder. Its files are replaced.
 
-    source, target: the words by id. marks: the model reads sentences between <s> and </s>, which CTranslate2 then adds. Its search
-    takes `disable_unk=True` for answers without unknown words. ValueError: the model is not a plain Transformer, or the
-    package ctranslate2 is missing.
+    CTranslate2's search takes `disable_unk=True` for answers without unknown words.
+
+    Args:
+        source, target: The words by id.
+        marks: The model reads sentences between <s> and </s>. CTranslate2 then adds them.
+
+    Raises:
+        ValueError: The model is not a plain Transformer, or the package ctranslate2 is missing.
     """
     check_plain(config)
     try:
@@ -63,7 +68,7 @@ def write_ctranslate2(
 
 
 def check_plain(config: Any) -> None:
-    """Check that a configuration describes a plain Transformer. ValueError: it is not, and what it has instead."""
+    """Check that a configuration describes a plain Transformer. ValueError: it isn't one, with the difference."""
     # not a subclass, whose attention may be another
     if type(config) is not TranslationConfig or type(config.encoder) is not TransformerEncoderConfig:
         kind = type(config.encoder if isinstance(config, TranslationConfig) else config).__name__

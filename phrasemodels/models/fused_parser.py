@@ -1,8 +1,8 @@
 """The parser of paper 004 for use: the same function in fewer and larger operations, equal up to rounding.
 
-Its layers have neither dropout nor gradient, and copies of the weights, so that the layer that each is made of can be trained
-further. Shapes: B batch, n words, N = n + 2 positions, D width of a fencepost, L labels, d model width, h heads, dk width of a
-head, Q query rows.
+Its layers have neither dropout nor gradient, and copies of the weights, so you can train the original layers further. Shapes: B
+batch,
+n words, N = n + 2 positions, D width of a fencepost, L labels, d model width, h heads, dk width of a head, Q query rows.
 """
 
 import copy
@@ -26,19 +26,20 @@ from phrasemodels.models.parser import Sinusoids
 
 
 class Fused(nn.Module):
-    """A module whose tensors are computed from a trained one's."""
+    """A module with tensors computed from a trained module."""
 
     def keep(self, **tensors: Tensor | None) -> None:
-        """Register tensors without gradient, which no file of weights has."""
+        """Register tensors without gradient. No file of weights has them."""
         for name, tensor in tensors.items():
             self.register_buffer(name, None if tensor is None else tensor.detach().contiguous(), persistent=False)
 
 
 class FusedLinear(Fused):
-    """x Wᵀ + b. Many rows are multiplied by oneDNN where it is faster than MKL, which torch calls.
+    """x Wᵀ + b. Many rows are multiplied by oneDNN if it is faster than torch's MKL.
 
-    oneDNN compiles a program for each number of rows, so they are padded to one of eight numbers up to each power of 2, or to a
-    multiple of BLOCK.
+    oneDNN compiles a program for each number of rows. So rows are padded to one of eight numbers up to each power of 2, or to a
+    multiple
+    of BLOCK.
     """
 
     weight: Tensor
@@ -131,7 +132,7 @@ class FusedAttention(Fused):
 
 
 class FusedQueries(Fused):
-    """LearnedQueries with queries that are the same in every sentence: each label's product with its matrix of keys is kept."""
+    """LearnedQueries with the same queries in every sentence. Each label's product with its matrix of keys is kept."""
 
     queries: Tensor
     content: Tensor
@@ -158,7 +159,7 @@ def learned_queries(layer: LearnedQueries) -> nn.Module:
 
 
 class FusedPerLabel(Fused):
-    """PerLabel, whose output is computed in the order of words. Its projection and reduction of contexts are one map."""
+    """PerLabel with its output in the order of words. Its projection and reduction of contexts are one map."""
 
     def __init__(self, layer: PerLabel) -> None:
         super().__init__()
@@ -180,7 +181,7 @@ POSITIONS = 512  # of the table of sinusoids; positions after it are computed
 
 
 class FusedCharacters(Fused):
-    """CharacterInput: a filter's sum over a window is one of rows that are looked up, one row for each place and character."""
+    """CharacterInput by a table: a filter's sum over a window has one row for each place and character."""
 
     table: Tensor
     bias: Tensor
@@ -236,7 +237,7 @@ class FusedPairs(Fused):
 
 
 class FusedSpans(Fused):
-    """SpanScorer; the last map has a row of zeros for the empty label, so that its rows are the chart's."""
+    """SpanScorer. The last map has a row of zeros for the empty label, so its rows are the chart's."""
 
     bias: Tensor
 
@@ -262,8 +263,9 @@ class FusedSpans(Fused):
 
 
 class FusedRelations(Fused):
-    """RelationScorer with its weights in the order in which they are read; their transposition takes as long as the product.
-    The product with a head is made once for all of its dependents, which is half of the time; positions without a head score 0.
+    """RelationScorer with its weights in reading order. Their transposition takes as long as the product.
+
+    The product with a head is made once for all of its dependents, half of the time. Positions without a head score 0.
     """
 
     def __init__(self, layer: RelationScorer) -> None:
@@ -314,8 +316,7 @@ FORMS: Mapping[type[nn.Module], Callable[[Any], nn.Module]] = {
 
 @torch.no_grad()
 def fused(module: Module) -> Module:
-    """Return a module with the parts that FORMS knows replaced; all others are shared with the module that was given,
-    which has to be in evaluation mode."""
+    """Replace the parts of a module known to FORMS, and share all others. The module must be in evaluation mode."""
     made: Any = FORMS.get(type(module))
     if made is not None:
         replaced: Module = made(module)

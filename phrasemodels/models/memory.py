@@ -1,10 +1,12 @@
-"""Memory networks that answer questions about facts: hops of simple attention, and one chain of facts (paper 003).
+"""Memory networks for questions about facts: hops of simple attention, and one chain of facts (paper 003).
 
-The potentials of the chain are passed in (`ChainConfig`): one class for each reading of the slides and the code, made from
-(hops, d, slots), the number of hops, the width, and the largest number of facts.
+The potentials of the chain are passed in (`ChainConfig`). There is one class for each reading of the slides and the code, made
+from
+(hops, d, slots): the number of hops, the width, and the largest number of facts.
 
-Shapes: B batch, n facts, w words of a fact, v words of a question, K hops, d width, V vocabulary. Facts (B, n, w) are word
-ids in the order of the story, 0 for padding; a row of zeros is no fact, and such rows come first.
+Shapes: B batch, n facts, w words of a fact, v words of a question, K hops, d width, V vocabulary. Facts (B, n, w) are word ids in
+the
+order of the story, 0 for padding. A row of zeros is no fact. Rows without facts come first.
 """
 
 from collections.abc import Callable
@@ -23,8 +25,9 @@ from phrasemodels.structs import chain
 class BinaryPotentials(nn.Module):
     """Unary potentials x_i^k · q^k and pairwise potentials x_i^k · x_j^{k+1}; q^{k+1} is a linear map of q^k.
 
-    count: how often the unary potentials enter the score of a chain; twice in the released code, where each is part of
-    two edges. (A normalisation of the pairwise potentials over all pairs of facts would only add a constant.)
+    count: how often the unary potentials enter the score of a chain. In the released code it is twice, since each is part of two
+    edges. (A
+    normalisation of the pairwise potentials over all pairs of facts would only add a constant.)
     """
 
     count = 2
@@ -49,7 +52,7 @@ class BinaryPotentials(nn.Module):
 
 
 class BinaryPotentialsOnce(BinaryPotentials):
-    """BinaryPotentials in which each unary potential counts once."""
+    """BinaryPotentials with each unary potential counted once."""
 
     count = 1
 
@@ -57,12 +60,13 @@ class BinaryPotentialsOnce(BinaryPotentials):
 class RowNormalisedPotentials(BinaryPotentialsOnce):
     """Pairwise potentials log p(j | i) with p(j | i) = softmax_j(x_i^k · x_j^{k+1} + x_j^{k+1} · q^{k+1}), j ≠ i.
 
-    The released code puts a log-softmax into θ_{k,k+1} when its linear start ends; this one is along the facts j that may
-    follow fact i. The unary potentials, of the start and the end of the chain, enter once more outside of it.
+    The released code puts a log-softmax into θ_{k,k+1} after its linear start. Here it is along the possible next facts j of fact
+    i. The
+    unary potentials of the start and the end of the chain enter once more outside of it.
     """
 
     def forward(self, queries: list[Tensor], keys: list[Tensor], allowed: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the unary (B, K, n) and pairwise (B, K-1, n, n) potentials; for `allowed` see BinaryPotentials."""
+        """Return the unary (B, K, n) and pairwise (B, K-1, n, n) potentials. For `allowed` see BinaryPotentials."""
         unary = _matches(queries, keys)
         scores = _products(keys) + unary[:, 1:].unsqueeze(2)
         lowest = torch.finfo(scores.dtype).min  # not −∞: the only fact of a story has no other that follows it
@@ -70,11 +74,13 @@ class RowNormalisedPotentials(BinaryPotentialsOnce):
 
 
 class ReleasedPotentials(BinaryPotentials):
-    """BinaryPotentials as the released code computes them from `linear_updates` training batches on: without pairs.
+    """BinaryPotentials as the released code computes them after `linear_updates` training batches: without pairs.
 
-    The log-softmax that its linear start ends with is along an axis of one element, so all of θ_{k,k+1} becomes 0: no
-    pairwise potentials remain, and of the unary potentials the first and the last of the chain, once. (For K = 3,
-    which was not released, the fact in the middle also counts once.)
+    The log-softmax after its linear start is along an axis of one element, so all of θ_{k,k+1} becomes 0. No pairwise potentials
+    remain, and
+    of the unary potentials the first and the last of the chain, once. (For K = 3, which was not released, the fact in the middle
+    also counts
+    once.)
     """
 
     def __init__(self, hops: int, d: int, slots: int, linear_updates: int = 0) -> None:
@@ -84,7 +90,7 @@ class ReleasedPotentials(BinaryPotentials):
         self.updates = nn.Parameter(torch.zeros(()), requires_grad=False)
 
     def forward(self, queries: list[Tensor], keys: list[Tensor], allowed: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the unary (B, K, n) and pairwise (B, K-1, n, n) potentials; for `allowed` see BinaryPotentials."""
+        """Return the unary (B, K, n) and pairwise (B, K-1, n, n) potentials. For `allowed` see BinaryPotentials."""
         if self.training:
             self.updates.add_(1)
         unary, pairs = super().forward(queries, keys, allowed)
@@ -113,7 +119,7 @@ class UnaryPotentials(nn.Module):
         return queries
 
     def forward(self, queries: list[Tensor], keys: list[Tensor], allowed: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the unary (B, K, n) and pairwise (B, K-1, n, n) potentials; for `allowed` see BinaryPotentials."""
+        """Return the unary (B, K, n) and pairwise (B, K-1, n, n) potentials. For `allowed` see BinaryPotentials."""
         B, n, _ = keys[0].shape
         start, end = self.transitions.mean(0)[-n:], self.transitions.mean(1)[-n:]
         first, *between, last = _matches(queries, keys).unbind(1)
@@ -297,9 +303,9 @@ class Hops(nn.Module):
 
 
 class Chain(nn.Module):
-    """c = Σ_k Σ_i p(z_k = i) o_i^k for a chain z_1..z_K whose states are the facts; answer W(c + q^K).
+    """c = Σ_k Σ_i p(z_k = i) o_i^k for a chain z_1..z_K with the facts as states; answer W(c + q^K).
 
-    A fact does not follow itself. Sequential attention of paper 003, which prints K = 2; K = 3 has one more step.
+    A fact does not follow itself. This is the sequential attention of paper 003. The paper prints K = 2; K = 3 has one more step.
     """
 
     def __init__(self, config: ChainConfig) -> None:

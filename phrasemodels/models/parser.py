@@ -1,7 +1,8 @@
-"""The Label Attention Layer parser (paper 004), which predicts phrase structure and dependencies jointly.
+"""The Label Attention Layer parser (paper 004). It predicts phrase structure and dependencies jointly.
 
-Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), D width of a fencepost, L labels, m cells. A cell is
-(i, j, label): words i..j, both included, with a label. A labelled span, a bracket of a tree, is such a cell.
+Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), D width of a fencepost, L labels, m cells. A cell (i, j,
+label) is the
+words i..j, both included, with a label. A labelled span is a cell.
 """
 
 from collections.abc import Callable
@@ -54,21 +55,20 @@ PLAIN_SUM, RELEASED_WEIGHT = 1.0, 0.5  # of the losses of arcs and relations: Eq
 
 @dataclass(frozen=True)
 class ParserConfig:
-    """The parser of paper 004, or with `encoder.top` None the HPSG parser that it is compared with.
+    """The parser of paper 004, or with `encoder.top` None the HPSG parser for comparison.
 
     Args:
         encoder: The configuration of the encoder.
-        inputs: Vectors of a word that are added up.
+        inputs: Vectors of a word. They are added.
         positions: Sinusoids or LearnedPositions.
         look: from_head (Eq 11), or from_itself as released.
         hidden: Hidden units of spans, relations and tags.
         arc_hidden, arc_dropout: Of arcs.
         dependency_weight: Weight of the losses of arcs and relations, RELEASED_WEIGHT or PLAIN_SUM (Eq 12).
-        tag_weight: Weight of the loss of tags, which are predicted so that the parser can read untagged text; 0: no
-            tagger.
+        tag_weight: Weight of the loss of tags. Predicted tags let the parser read untagged text. 0: no tagger.
         labels, relations, tags: Numbers of ids, 0 until they are set from the treebank.
         shared_dropout: Words' vectors are dropped with one mask for a sentence.
-        start: Draws the weights of a new parser again, such as `as_released`; None: they start as their layers do.
+        start: Draws the weights of a new parser again, for example `as_released`. None: they start as their layers do.
     """
 
     encoder: PartitionedEncoderConfig = field(default_factory=PartitionedEncoderConfig)
@@ -109,7 +109,7 @@ class ParserConfig:
 
 
 class GoldTrees(NamedTuple):
-    """Trees to learn; -1 stands for the root, for padding, and for annotation that a sentence does not have."""
+    """Trees to learn. -1 stands for the root, for padding, and for missing annotation."""
 
     cells: Tensor  # (B, m, 3) labelled spans
     heads: Tensor  # (B, n+1)
@@ -122,7 +122,7 @@ class GoldTrees(NamedTuple):
 
 
 class ParsedTrees(NamedTuple):
-    """Predicted trees, in the layout of GoldTrees; cells with the empty label are included."""
+    """Predicted trees, in the layout of GoldTrees, with cells of the empty label."""
 
     cells: Tensor
     heads: Tensor
@@ -165,7 +165,7 @@ def arcs_alone(labels: LazyScores, arcs: LazyScores, lengths: Tensor) -> tuple[T
 
 
 def separately(labels: LazyScores, arcs: LazyScores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Find the best phrase structure and the best dependency tree, which may contradict each other."""
+    """Find the best phrase structure and the best dependency tree. They may contradict each other."""
     return phrases_alone(labels, arcs, lengths)[0], arcs_alone(labels, arcs, lengths)[1]
 
 
@@ -175,8 +175,9 @@ DECODES: dict[str, Decode] = {"phrases": phrases_alone, "arcs": arcs_alone, "apa
 class JointParser(nn.Module):
     """Sentences to scores of labelled spans, arcs, relations and tags, and to trees.
 
-    `loss(sentences, gold)` reads a `ParserInput` of B sentences and their `GoldTrees`; `parse(sentences, decode)` returns
-    `ParsedTrees`: spans (B, m, 3), and heads, relations and tags (B, n+1).
+    `loss(sentences, gold)` reads a `ParserInput` of B sentences and their `GoldTrees`. `parse(sentences, decode)` returns
+    `ParsedTrees`:
+    spans (B, m, 3), and heads, relations and tags (B, n+1).
     """
 
     def __init__(self, config: ParserConfig) -> None:
@@ -208,7 +209,7 @@ class JointParser(nn.Module):
         return self.norm(self.dropout(torch.cat([content, position], -1)))
 
     def encode(self, sentences: ParserInput) -> tuple[Tensor, Tensor]:
-        """Return the states below the label layer (B, N, d), from which tags are predicted, and fenceposts (B, n+1, D)."""
+        """Return the states below the label layer (B, N, d), the input of the tagger, and fenceposts (B, n+1, D)."""
         states, valid = self.encoder.below(self.embed(sentences), sentences.lengths + 2)
         top = self.encoder.top(states, valid) if self.encoder.top is not None else states
         return states, fenceposts(top, self.encoder.groups)
@@ -279,7 +280,7 @@ class JointParser(nn.Module):
 
     @torch.no_grad()
     def parse(self, sentences: ParserInput, decode: Decode) -> ParsedTrees:
-        """Return the best trees. The search runs on the CPU, for which it is compiled."""
+        """Return the best trees. The search is compiled for the CPU and runs there."""
         states, posts = self.encode(sentences)
         cells, heads = decode(
             lambda: self.labels(posts, sentences.lengths).float().cpu(),
@@ -299,7 +300,7 @@ class JointParser(nn.Module):
 
 
 def _nats(scores: Tensor, gold: Tensor) -> Tensor:
-    """Return the summed cross entropy of scores (B, N, K) at gold (B, N), without those where gold is -1."""
+    """Return the summed cross entropy of scores (B, N, K) at gold (B, N), except where gold is -1."""
     return F.cross_entropy(scores.flatten(0, 1), gold.flatten(), ignore_index=-1, reduction="sum")
 
 
@@ -307,9 +308,11 @@ def _nats(scores: Tensor, gold: Tensor) -> Tensor:
 def as_released(parser: nn.Module) -> None:
     """Draw the weights of attention, label layer, feed-forward layers and scorers again, as in the released code.
 
-    The release keeps the matrices of all heads or labels in one tensor (heads, inputs, outputs) and draws it by Xavier's rule. The
-    rule takes the first size for the number of outputs and the last one for the size of a filter, so that weights start smaller than
-    in matrices by themselves: the label layer's with a standard deviation of 0.0071 in place of 0.059.
+    The release keeps the matrices of all heads or labels in one tensor (heads, inputs, outputs) and draws it by Xavier's rule.
+    The rule takes
+    the first size for the number of outputs and the last one for the size of a filter. So weights start smaller than in separate
+    matrices: the
+    label layer's have a standard deviation of 0.0071 in place of 0.059.
     """
     for module in parser.modules():
         if isinstance(module, PartitionedAttention):
@@ -330,7 +333,7 @@ def as_released(parser: nn.Module) -> None:
 
 
 def _as_heads(linear: nn.Linear, heads: int) -> None:
-    """Draw the matrices (d, width) of all heads, which one linear map (heads · width, d) holds."""
+    """Draw the matrices (d, width) of all heads inside of one linear map (heads · width, d)."""
     drawn = init.xavier_normal_(linear.weight.new_empty(heads, linear.in_features, linear.out_features // heads))
     linear.weight.copy_(drawn.transpose(1, 2).flatten(0, 1))
 

@@ -1,4 +1,4 @@
-"""An LSTM decoder that attends to an encoded source: translation and tree transduction (paper 003).
+"""An LSTM decoder with attention to an encoded source: translation and tree transduction (paper 003).
 
 Shapes: B batch, n source tokens, t target tokens, V target vocabulary, d width of the decoder, w width of the memory.
 """
@@ -19,7 +19,7 @@ from phrasemodels.layers.packing import Packing
 
 
 class SourceEncoderConfig(Protocol):
-    """A configuration that builds an encoder: x (B, n, d), lengths (B), members -> memory (B, n, width)."""
+    """A configuration of an encoder: x (B, n, d), lengths (B), members -> memory (B, n, width)."""
 
     @property
     def d(self) -> int: ...
@@ -36,7 +36,7 @@ class RecurrentConfig:
         encoder: The configuration of the encoder.
         layers, dropout: Of the decoder.
         source_vocabulary, target_vocabulary: Numbers of words, set from the data.
-        weights: The class of `layers.attention_weights` that turns the decoder's scores into weights.
+        weights: A class of `layers.attention_weights`. It turns the decoder's scores into weights.
         initial: All parameters, also the transitions of a chain, start in U(-initial, initial).
     """
 
@@ -67,7 +67,7 @@ class DecoderState:
     decoder: tuple[Tensor, Tensor] | None = None  # hidden states and cells (layers, B, d); None: zeros
 
     def select(self, rows: Tensor) -> None:
-        """Replace the batch by some of its rows, on the CPU, which repeats, reorders or drops hypotheses."""
+        """Repeat, reorder or drop hypotheses: replace the batch by some of its rows, on the CPU."""
         (rows,) = on_device(self.memory.device, rows)
         self.memory, self.lengths = self.memory[rows], self.lengths[rows]
         if self.decoder is not None:
@@ -104,7 +104,7 @@ class RecurrentTranslator(nn.Module):
         return DecoderState(memory, lengths)
 
     def forward(self, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor) -> Tensor:
-        """Return the scores (B, t, V) of the token after each token of target (B, t), which begins with BEGIN."""
+        """Return the scores (B, t, V) of the token after each token of target (B, t). The target begins with BEGIN."""
         return self.project(self.advance(target, self.start(self.encode(source, lengths, members), lengths)))
 
     def states(self, memory: Tensor, lengths: Tensor, target: Tensor, packing: Packing) -> Tensor:
@@ -114,7 +114,7 @@ class RecurrentTranslator(nn.Module):
     def advance(self, target: Tensor, state: DecoderState) -> Tensor:
         """Return the states (B, t, d) of the next t target tokens (B, t), and update `state`.
 
-        There is no input feeding, so that one pass computes all t states.
+        There is no input feeding, so one pass computes all t states.
         """
         h, state.decoder = self.decoder(self.embed_target(target), state.decoder)
         context = self.weights(self.scores(h, state.memory), state.lengths) @ state.memory

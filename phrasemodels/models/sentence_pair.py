@@ -1,9 +1,11 @@
-"""Classifiers of sentence pairs: by the vectors of two sentences, from any encoder; or by decomposable attention between their
-words (Parikh et al. 2016), which may know their parents (paper 003).
+"""Classifiers of sentence pairs, by the vectors of two sentences, or by decomposable attention.
 
-Shapes: B sentences or pairs, n and m tokens (in decomposable attention positions of premise and hypothesis, with the root at
-0), k integers of structure per token, d width of a word, w width of a word with its parent, D width of a sentence vector, C
-classes.
+The vectors come from any encoder. Decomposable attention (Parikh et al. 2016) compares words. They may know their parents (paper
+003).
+
+Shapes: B sentences or pairs, n and m tokens (in decomposable attention positions of premise and hypothesis, with the root at 0),
+k integers
+of structure per token, d width of a word, w width of a word with its parent, D width of a sentence vector, C classes.
 """
 
 from collections.abc import Callable
@@ -27,7 +29,7 @@ SPREAD = 0.4  # learned vectors start in N(0, SPREAD²), about the spread of Glo
 
 
 class SentenceEncoderConfig(Protocol):
-    """A configuration that builds an encoder: words (B, n, d), lengths (B), structure (B, k, n) -> (B, width)."""
+    """A configuration of an encoder: words (B, n, d), lengths (B), structure (B, k, n) -> (B, width)."""
 
     @property
     def d(self) -> int: ...
@@ -35,8 +37,10 @@ class SentenceEncoderConfig(Protocol):
 
 
 class WordVectors(nn.Module):
-    """Vectors of width d for the words of the vocabulary, then for BUCKETS: read from a file and, if they are not tuned,
-    frozen; or learned."""
+    """Vectors of width d for the words of the vocabulary, then for BUCKETS.
+
+    They are learned, or read from a file. Vectors of a file are frozen unless they are tuned.
+    """
 
     def __init__(self, words: int, d: int, file: str, tuned: bool = False) -> None:
         super().__init__()
@@ -162,7 +166,7 @@ class SentencePairClassifier(nn.Module):
 
 
 class LearnedEmbedding(nn.Embedding):
-    """Word vectors that start random with norm 1, and are trained with the model."""
+    """Trained word vectors. They start random with norm 1."""
 
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight)
@@ -171,7 +175,7 @@ class LearnedEmbedding(nn.Embedding):
 
 
 class FrozenEmbedding(LearnedEmbedding):
-    """Word vectors of norm 1 that are not trained."""
+    """Untrained word vectors of norm 1."""
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
@@ -193,12 +197,11 @@ class DecomposableConfig:
     """Decomposable attention (Parikh et al. 2016), over words and their parents.
 
     Args:
-        parents: An encoder of `encoders.parents`, whose d is the width of word vectors and of all layers.
-        vocabulary, vectors: Number of words, and a safetensors file of their vectors, which are then frozen; set
-            from the data.
+        parents: An encoder of `encoders.parents`. Its d is the width of word vectors and of all layers.
+        vocabulary, vectors: Number of words, and a safetensors file of their frozen vectors. Set from the data.
         labels: Number of classes.
         dropout: Dropout of the inputs of each linear map.
-        embed: FrozenEmbedding or LearnedEmbedding, where there is no such file.
+        embed: FrozenEmbedding or LearnedEmbedding, if there is no file.
         initial: All parameters but the word vectors start in N(0, initial²).
     """
 
@@ -227,7 +230,7 @@ def perceptron(d_in: int, d: int, dropout: float) -> nn.Sequential:
 
 
 class Decomposable(nn.Module):
-    """Attend, compare, aggregate; both sentences share all parameters."""
+    """Attend, compare, aggregate. Both sentences share all parameters."""
 
     def __init__(self, config: DecomposableConfig) -> None:
         super().__init__()

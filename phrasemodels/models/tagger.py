@@ -18,9 +18,8 @@ class TaggerConfig:
     Args:
         encoder: The configuration of the encoder.
         hidden: Hidden units of the classifier.
-        vocabulary, tags: Numbers of ids, set from the data; special ids count as tags too.
-        vectors: A safetensors file of word vectors, which are not trained ("": they are learned), set from the
-            data.
+        vocabulary, tags: Numbers of ids, set from the data. Special ids count as tags, too.
+        vectors: A safetensors file of untrained word vectors, set from the data. "": they are learned.
     """
 
     encoder: EncoderConfig
@@ -38,7 +37,7 @@ class TaggerConfig:
 
 
 class FixedEmbedding(nn.Module):
-    """Word vectors of a file, which are not trained, plus sinusoidal positions, with dropout."""
+    """Untrained word vectors of a file plus sinusoidal positions, with dropout."""
 
     def __init__(self, config: TaggerConfig, dropout: float) -> None:
         super().__init__()

@@ -1,8 +1,10 @@
-"""Translation: any encoder of token states, the Transformer decoder, the loss on real tokens, and batched beam search with a
-key/value cache, where a beam of 1 is greedy search.
+"""Translation: any encoder of token states, the Transformer decoder, the loss on real tokens, and batched beam search.
 
-Shapes: B sentences, n source tokens, t target tokens, r target tokens that are not PAD, k candidates that extend a beam, V
-target vocabulary, d model width.
+The search has a key/value cache. A beam of 1 is greedy search.
+
+Shapes: B sentences, n source tokens, t target tokens, r target tokens without PAD, k candidates of a beam's next step, V target
+vocabulary,
+d model width.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,11 +56,11 @@ def token_loss(
 def target_scores(
     model: Any, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the scores (r, V) of the words at the r tokens of target (B, t) after BEGIN, without PAD unless shapes are fixed, and
-    these tokens (r).
+    """Return the scores (r, V) of the words at the r tokens of target (B, t) after BEGIN, and these tokens (r).
 
-    model: a `Translator` or a `RecurrentTranslator`; source (B, n) ids, lengths (B), members (B, m, k). Only the states of
-    real tokens are projected to scores, so that padding costs nothing in the widest layer.
+    PAD is left out unless shapes are fixed. Only the states of real tokens are projected to scores, so padding costs nothing in
+    the widest
+    layer. model: a `Translator` or a `RecurrentTranslator`; source (B, n) ids, lengths (B), members (B, m, k).
     """
     memory, gold = model.encode(source, lengths, members), target[:, 1:]
     packing = Packing.of_real(gold != PAD)
@@ -66,15 +68,18 @@ def target_scores(
 
 
 def smoothed_cross_entropy(scores: Tensor, gold: Tensor, smoothing: float, counted: Tensor | None = None) -> Tensor:
-    """Return the sum over r tokens of the cross entropy (nats) of scores (r, V) at labels gold (r) that give `smoothing` to all V
-    words alike (Szegedy et al. 2016, section 7). counted (r): which tokens are summed over; None: all. It can be differentiated
-    once."""
+    """Return the sum over r tokens of the cross entropy (nats) of scores (r, V) at smoothed labels gold (r).
+
+    The labels give `smoothing` to all V words alike (Szegedy et al. 2016, section 7). counted (r): the tokens in the sum; None:
+    all. It can be
+    differentiated once.
+    """
     loss: Tensor = _SmoothedCrossEntropy.apply(scores, gold, smoothing, counted)
     return loss
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """Computes the gradient, softmax - labels, in the memory of log softmax, which `F.cross_entropy` keeps beside it."""
+    """Computes the gradient, softmax - labels, in the memory of log softmax. `F.cross_entropy` keeps both."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, gold: Tensor, smoothing: float, counted: Tensor | None) -> Tensor:
@@ -101,7 +106,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
 
 class IncrementalDecoder(Protocol):
-    """A model that decodes token by token. The state that `start` returns has `select(rows)`, to keep some hypotheses."""
+    """A model for decoding token by token. The state of `start` has `select(rows)`, to keep some hypotheses."""
 
     @property
     def project(self) -> Any: ...
@@ -114,10 +119,11 @@ class IncrementalDecoder(Protocol):
 class BeamSearch:
     """Settings of the search.
 
-    beam: hypotheses per sentence. A finished hypothesis y has the score log p(y) / |y|^length_penalty, and at most
-    growth · n + extra tokens for a source of n tokens, so that the result does not depend on the batch. unknown: whether
-    an answer may hold unknown words. reach: an answer has at most so many times the tokens of the longest target of train
-    (0: as many as it likes), so that a model that has learned nothing ends too.
+    beam: hypotheses per sentence. A finished hypothesis y has the score log p(y) / |y|^length_penalty. It has at most growth · n
+    + extra tokens
+    for a source of n tokens, so the result does not depend on the batch. unknown: allow unknown words in answers. reach: an
+    answer has at most
+    so many times the tokens of the longest target of train (0: no bound). So a model that has learned nothing ends, too.
     """
 
     beam: int = 5
@@ -148,7 +154,7 @@ class FinishedHypotheses:
     count: int = 0
 
     def add(self, history: Tensor, last: Sequence[int], score: float) -> None:
-        """Add a hypothesis: tokens (t), which begin with BEGIN, and the last one, unless it is END."""
+        """Add a hypothesis: tokens (t) from BEGIN on, and the last one unless it is END."""
         self.count += 1
         if score > self.score:
             self.best, self.score = [*history[1:].tolist(), *last], score
@@ -203,7 +209,7 @@ def _finish(
     tokens: Tensor,
     known: Tensor,
 ) -> list[tuple[int, list[int]]]:
-    """Add the candidates that end to `finished`; return the row of each unfinished sentence and its next beam.
+    """Add the ending candidates to `finished`; return the row of each unfinished sentence and its next beam.
 
     tokens (B, beam, t); known (3, B, k): score, hypothesis and last word of each candidate, best first.
     """
@@ -244,9 +250,12 @@ def as_made(model: nn.Module) -> nn.Module:
 
 
 def as_attention_is_all_you_need_pytorch(model: nn.Module) -> nn.Module:
-    """Draw the weights of attention and feed-forward layers as the code of this name did in August 2018, on which paper 000 was
-    probably built: queries, keys and values from N(0, 2 / (d + dk)), outputs of heads by Glorot and Bengio (2010) from a
-    normal distribution, all others and biases by torch."""
+    """Draw the weights as the code attention-is-all-you-need-pytorch did in August 2018, the probable base of paper 000.
+
+    Queries, keys and values are from N(0, 2 / (d + dk)), outputs of heads by Glorot and Bengio (2010) from a normal distribution,
+    all others and
+    biases by torch.
+    """
     for module in model.modules():
         if isinstance(module, FeedForward):
             for layer in module.modules():
@@ -271,16 +280,16 @@ class TranslationConfig:
         source_vocabulary, target_vocabulary: Numbers of words, 0 until they are set from the data.
         decoder_layers, decoder_d_ff: Layers of the decoder, and their hidden units.
         tied: The target embedding is the output projection.
-        shared: One embedding for both sides, which then need one vocabulary.
+        shared: One embedding, and so one vocabulary, for both sides.
         output_bias: The output projection has a bias.
         residual: The residual style of the decoder.
-        inner_dropout: Of the attention weights of the decoder, and inside its feed-forward part.
-        attention_dropout: Of the weights alone.
+        inner_dropout: Dropout of the decoder's attention weights, and inside its feed-forward part.
+        attention_dropout: Dropout of the weights alone.
         start: How embeddings are drawn.
-        scaled: Embeddings are their table times √d; else the table, and tied scores are divided by √d, which is the
-            same function of tables that learn otherwise.
-        embedding_dropout: Of embeddings; None: as in the encoder.
-        draw: Draws the other weights again; as_made leaves them.
+        scaled: Embeddings are their table times √d. Else they are the table, and tied scores are divided by √d: the
+            same function of tables, but it learns otherwise.
+        embedding_dropout: Dropout of embeddings. None: as in the encoder.
+        draw: Draws the other weights again. as_made leaves them.
     """
 
     encoder: EncoderConfig
@@ -330,8 +339,9 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, extend: Extend, allowed: Tensor, cross: tuple[Tensor, ...]) -> Tensor:
         """x (B, t, d) -> (B, t, d).
 
-        extend: returns the keys and values of all target tokens so far; allowed (t, all tokens): which of them are attended
-        to; cross: keys, values (B, h, n, dk) and mask of the source, of which x may have several hypotheses (DecoderCache).
+        extend: returns the keys and values of all target tokens so far. allowed (t, all tokens): which of them are attended to.
+        cross: keys, values
+        (B, h, n, dk) and mask of the source. x may have several hypotheses of it (DecoderCache).
         """
         x = self.residuals[0](x, lambda y: self.itself.attend_to(y, *extend(*self.itself.keys_values(y)), allowed))
         x = self.residuals[1](x, lambda y: self._from_source(y, *cross))
@@ -344,16 +354,16 @@ class DecoderLayer(nn.Module):
         return self.residuals[2](x, self.feed_forward)
 
     def _from_source(self, x: Tensor, keys: Tensor, values: Tensor, valid: Tensor) -> Tensor:
-        """Attend from x (B·w, t, d), w hypotheses of each sentence, to the source, keys and values (B, h, n, dk); return
-        (B·w, t, d)."""
+        """Attend from x (B·w, t, d), w hypotheses of each sentence, to keys and values (B, h, n, dk) of the source."""
         queries = x.reshape(keys.shape[0], -1, x.shape[-1])
         return self.source.attend_to(queries, keys, values, valid).reshape(x.shape)
 
 
 class Translator(nn.Module):
-    """Token ids to scores of target tokens; PAD, UNKNOWN, BEGIN and END are the first ids of both vocabularies.
+    """Token ids to scores of target tokens. PAD, UNKNOWN, BEGIN and END are the first ids of both vocabularies.
 
-    has_fixed_shapes: whether no step of training depends on the data while shapes are fixed, as CUDA graphs need it."""
+    has_fixed_shapes: with fixed shapes no step of training depends on the data, as CUDA graphs need it.
+    """
 
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()
@@ -390,7 +400,7 @@ class Translator(nn.Module):
         return DecoderCache(cross, token_mask(lengths, memory.shape[1])[:, None, None, :])
 
     def forward(self, source: Tensor, lengths: Tensor, members: Tensor, target: Tensor) -> Tensor:
-        """Return the scores (B, t, V) of the token after each token of target (B, t), which begins with BEGIN."""
+        """Return the scores (B, t, V) of the token after each token of target (B, t). The target begins with BEGIN."""
         return self.project(self.advance(target, self.start(self.encode(source, lengths, members), lengths)))
 
     def states(self, memory: Tensor, lengths: Tensor, target: Tensor, packing: Packing) -> Tensor:
@@ -429,7 +439,7 @@ class DecoderCache:
         return self.past[-1][0].shape[2] if self.past else 0
 
     def extend(self, index: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Append keys and values (B, h, t, dk) of t new tokens to layer `index`; return the keys and values of all tokens."""
+        """Append keys and values (B, h, t, dk) of t new tokens to layer `index`. Return those of all tokens."""
         if index == len(self.past):
             self.past.append((keys, values))
         else:
@@ -438,7 +448,7 @@ class DecoderCache:
         return self.past[index]
 
     def select(self, rows: Tensor) -> None:
-        """Replace the batch by some of its rows, on the CPU, which repeats, reorders or drops hypotheses."""
+        """Repeat, reorder or drop hypotheses: replace the batch by some of its rows, on the CPU."""
         # on the CPU: to know how many hypotheses each sentence keeps, a GPU would be waited for
         sentences, counts = (rows // self.width).unique_consecutive(return_counts=True)
         size = self.valid.shape[0]
@@ -476,10 +486,11 @@ class Sentence(Protocol):
 def with_source_words(
     model: Translator, batch: "Sentence", ids: list[int], words: list[str], source: list[str]
 ) -> list[str]:
-    """Return an answer with the source word that gets the most attention in the place of each unknown word.
+    """Replace each unknown word of an answer by the source word with the most attention.
 
-    As in OpenNMT (`-replace_unk`), that is the attention of the first head of the decoder's last layer. batch: the question
-    alone; ids, words: the answer; source: the question's words.
+    As in OpenNMT (`-replace_unk`), it is the attention of the first head of the decoder's last layer. batch: the question alone;
+    ids, words: the
+    answer; source: the question's words.
     """
     last = f"decoder.{len(model.decoder) - 1}.source"
     target = torch.tensor([[BEGIN, *ids[:-1]]], device=batch.source.device)
