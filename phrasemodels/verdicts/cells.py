@@ -8,6 +8,7 @@ import gzip
 import io
 import re
 import unicodedata
+import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MOST_BYTES = 1 << 30  # of one file, unpacked
+MOST_BYTES_OF_EXCEL = 1 << 27  # unpacked: XML takes many times as much memory
 DIVIDERS = ",;\t"
 TABULAR = re.compile(r"\\begin\{(tabular[xy*]?|longtable|tabu|array)\}(?:\{[^{}]*\})?(?=\{)")
 
@@ -40,7 +42,8 @@ class Grid:
 def content(path: Path) -> bytes:
     """Return the bytes of a file, unpacked. ValueError: there is none, or it is too large or damaged."""
     if not path.is_file():
-        raise ValueError(f"{path}: {'a folder; name a file' if path.is_dir() else 'no such file'}")
+        why = "a folder; name a file" if path.is_dir() else "no regular file" if path.exists() else "no such file"
+        raise ValueError(f"{path}: {why}")
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     try:
@@ -190,9 +193,12 @@ def _sheets(path: Path) -> list[Grid]:
         import openpyxl
     except ImportError:
         raise ValueError(f"{path}: Excel's own files need openpyxl: pip install openpyxl, or save it as CSV") from None
+    packed = io.BytesIO(content(path))
     try:
-        book = openpyxl.load_workbook(io.BytesIO(content(path)), read_only=True, data_only=True)
-        return [
+        with zipfile.ZipFile(packed) as archive:
+            size = sum(part.file_size for part in archive.infolist())  # no part can be read beyond its size
+        book = openpyxl.load_workbook(packed, read_only=True, data_only=True) if size <= MOST_BYTES_OF_EXCEL else None
+        found = [
             Grid(
                 f"{path}, sheet {sheet.title}",
                 [
@@ -201,12 +207,13 @@ def _sheets(path: Path) -> list[Grid]:
                     if any(cell.value is not None for cell in row)
                 ],
             )
-            for sheet in book.worksheets
+            for sheet in (book.worksheets if book else ())
         ]
-    except ValueError:
-        raise
     except Exception as error:  # of openpyxl, zipfile or the parser of XML
-        raise ValueError(f"{path}: no Excel file ({str(error)[:100]})") from error
+        raise ValueError(f"{path}: no Excel file ({' '.join(str(error).split())[:100]})") from error
+    if book is None:
+        raise ValueError(f"{path}: unpacked it has more than {MOST_BYTES_OF_EXCEL} bytes; divide it")
+    return found
 
 
 def _shown(cell: Any) -> str:

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from running import run_cli
 
 from phrasemodels.flows.results.exchange import read_both
 from phrasemodels.verdicts import Names, judge_gains, judge_table
-from phrasemodels.verdicts.cells import value_of
+from phrasemodels.verdicts.cells import MOST_BYTES_OF_EXCEL, grids, value_of
 
 SEEDS = "system,seed,accuracy\nBase,0,82.2\nBase,1,82.4\nBase,2,82.3\nOurs,0,60.0\nOurs,1,60.2\nOurs,2,60.1\n"
 BASE_OURS = {"Base": "reproduced", "Ours": "lower"}
@@ -156,6 +158,17 @@ def test_excel_files_are_read_with_the_digits_that_they_show(tmp_path):
     book.save(tmp_path / "t.xlsx")
     _, found = judged(tmp_path, ("t.xlsx", (tmp_path / "t.xlsx").read_bytes(), Names()), {"s.csv": SEEDS})
     assert [(one.printed.value, one.verdict) for one in found] == [("82.3%", "reproduced"), ("84.1%", "lower")]
+
+
+def test_an_excel_file_that_unpacks_to_much_is_refused_and_a_broken_one_is_named(tmp_path):
+    pytest.importorskip("openpyxl")
+    with zipfile.ZipFile(tmp_path / "large.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", bytes(MOST_BYTES_OF_EXCEL + 1))
+    (tmp_path / "broken.xlsx").write_bytes(b"PK")
+    os.mkfifo(tmp_path / "pipe.xlsx")
+    for name, why in (("large", "unpacked it has more than"), ("broken", "no Excel file"), ("pipe", "no regular file")):
+        with pytest.raises(ValueError, match=rf"{name}.xlsx: {why}"):
+            grids(tmp_path / f"{name}.xlsx")
 
 
 def test_directions_and_scales_are_shown_and_unknown_ones_are_asked_for(tmp_path):
