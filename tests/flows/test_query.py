@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from running import run_cli
 
+from phrasemodels.data.formats import shards
 from phrasemodels.data.formats.shards import write_parquet
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results import exchange, views
@@ -193,6 +195,24 @@ def test_scores_in_parquet_are_read_from_the_needed_columns_within_bounds(
     write_parquet(path, pa.table({"bleu": [1.0], "notes": [["x"] * 9]}))
     with pytest.raises(ValueError, match=r"a\.parquet: column notes has lists or records"):
         read_scores([str(path)])
+
+
+def test_a_file_that_unpacks_to_more_than_the_memory_is_refused_before_it_is_read(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(shards, "MEMORY", 3 * 2**28)
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(4000, np.int32)), pa.array(["x" * 100_000]))
+    write_parquet(tmp_path / "a.parquet", pa.table({"score": np.ones(4000), "seed": text}))
+    zeros = pa.table({"row": np.zeros(2**27)})
+    with pa.ipc.new_file(tmp_path / "a.arrow", zeros.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as to:
+        to.write_table(zeros)
+    for name in ("a.parquet", "a.arrow"):
+        assert (tmp_path / name).stat().st_size < 1e6
+        with pytest.raises(ValueError, match=rf"{name}: it needs more than 0.75 GiB of memory$"):
+            shards.check_unpacked(tmp_path / name, ["score", "seed"])
+    with pytest.raises(ValueError, match="it needs more than"):
+        read_scores([str(tmp_path / "a.parquet")])
+    (tmp_path / "b.arrow").write_bytes(b"ARROW1")
+    with pytest.raises(ValueError, match=r"b\.arrow: damaged \(.*too small"):
+        shards.check_unpacked(tmp_path / "b.arrow")
 
 
 def test_a_database_that_cannot_be_written_leaves_nothing(store: Store, tmp_path: Path, monkeypatch) -> None:

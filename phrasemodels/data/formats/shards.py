@@ -6,6 +6,8 @@ is empty. Unusable rows are kept and counted.
 """
 
 import hashlib
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -195,6 +197,45 @@ def read_shard(path: Path) -> pa.Table:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a whole Arrow file ({error}); delete it and run again") from error
+
+
+READ_FIRST = """
+import resource, sys
+import pyarrow as pa, pyarrow.parquet as pq
+memory, path, columns = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+if path.endswith(".arrow"):
+    with pa.memory_map(path) as source:
+        pa.ipc.open_file(source).read_all().validate(full=True)
+else:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(4096, columns=columns):
+            whole = [c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for c in batch.columns]
+            if sum(column.nbytes for column in whole) > memory // 16:  # as objects of Python it is many times as large
+                raise MemoryError
+"""
+MEMORY = 4 * 2**30  # bytes that a file of others may take
+
+
+def check_unpacked(path: Path, columns: Sequence[str] = ()) -> None:
+    """Read a file of others, Arrow or Parquet, in a process that may take MEMORY bytes: at such a limit a library may end it.
+
+    Args:
+        path: The file.
+        columns: Those of a Parquet file that are needed.
+
+    Raises:
+        ValueError: The file needs more memory, or is damaged.
+    """
+    command = [sys.executable, "-c", READ_FIRST, str(MEMORY), str(path), *columns]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        damaged = done.returncode == 1 and "MemoryError" not in done.stderr and "malloc" not in done.stderr
+        why = (done.stderr.strip().splitlines() or [""])[-1]
+        raise ValueError(
+            f"{path}: {f'damaged ({why[:200]})' if damaged else f'it needs more than {MEMORY / 2**30:g} GiB of memory'}"
+        )
 
 
 DIGEST_BYTES = 16

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from phrasemodels.flows.results.records import limited_memory
+from phrasemodels.data.formats.shards import check_unpacked
 from phrasemodels.infra.tracking import Tracker, readable
 from phrasemodels.saved import first_line
 from phrasemodels.verdicts.printed import Printed, read_printed
@@ -134,7 +134,8 @@ def from_parquet(path: Path, names: Names, unread: list[str]) -> Iterator[Observ
     """Yield the scores of a Parquet file; see `from_table`. ValueError: it is damaged, or a column is missing."""
 
     def rows(columns: list[str]) -> Iterator[Row]:
-        with limited_memory(), pq.ParquetFile(path) as file:
+        check_unpacked(path, columns)
+        with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(4096, columns=columns):
                 yield from (Row(f"{path}", cells) for cells in batch.to_pylist())
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.data.formats.shards import check_unpacked, read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.catalogue import Table
@@ -217,6 +217,9 @@ def join(folder: Path, other: Path) -> Path:
         ValueError: they are of two tables, one contradicts itself, or a row of both has other settings, another test set, or other
             values for a seed of both.
     """
+    read_kept(other / RESULT)
+    if (other / SENTENCES).exists():
+        check_unpacked(other / SENTENCES)
     for one in (folder, other):
         if problem := contradiction(one / RESULT):
             raise ValueError(f"{one}: {problem}")

@@ -34,7 +34,6 @@ from phrasemodels.flows.results.records import (
     SENTENCES,
     TESTS,
     kept_files,
-    limited_memory,
     place_of,
     read_kept,
     seal,
@@ -394,8 +393,7 @@ def statistics_of(folder: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[l
         return
     if not (folder / SENTENCES).exists():
         raise ValueError(f"{folder / SENTENCES}: there is no such file, but the rows of {RESULT} need it")
-    with limited_memory():
-        together = read_shard(folder / SENTENCES)
+    together = read_shard(folder / SENTENCES)
     if (names := together.column_names)[:4] != ["row", "seed", "id", "group"] or len(set(names)) < len(names):
         raise ValueError(f"{folder / SENTENCES}: there are no columns row, seed, id and group: keep the result again")
     for row in rows:
