@@ -238,6 +238,7 @@ NO_MARKS = re.compile(r"[†‡§¶∗⋆★☆✓✔♠♣♥♦♢♡⁎∘°�
 
 def plain(text: str) -> str:
     """Return the text of a cell without markup of LaTeX, Markdown or HTML, and without footnote marks."""
+    text = re.sub(r"(?<![\d.,])10\s*(?:<sup>\s*([-−+]?\d+)\s*</sup>|([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))", _exponent, text)
     text = re.sub(r"<(sup|sub)>[^<>]*</\1>|</?[a-zA-Z][^<>]*>|\[\^\w+\]", "", text)
     if "\\" in text or "$" in text or "{" in text:
         text = re.sub(r"\\([%&#_])", r"\1", text).replace("\\,", " ").replace("~", " ")
@@ -261,34 +262,14 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", NO_MARKS.sub("", unicodedata.normalize("NFC", text))).strip()
 
 
-MISSING = frozenset(
-    (
-        "",
-        "-",
-        "--",
-        "---",
-        "–",
-        "—",
-        "−",
-        "n/a",
-        "n.a.",
-        "na",
-        "n.r.",
-        "nr",
-        "none",
-        "null",
-        "/",
-        "?",
-        "...",
-        "…",
-        ".",
-        "\\",
-        "x",
-        "✗",
-    )
-)
+def _exponent(found: re.Match[str]) -> str:
+    """Return a power of ten without raised digits."""
+    return f"10^{found[1] or unicodedata.normalize('NFKC', found[2])}"
+
+
+MISSING = frozenset(("", *"- -- --- – — − n/a n.a. na n.r. nr none null / ? ... … . \\ x ✗".split()))
 DIVERGED = frozenset(("nan", "inf", "+inf", "-inf", "infinity", "-infinity", "∞", "diverged"))
-NUMBER = r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})(?:e[+-]?\d{1,3})?"
+NUMBER = r"[+-]?(?:\d{1,15}(?:\.\d{0,40})?|\.\d{1,40})(?:e[+-]?\d{1,3})?"
 VALUE = re.compile(rf"([<>]?)\s*({NUMBER})\s*(%?)(.*)", re.I)
 SPREAD = re.compile(rf"(?:±|\+/?-|_\s*±?|\(\s*±?|\[\s*±)\s*({NUMBER})\s*(%?)\s*[)\]]?\s*%?", re.I)
 
@@ -313,7 +294,7 @@ def value_of(cell: str, decimal_comma: bool | None = False) -> Value:
     decimal_comma: commas stand before decimals (False: between thousands; None: it isn't known).
     """
     text = re.sub(r",\s+", "; ", plain(cell))  # a comma before a blank is in no number
-    text = re.sub(r"\s*[×x]\s*10\s*\^?\s*([-−]?\d+)", lambda found: f"e{found[1].replace('−', '-')}", text)
+    text = re.sub(r"(?:\s*[×x·]\s*|(?<![\d.,]))10\s*\^\s*([-−+]?\d+)", _power, text)
     if text.casefold() in MISSING:
         return Value("")
     if text.casefold() in DIVERGED:
@@ -334,6 +315,11 @@ def value_of(cell: str, decimal_comma: bool | None = False) -> Value:
     bound, number, percent, rest = found.groups()
     deviation, note = _rest(cell, number, re.sub(r"^[x×]$", "", rest.strip()))  # 2.3× is a ratio
     return Value(_decimal(number) + percent, deviation, bound, note)
+
+
+def _power(found: re.Match[str]) -> str:
+    """Return a power of ten as Python writes it."""
+    return f"{'1' * found[0].startswith('10')}e{found[1].replace('−', '-')}"
 
 
 def _comma(text: str, decimal_comma: bool | None) -> str:

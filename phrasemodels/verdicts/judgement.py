@@ -10,8 +10,8 @@ import numpy as np
 from phrasemodels.verdicts.claims import OPEN, ClaimVerdict, Gain, gain_of_items, gain_of_values, judge_gain
 from phrasemodels.verdicts.printed import COUNT, Printed, impossible, prints_as
 from phrasemodels.verdicts.readers import Scores, ratio
-from phrasemodels.verdicts.rule import PrintedValue, factor_of, judge_runs, read_number
-from phrasemodels.verdicts.scales import Decision, decide
+from phrasemodels.verdicts.rule import PrintedValue, factor_of, how_made, judge_runs, read_number
+from phrasemodels.verdicts.scales import Decision, decide, known
 from phrasemodels.verdicts.significance import Array, Difference, SeedGroup, difference, few_seeds, holm, seed_group
 from phrasemodels.verdicts.tables import folded, folded_metric
 
@@ -211,29 +211,42 @@ def judge_gains(
     """
     answers = _answers(printed, scores)
     scales = _scales(printed, answers)
-    wanted = [*pairs, *((one.row, one.gain_over) for one in printed if one.gain_over)]
-    made = []
-    for system, baseline in dict.fromkeys(wanted):
-        found = [
-            (mine, base)
-            for mine, one in enumerate(printed)
-            for base, other in enumerate(printed)
-            if one.value and other.value and folded(one.row) == folded(system) and folded(other.row) == folded(baseline)
-            and (*one.where[:2], *one.where[3:]) == (*other.where[:2], *other.where[3:])
-        ]  # fmt: skip
-        if not found:
+    places = {
+        (*one.where[:2], folded(one.row), *one.where[3:]): place for place, one in enumerate(printed) if one.value
+    }
+    claims: dict[tuple[int, int | None], str] = {}  # places of both numbers, and the name of the baseline
+
+    def beside(one: Printed, row: str) -> int | None:
+        return places.get((*one.where[:2], folded(row), *one.where[3:]))
+
+    for system, baseline in pairs:
+        mine = [place for place, one in enumerate(printed) if one.value and folded(one.row) == folded(system)]
+        both = {(place, base): baseline for place in mine if (base := beside(printed[place], baseline)) is not None}
+        if not both:
             rows = ", ".join(dict.fromkeys(one.row for one in printed))
             raise ValueError(f"gain {system}:{baseline}: no table has both; its systems are {rows[:200]}")
-        for mine, base in found:
-            one = printed[mine]
-            answer = _gain(one, printed[base], answers[mine], answers[base], scales[mine])
-            made.append(JudgedGain(one.row, printed[base].row, one.table, one.dataset, one.metric, answer))
+        claims |= both
+    for place, one in enumerate(printed):
+        if one.value and one.gain_over:  # a claim on this number alone
+            claims[place, beside(one, one.gain_over)] = one.gain_over
+    made = []
+    for (place, other), name in claims.items():
+        one = printed[place]
+        answer = ClaimVerdict(OPEN, f"{name} has no printed number beside it", math.nan)
+        if other is not None:
+            answer = _gain(one, printed[other], answers[place], answers[other], scales[place])
+            name = printed[other].row
+        made.append(JudgedGain(one.row, name, one.table, one.dataset, one.metric, answer))
     return made
 
 
 def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None, scale: Decision) -> ClaimVerdict:
     """Return the answer to one claim; an open one where ours cannot tell."""
-    how = PrintedValue(scale.scale, lower_is_better=one.lower_is_better or scale.lower_is_better)
+    lower, said = one.lower_is_better or scale.lower_is_better, ""
+    if not lower and not known(one.metric).kind:  # then the paper's claim says what is better
+        lower = read_number(one.digits) < read_number(other.digits)
+        said = f"; {'less' if lower else 'more'} is taken as better, as the claim has it"
+    how = PrintedValue(scale.scale, lower_is_better=lower)
     problem = scale.problem or next((s.problem for s in (ours, base) if s and s.problem), "")
     if ours is None or base is None or problem:
         return ClaimVerdict(OPEN, problem or "ours lack one of the two systems", math.nan)
@@ -248,7 +261,8 @@ def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None
         values = [[scale.factor * x for x in s.values()][: 1 if s.repeats else None] for s in (ours, base)]
         gain = gain_of_values(values[0], values[1], how)
     try:
-        return judge_gain(one.digits, other.digits, gain, how)
+        answer = judge_gain(one.digits, other.digits, gain, how)
+        return replace(answer, reason=answer.reason + said)
     except ValueError as error:
         return ClaimVerdict(OPEN, str(error), math.nan)
 
@@ -271,13 +285,17 @@ def _answer(one: Printed, scores: Sequence[Scores], only: tuple[bool, ...]) -> S
     """
     wanted = _wanted(one)
     fitting = [s for s in scores if all(map(_fits, (s.row, s.dataset, s.metric), wanted, only, METRIC_LAST))]
-    exact = [s for s in fitting if (s.row, s.dataset, s.metric) == wanted]
+    exact = [s for s in fitting if _folded(s.row, s.dataset, s.metric) == _folded(*wanted)]
     if len(exact or fitting) > 1:
         found = "; ".join(" / ".join(filter(None, (s.row, s.dataset, s.metric))) for s in fitting)
         raise ValueError(
             f"{' / '.join(filter(None, one.where))[:200]}: {len(fitting)} results fit: {found[:200]}; name data set and metric"
         )
     return next(iter(exact or fitting), None)
+
+
+def _folded(row: str, dataset: str, metric: str) -> tuple[object, ...]:
+    return folded(row), folded(dataset), folded_metric(metric)
 
 
 METRIC_LAST = (False, False, True)
@@ -315,14 +333,16 @@ def _verdict(one: Printed, ours: Scores, values: Sequence[float], scale: Decisio
         return Verdict("not comparable", f"a score of ours isn't read: {ours.problem}")
     if one.value and scale.problem and not (exact or one.margin or one.not_comparable):
         return Verdict("not comparable", scale.problem)
-    how = PrintedValue(
-        scale.scale, one.margin, len(ours.items) if ours.is_share else 0, one.runs, one.best_of, one.deviation, one.bound,
-        one.lower_is_better or scale.lower_is_better,
-    )  # fmt: skip
+    how = how_made(one, scale.scale, len(ours.items) if ours.is_share else 0, scale.lower_is_better)
     if exact:
         return judge(one.digits, values, one.not_comparable, exact, how)
     runs = values[:1] if ours.repeats else values
-    return qualified(judge(one.digits, runs, one.not_comparable, exact, how), _caveat(one, ours, scale))
+    found = judge(one.digits, runs, one.not_comparable, exact, how)
+    units = [" ".join(folded_metric(name)[1]) for name in (_wanted(one)[2], ours.metric)]
+    if found.verdict in ("higher", "lower") and bool(units[0]) != bool(units[1]):
+        whose, unit = ("ours", units[0]) if units[0] else ("the printed numbers", units[1])
+        return Verdict("not comparable", f"{whose} name no unit, the others are in {unit}: write it behind the metric")
+    return qualified(found, _caveat(one, ours, scale))
 
 
 def _scales(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> list[Decision]:
@@ -430,7 +450,7 @@ def plain(one: Judged) -> dict[str, object]:
             tested |= {"p": None, "p_randomisation": None}
         test = {"baseline": one.test.baseline, **tested, "p_holm": one.test.p_holm, "note": one.test.note}
     return {
-        **asdict(one.printed),
+        **{name: value for name, value in asdict(one.printed).items() if name != "columns"},
         "verdict": one.verdict,
         "reason": one.reason,
         "ours": finite(asdict(one.ours)) if one.ours else None,

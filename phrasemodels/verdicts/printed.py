@@ -8,14 +8,14 @@ The printed numbers of a paper: their CSV, and what a paper's own numbers say ag
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
 from phrasemodels.verdicts.cells import plain, value_of
-from phrasemodels.verdicts.scales import scale_of_unit
-from phrasemodels.verdicts.tables import Column, Names, Row, Table, columns_of, roles_of, tables
+from phrasemodels.verdicts.scales import is_share, scale_of_unit
+from phrasemodels.verdicts.tables import Column, Names, Row, Table, columns_of, roles_of, tables, with_split
 
 
 def half_unit(printed: str) -> float:
@@ -176,7 +176,7 @@ OPTIONAL = (
 )
 MOST = 100_000  # printed numbers
 MOST_ITEMS = 10_000_000
-VALUE = re.compile(r"[-−]?\d{1,15}(\.\d{1,15})?\s?%?")
+VALUE = re.compile(r"[-−]?\d{1,15}(\.\d{1,60})?\s?%?")
 COUNT = "count"
 RELATIONS = ("mean of ", "sum of ", "difference of ", "f1 of ")
 
@@ -190,7 +190,8 @@ class Printed:
     margin: how far our mean may lie from it, in its unit; None: by the scale. bound: it is a bound, > or <. arithmetic: how the paper's
     numbers make it, such as "mean of A; B"; "count" if it does not vary by seed. baseline: the row that it is tested against.
     our_row, our_dataset, our_metric: names in our results, if they are others. not_comparable: why it cannot be compared with
-    them, such as other data. gain_over: the paper claims that it is better than this row. ValueError: a value that is none of these.
+    them, such as other data. gain_over: the paper claims that it is better than this row. columns: its line, by the names of columns,
+    with the system and data set that `row` and `dataset` are made of. ValueError: a value that is none of these.
     """
 
     paper: str
@@ -214,6 +215,7 @@ class Printed:
     our_metric: str = ""
     not_comparable: str = ""
     gain_over: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.value and not VALUE.fullmatch(self.value):
@@ -324,10 +326,12 @@ def _number(
         raise ValueError(f"{str(cell)[:40]!r} is no printed number")
     if value.note:
         problems.append(f"{row.where}: {value.note}")
-    system = ", ".join(filter(None, (given.get("system") or column.system or names.system, given.get("variant"))))
-    dataset = given.get("dataset") or column.dataset or names.dataset
-    if several:
-        dataset = ", ".join(filter(None, (dataset, given.get("split"))))
+    own = {
+        "system": given.get("system") or column.system or names.system,
+        "dataset": given.get("dataset") or column.dataset or names.dataset,
+    }
+    system, dataset = ", ".join(filter(None, (own["system"], given.get("variant")))), own["dataset"]
+    dataset = with_split(dataset, given.get("split", ""), several)
     spread = given.get("deviation") or (str(row.cells.get(column.deviation, "")) if column.deviation else "")
     deviation = value_of(spread, table.comma).text.removesuffix("%") if spread else value.deviation
     if not system and "row" not in roles_of(table.columns):
@@ -345,6 +349,7 @@ def _number(
         "scale": given.get("scale") or scale_of_unit(given.get("unit", "")),
         **{name: given.get(name.replace("_", " "), "") for name in TEXTS},
         **{name: _whole(name, given.get(name.replace("_", " "), "")) for name in ("n", "runs", "best_of")},
+        "columns": {role.replace(" ", "_"): text for role, text in given.items()} | own,
     }
     if not fields["metric"]:
         raise ValueError("no metric: add a column metric, or say --metric")
@@ -381,7 +386,12 @@ def impossible(one: Printed, others: Sequence[Printed]) -> str:
     if not one.value:
         return ""
     several = one.deviation is not None and not one.runs  # a mean over runs, of which the number is not known
-    if one.n and not several and (said := no_share(_as_percent(one), one.n * max(1, one.runs))):
+    if (
+        one.n
+        and not several
+        and is_share(one.metric)
+        and (said := no_share(_as_percent(one), one.n * max(1, one.runs)))
+    ):
         runs = f" ({one.runs} runs of {one.n})" if one.runs > 1 else ""
         return said + (runs or "; a mean over runs could be: then give `runs`")
     if one.arithmetic in ("", COUNT):

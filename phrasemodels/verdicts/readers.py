@@ -19,7 +19,19 @@ import numpy as np
 from phrasemodels.verdicts.cells import content, text_of, value_of
 from phrasemodels.verdicts.scales import known
 from phrasemodels.verdicts.significance import Array
-from phrasemodels.verdicts.tables import Column, Names, Row, Table, columns_of, json_of, rows_of_json, tables
+from phrasemodels.verdicts.tables import (
+    Column,
+    Names,
+    Row,
+    Table,
+    columns_of,
+    folded,
+    folded_metric,
+    json_of,
+    rows_of_json,
+    tables,
+    with_split,
+)
 
 MOST = 5_000_000  # observations that are read at most
 LARGEST = 1e15  # score or total: sums of them stay exact enough, and finite
@@ -78,7 +90,7 @@ class Scores:
         """Two seeds with the same score of each item, or with one score of at least five digits; none if they are rare."""
         seen: dict[bytes, str] = {}
         for seed, sums, value in zip(self.seeds, self.sums, self.values(), strict=True):
-            rare = len(self.items) > 1 or len(f"{value:.10g}".strip("-0.").replace(".", "")) >= 5
+            rare = is_rare(Observation("", "", "", seed, "several" * (len(self.items) > 1), value))
             if rare and (first := seen.setdefault(sums.tobytes(), seed)) != seed:
                 return first, seed
         return ()
@@ -108,10 +120,14 @@ def collected(observations: Iterable[Observation], is_printed: Callable[[str], b
     found: dict[tuple[str, str, str], dict[str, dict[str, tuple[float, float]]]] = {}
     left_out: set[tuple[str, str, str]] = set()
     problems: dict[tuple[str, str, str], str] = {}
+    spelled: dict[tuple[Any, ...], tuple[str, str, str]] = {}  # the first spelling of a row, data set and metric
+    first_of: dict[tuple[str, ...], str] = {}  # file that a seed is from
     for count, one in enumerate(observations):
         if count >= MOST:
             raise ValueError(f"more than {MOST} scores; judge fewer rows at a time")
-        key = (one.row, one.dataset, one.metric)
+        key = spelled.setdefault(
+            (folded(one.row), folded(one.dataset), folded_metric(one.metric)), (one.row, one.dataset, one.metric)
+        )
         if one.problem:
             problems.setdefault(key, f"{one.where}: {one.problem}")
             continue
@@ -132,10 +148,13 @@ def collected(observations: Iterable[Observation], is_printed: Callable[[str], b
                 raise ValueError(f"{place}{_named(one)}{item}: score {one.score} of {one.total} is {wrong}")
             left_out.add(key)
         elif one.item in items:
+            if items[one.item] == (one.score, one.total) and first_of[*key, one.seed] != one.where.partition(", ")[0]:
+                continue  # two files tell of one run, as all_results.json and eval_results.json
             twice = f"item {one.item[:40]!r} has two scores; a seed has one for each item"
             raise ValueError(
                 f"{place}{_named(one)}: {twice if one.item else 'two scores; give them a column item, or other seeds'}"
             )
+        first_of.setdefault((*key, one.seed), one.where.partition(", ")[0])
         items[one.item] = (math.nan if diverged else one.score, one.total)
     return [_scores(key, seeds, problems.get(key, "")) for key, seeds in found.items() if key not in left_out]
 
@@ -169,6 +188,12 @@ NO_METRICS = frozenset(
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # inspect_ai: correct, incorrect, partial, no answer
 NO_SCORE = "no score: write nan if the run diverged, or delete the line"
 NO_NAMES = frozenset("results result scores score all eval test predict metrics summary files wandb".split())
+MOST_ALIKE = 3  # scores of at most four digits that two runs may have in common
+THE_TABLE = Path("the printed table")
+SUMMARIES = frozenset(
+    "mean average avg std sd stdev median all total max min best worst sum summary aggregate overall".split()
+)
+ENDED = frozenset(("", "finished", "completed", "complete", "success", "succeeded", "done", "ok"))
 SEED = re.compile(r"(?:^|[^a-z])(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)", re.I)
 
 
@@ -181,30 +206,51 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
     ValueError: there is no score, a line has too few cells, or a column seed has an empty cell.
     """
     roles, columns = columns_of(table, names, "score")
-    if table.bad:
-        raise ValueError(table.bad[0])
+    none = f"{table.where}: no score; a table of scores has a column score, or a column for each metric"
+    if not columns and table.where.endswith(TEXTS):  # such as requirements.txt
+        unread.append(none)
+        return
+    if table.bad or not columns:
+        raise ValueError([*table.bad, none][0])
     unread += table.notes
-    if not columns:
-        raise ValueError(f"{table.where}: no score; a table of scores has a column score, or a column for each metric")
+    if "split" in roles:
+        table.rows = list(table.rows)
+    several = "split" in roles and len({row.get("split", roles) for row in table.rows}) > 1
     for row in table.rows:
         if roles.get("seed") and row.get("seed", roles) == "":
             raise ValueError(f"{row.where}: no seed")
+        if why := _no_run(row, roles):
+            unread.append(f"{row.where}: not read: {why}")
+            continue
         for column in columns:
-            for one in _scores_of(row, column, roles, names, table.comma):
+            for one in _scores_of(row, column, roles, names, table.comma, several):
                 if one.problem and one.problem != NO_SCORE:
                     unread.append(f"{one.where}: {one.problem}")
                 yield one
 
 
+def _no_run(row: Row, roles: Mapping[str, str]) -> str:
+    """Return why a row is no run that ended: a mean over seeds, or a run that crashed; empty if it is one."""
+    seed, state = row.get("seed", roles).casefold(), row.get("state", roles)
+    if seed in SUMMARIES:
+        return f"{seed!r} is no seed"
+    return "" if state.casefold() in ENDED else f"its state is {state[:40]!r}"
+
+
 def _scores_of(
-    row: Row, column: Column, roles: Mapping[str, str], names: Names, comma: bool | None
+    row: Row, column: Column, roles: Mapping[str, str], names: Names, comma: bool | None, several: bool
 ) -> Iterator[Observation]:
     """Yield the scores of a cell: one for each metric of its column. Where a cell is empty there is none."""
     cell = row.cells.get(column.name)
-    given = {role: row.get(role, roles) for role in ("system", "variant", "dataset", "metric", "seed", "item", "total")}
+    given = {
+        role: row.get(role, roles)
+        for role in ("system", "variant", "dataset", "metric", "seed", "item", "total", "split")
+    }
     place = {
         "system": ", ".join(filter(None, (given["system"] or column.system or names.system, given["variant"]))),
-        "dataset": given["dataset"] or column.dataset or names.dataset,
+        "dataset": with_split(
+            given["dataset"] or column.dataset or names.dataset, given["split"] if "split" in roles else "test", several
+        ),
         "seed": column.seed or given["seed"] or names.seed,
     }
     for metric, part in column.cells_of(cell, given["metric"]):
@@ -232,7 +278,7 @@ def _read(cell: Any, comma: bool | None) -> float | None:
     """Return a number, which may be NaN or infinite; None if the cell is empty. ValueError: it is none."""
     if isinstance(cell, bool | int | float):
         return _number(cell, "score")
-    if re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", str(cell)) and not comma:
+    if re.fullmatch(r"-?\d{1,15}(\.\d{1,40})?", str(cell)) and not comma:
         return float(cell)  # which is most of them, in less time
     found = value_of(str(cell), comma)
     return found.number if found.text else None
@@ -371,7 +417,8 @@ def _compressed(path: Path, names: Names, unread: list[str]) -> Iterator[Observa
     )
 
 
-TABLES = ("*.csv", "*.tsv", "*.tab", "*.txt", "*.md", "*.markdown", "*.tex", "*.xlsx", "*.xlsm")
+TEXTS = (".txt", ".md", ".markdown", ".tex")
+TABLES = ("*.csv", "*.tsv", "*.tab", *(f"*{ending}" for ending in TEXTS), "*.xlsx", "*.xlsm")
 READERS: Mapping[str, Reader] = {
     "samples_*.jsonl": lambda path, names, unread: from_lm_eval(path),
     **dict.fromkeys(("*.json", "*.jsonl", "*.ndjson"), _from_json),
@@ -381,7 +428,11 @@ READERS: Mapping[str, Reader] = {
 
 
 def read(
-    path: Path, readers: Mapping[str, Reader] = READERS, names: Names | None = None, unread: list[str] | None = None
+    path: Path,
+    readers: Mapping[str, Reader] = READERS,
+    names: Names | None = None,
+    unread: list[str] | None = None,
+    seen: dict[bytes, Path] | None = None,
 ) -> Iterator[Observation]:
     """Yield the scores of a file, or of all files of a folder; names in any case, and packed by gzip.
 
@@ -390,20 +441,28 @@ def read(
         readers: Reader by the pattern of a file's name.
         names: What the files don't say.
         unread: Gets a line for each file or line that isn't read.
+        seen: Files that were read before by the digest of their content; THE_TABLE is none of them.
 
     Raises:
         ValueError: No file has scores, a file is the copy of another one, or there are too many.
     """
-    unread = [] if unread is None else unread
+    unread, seen = ([] if unread is None else unread), ({} if seen is None else seen)
     files = [path] if path.is_file() else _files(path)
     wanted = {file: reader for file in files if (reader := _reader(file, readers))}
     unread += [f"{file}: no file of scores by its name" for file in files if file not in wanted]
-    _no_copies(wanted)
+    _of_one_setting(wanted)
     some = False
     for file, reader in wanted.items():
+        same = seen.setdefault(hashlib.sha256(content(file)).digest(), file)
+        if why := _no_file_of_runs(file, same, wanted):
+            unread.append(f"{file}: not read: {why}")
+            continue
+        rare, count = False, 0
         for one in reader(file, _named_by(file, path, names or Names(), len(wanted) > 1), unread):
-            some = True
+            some, rare, count = True, rare or is_rare(one), count + 1
             yield one
+        if same != file and (rare or count > MOST_ALIKE):
+            raise ValueError(f"{file}: the same bytes as {same}; a copy is no further run: take one away")
     if not some:
         raise ValueError(f"{path}: no scores; files that are read: {', '.join(readers)}")
 
@@ -413,13 +472,46 @@ def _reader(file: Path, readers: Mapping[str, Reader]) -> Reader | None:
     return next((one for pattern, one in readers.items() if fnmatch(name, pattern)), None)
 
 
-def _no_copies(files: Iterable[Path]) -> None:
-    """Check that no file is the copy of another one: a copied run is no second one. ValueError: one is."""
-    by_content: dict[bytes, Path] = {}
+def _no_file_of_runs(file: Path, same: Path, wanted: Iterable[Path]) -> str:
+    """Return why a file holds no runs by its name or content: the printed table, or a summary of the runs beside it."""
+    if same is THE_TABLE:
+        return "it is the printed table"
+    if _words(file) & SUMMARIES and any(SEED.search(other.name) for other in wanted if other.parent == file.parent):
+        return "" if SEED.search(file.name) else "a summary of the runs beside it"
+    return ""
+
+
+def _words(file: Path) -> set[str]:
+    return {*re.split(r"[\s_.-]+", file.name.casefold().partition(".")[0])}
+
+
+def is_rare(one: Observation) -> bool:
+    """Return whether two runs hardly have this score both: it is of one item of several, or has five digits."""
+    return bool(one.item) or len(f"{one.score:.10g}".strip("-0.").replace(".", "")) >= 5
+
+
+def _of_one_setting(files: Iterable[Path]) -> None:
+    """Check that results of lm-evaluation-harness are of one setting for each model and task. ValueError: two differ."""
+    known: dict[tuple[str, str, str], tuple[Any, Path]] = {}
     for file in files:
-        same = by_content.setdefault(hashlib.sha256(content(file)).digest(), file)
-        if same is not file:
-            raise ValueError(f"{file}: the same bytes as {same}; a copy is no further run: take one away")
+        found = json_of(file) if fnmatch(file.name, "results_*.json*") else None
+        about = found.get("config") if isinstance(found, dict) else None
+        if not isinstance(about, dict) or not isinstance(found.get("results"), dict):
+            continue
+        for task in found["results"]:
+            shots = found.get("n-shot")
+            own = {
+                name: about.get(name) for name in ("model_args", "limit", "gen_kwargs", "model_sha", "model_revision")
+            }
+            own["n-shot"] = shots.get(task) if isinstance(shots, dict) else about.get("num_fewshot")
+            for name, value in own.items():
+                place = _text(found.get("model_name") or about.get("model")), _text(task), name
+                first, other = known.setdefault(place, (value, file))
+                if first != value:
+                    raise ValueError(
+                        f"{file}: {name} is {_text(value)[:60]!r}, but {_text(first)[:60]!r} in {other.name}: seeds have one "
+                        "setting; judge each setting by itself"
+                    )
 
 
 def _named_by(file: Path, root: Path, names: Names, several: bool) -> Names:
@@ -430,6 +522,8 @@ def _named_by(file: Path, root: Path, names: Names, several: bool) -> Names:
         ]
     ]
     parts += reversed(file.relative_to(root).parent.parts if file != root else ())
+    if _words(file) <= NO_NAMES and len(parts) > 1:  # the folder is the run
+        parts = parts[1:]
     seed = next((found[1] for part in parts if (found := SEED.search(part))), "")
     metric = next((word for part in parts for word in re.split(r"[\s_-]+", part) if known(word).kind), "")
     rest = [

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from phrasemodels.verdicts.printed import digits, half_unit
+from phrasemodels.verdicts.printed import Printed, digits, half_unit
 from phrasemodels.verdicts.readers import INFINITY
 from phrasemodels.verdicts.scales import OUT_OF_REACH, TOLERANCE
 
@@ -63,6 +63,22 @@ class PrintedValue:
             raise ValueError(f"deviation={self.deviation}: must be a finite number from 0 on")
         if self.bound not in ("", ">", "<"):
             raise ValueError(f"bound={self.bound!r}: must be >, < or empty")
+
+
+def how_made(one: Printed, scale: Scale, items: int = 0, lower_is_better: bool = False) -> PrintedValue:
+    """Return how a printed number was made, as far as its line says.
+
+    Args:
+        one: The number.
+        scale: Its scale. A gain in percentage points has none: it may be off by half of itself, by 2 points at most.
+        items: Test items.
+        lower_is_better: Whether less is better, by its metric.
+    """
+    margin = one.margin
+    if margin is None and one.columns.get("unit") == "percentage points":
+        scale, margin = "", max(2 * half_unit(one.digits), min(LARGEST_MARGIN, abs(float(one.digits)) / 2))
+    lower = one.lower_is_better or lower_is_better
+    return PrintedValue(scale, margin, items, one.runs, one.best_of, one.deviation, one.bound, lower)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ SMALL = 10.0  # percent: printed numbers below it may be beside percentages of o
 NEAR = 10.0  # points: a stated percentage that is so near to a printed one if it is a share may be one
 TOLERANCE = 1e-6
 WORD = re.compile(r"[^\W_]+|[@+]")
+TIMES = frozenset("ms s sec seconds h hours min minutes".split())
+LESS = TIMES | frozenset("b kb mb gb mib gib bytes".split())
 UNITS = frozenset("ms s sec h min b kb mb gb mib gib k m g".split())
 QUALIFIERS = UNITS | frozenset(
     "test dev val valid validation eval train macro micro weighted avg average mean overall total balanced score scores rate points "
@@ -57,9 +59,12 @@ def known(name: str) -> Metric:
     Words are compared whole. "accuracy drop" or "time to accuracy" are no accuracy.
     """
     text, found = words(name), _found(words(name))
-    if len({metric.kind for _, metric, _ in found}) != 1 or CHANGING & {*text}:
+    kinds = {metric.kind for _, metric, _ in found}
+    if not found or CHANGING & {*text}:
         return Metric()
     end, metric, _ = found[-1]
+    if len(kinds) > 1 and not (kinds == {"fraction", "error"} and metric.kind == "error"):  # a top-1 error is an error
+        return Metric()
     tail = text[end:]
     if all(word in QUALIFIERS or word == "@" or word.isdigit() for word in tail) or tail[0] in ("on", "at", "@"):
         return metric
@@ -75,6 +80,29 @@ def _found(text: tuple[str, ...]) -> list[tuple[int, Metric, int]]:
             found.append((place + length, _metrics()[text[place : place + length]], length))
         place += length or 1
     return found
+
+
+def is_share(metric: str) -> bool:
+    """Return whether a metric can be a share of items that are right or wrong: accuracy or error, not F1 or BLEU."""
+    return known(metric).name in (
+        "",
+        "accuracy",
+        "top",
+        "top1",
+        "top5",
+        "em",
+        "hits @",
+        "hits",
+        "pass @",
+        "success rate",
+        "error",
+    )
+
+
+def lower_is_better(metric: str) -> bool:
+    """Return whether less of a metric is better: by its name, or as its unit is of time or memory, as in speed (ms)."""
+    units = re.findall(r"[(\[]\s*([a-z]+)\s*(/|per\b)?[^()\[\]]*[)\]]", metric.casefold())
+    return known(metric).lower_is_better or any(unit in (TIMES if per else LESS) for unit, per in units)
 
 
 def scale_of_unit(unit: str) -> str:
@@ -141,12 +169,12 @@ def decide(
     try:
         return _decided(metric, found, numbers, stated, shares)
     except ValueError as problem:
-        return Decision(lower_is_better=found.lower_is_better, problem=str(problem))
+        return Decision(lower_is_better=lower_is_better(metric), problem=str(problem))
 
 
 def _decided(metric: str, found: Metric, pairs: Sequence[_Pair], stated: str, shares: bool) -> Decision:
     """Return the scale. ValueError: it cannot be decided."""
-    option, lower = f"--scale {_quoted(metric)}=", found.lower_is_better
+    option, lower = f"--scale {_quoted(metric)}=", lower_is_better(metric)
     if stated == "count":
         return Decision("count", 1.0, lower)
     if stated == "positive" or (not stated and found.kind == "positive"):

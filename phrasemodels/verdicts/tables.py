@@ -29,6 +29,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the 
     "item": tuple("item;item id;example;example id;doc id;sentence;sentence id".split(";")),
     "total": ("total",),
     "paper": ("paper",),
+    "state": ("state", "status"),
     "table": ("table",),
     "other": tuple("year;jahr;rank;epoch;epochs;step;steps;no;id;venue".split(";")),  # never a metric
     "n": tuple("n;test items".split(";")),
@@ -37,7 +38,8 @@ ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the 
     "deviation": tuple("deviation;std;sd;stdev;standard deviation;±".split(";")),
     "stderr": tuple("stderr;se;standard error".split(";")),
     **{name: (name,) for name in ("scale", "unit", "margin", "bound", "lower is better", "arithmetic", "baseline", "our row", "our dataset",
-                                  "our metric", "not comparable", "gain over", "notes")},
+                                  "our metric", "not comparable", "gain over", "notes", "chance", "n of", "same as", "made of", "doubt",
+                                  "exchanged with")},
 }  # fmt: skip
 OURS = (
     "system",
@@ -51,6 +53,8 @@ OURS = (
     "table",
     "variant",
     "stderr",
+    "split",
+    "state",
 )  # roles in results
 PREFIXES = frozenset("params param metrics config summary tags eval predict".split())
 SEEDS = re.compile(r"(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)", re.I)
@@ -160,9 +164,9 @@ def csv_rows(path: Path) -> Iterator[dict[str, str]]:
 
 @lru_cache(10_000)
 def folded(name: str) -> tuple[str, ...]:
-    """Return a name as it is compared: without case, markup and punctuation, but with signs, as in +CRF."""
-    text = unicodedata.normalize("NFKC", plain(name)).casefold()
-    return tuple(re.findall(r"[^\W_]+|[+<>=≥≤/%]|(?:^|(?<=\s))-(?=\s*\w)", text))
+    """Return a name as it is compared: without case, markup and punctuation, but with signs, as in +CRF, λ=-1 and A′."""
+    text = re.sub(r"[−–—]", "-", unicodedata.normalize("NFKC", plain(name)).casefold())
+    return tuple(re.findall(r"[^\W_]+|(?<![^\W_])(?:-(?=\s*\w)|\.(?=\d))|[^\w\s.,;:()\[\]{}\"`|-]", text))
 
 
 @lru_cache(10_000)
@@ -171,6 +175,12 @@ def folded_metric(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     text = re.sub(r"[()\[\]↑↓]", " ", name)
     found = sorted(word for word in phrase(text) if word not in ("score", "scores", "percent", "pct", "in", "mean"))
     return tuple(word for word in found if word not in UNITS), tuple(word for word in found if word in UNITS)
+
+
+def with_split(dataset: str, split: str, several: bool) -> str:
+    """Return the name of a data set with its split, unless it is the only one and the test set."""
+    named = several or split.casefold() != "test"
+    return ", ".join(filter(None, (dataset, split * named)))
 
 
 def is_value(cell: Any) -> bool:
@@ -337,6 +347,9 @@ class Column:
         return [("/".join(names), cell)]
 
 
+NOT_READ = "{}: not read: column {}: no metric, data set or seed"
+
+
 def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], list[Column]]:
     """Return the columns by role, and those of numbers. kind: value (of a paper) or score (of ours).
 
@@ -344,8 +357,11 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
     """
     roles = roles_of(table.columns, OURS if kind == "score" else ROLES)
     if "number" in roles:
+        rest = [name for name in table.columns if name not in roles.values()]
         if "system" not in roles and isinstance(table.rows, list):
-            _first_names(roles, table, [name for name in table.columns if name not in roles.values()])
+            _first_names(roles, table, rest)
+        if kind == "value" and (left := [name for name in rest if name not in roles.values()]):
+            table.notes.append(NOT_READ.format(table.where, ", ".join(map(repr, left))[:100]))
         metric = (names.metric,) if names.metric else ("",)
         return roles, [Column(roles["number"], metrics=metric, long=True, deviation=roles.get("deviation", ""))]
     rows = table.rows = list(table.rows)
@@ -356,9 +372,7 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
         _first_names(roles, table, rest)
         rest = [name for name in rest if name not in roles.values()]
     if left := [name for name in rest if name not in numeric]:
-        table.notes.append(
-            f"{table.where}: not read: column {', '.join(map(repr, left))[:100]}: no metric, data set or seed"
-        )
+        table.notes.append(NOT_READ.format(table.where, ", ".join(map(repr, left))[:100]))
     transposed = kind == "value" and "system" not in roles and ({"dataset", "metric"} & roles.keys())
     found: list[Column] = []
     for name in numeric:
@@ -394,7 +408,7 @@ def _column(name: str, names: Names, has_metric: bool) -> Column:
     if seed := SEEDS.fullmatch(text):
         return Column(name, seed=seed[1], metrics=(names.metric,))
     if has_metric:
-        return Column(name, text)
+        return Column(name, system=text) if folded(text) in names.systems else Column(name, text)
     dataset, metrics = split_header(text)
     for end in range(1, len(text.split())) if not metrics else ():
         first, rest = " ".join(text.split()[:end]), " ".join(text.split()[end:])

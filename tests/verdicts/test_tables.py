@@ -372,3 +372,145 @@ def test_printed_numbers_of_a_study_are_read_by_the_same_reader(tmp_path, monkey
         "82.5",
         "%",
     )
+
+
+def scores_of(folder: Path, files: dict[str, str | bytes], printed: str = LONG, names: Names | None = None):
+    """Judge files of ours by a printed table; each verdict by row and metric."""
+    both, found = judged(folder, ("t.csv", printed, names or Names()), files)
+    return both, {(one.printed.row, one.printed.metric): (one.verdict, len(one.values)) for one in found}
+
+
+def test_a_number_has_as_many_digits_as_a_program_writes(tmp_path):
+    ours = {"s.csv": "system,seed,accuracy\n" + "".join(f"A,{n},0.81{n}3333333333333{n}\n" for n in range(3))}
+    _, found = scores_of(tmp_path, ours, "system,accuracy\nA,0.8113333333333333\n")
+    assert found == {("A", "accuracy"): ("reproduced", 3)}
+
+
+def test_a_copy_in_another_folder_is_no_further_run(tmp_path):
+    for name, text in {"x/a.csv": SEEDS, "y/b.csv": SEEDS, "t.csv": LONG}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text.replace("82.4", "82.4123"))
+    with pytest.raises(ValueError, match="the same bytes as"):
+        read_both(tmp_path / "t.csv", [str(tmp_path / "x"), str(tmp_path / "y")])
+
+
+def test_two_runs_with_one_round_score_are_two_runs(tmp_path):
+    files = {f"A/seed{n}/scores.json": '{"accuracy": 0.8}' for n in range(3)} | {
+        f"A/seed{n}/requirements.txt": "torch\n" for n in range(3)
+    }
+    _, found = scores_of(tmp_path, files, "system,accuracy\nA,0.8\n")
+    assert found[("A", "accuracy")][1] == 3
+
+
+def test_several_files_of_one_run_are_one_run(tmp_path):
+    files = {f"A{name}/{kind}_results.json": json.dumps({"model": "A", "eval_accuracy": value, kind: 1})
+             for name, value in (("x", 0.81), ("y", 0.82), ("z", 0.83)) for kind in ("all", "eval")}  # fmt: skip
+    _, found = scores_of(tmp_path, files, "system,accuracy\nA,0.82\n")
+    assert found[("A", "accuracy")] == ("reproduced", 3)
+
+
+BY_SEED = {f"seed{n}.csv": f"system,accuracy\nBase,82.{n + 2}\n" for n in range(3)}
+
+
+@pytest.mark.parametrize(
+    "mean", [{"s.csv": SEEDS + "Base,mean,82.3\n"}, BY_SEED | {"summary.csv": "system,accuracy\nBase,82.3\n"}]
+)
+def test_a_mean_over_seeds_is_no_seed(mean, tmp_path):
+    both, found = scores_of(tmp_path, mean)
+    assert found[("Base", "accuracy")] == ("reproduced", 3) and any("not read: " in line for line in both.unread)
+
+
+@pytest.mark.parametrize("pair", ["λ=1|λ=-1", "A|A′", "k=.5|k=5", "A|A#", "CRF|– CRF", "C|C++", "A&B|AB"])
+def test_names_that_differ_in_a_sign_are_two_names(pair, tmp_path):
+    one, other = pair.split("|")
+    ours = "system,seed,accuracy\n" + "".join(f"{one},{n},82.{n}\n" for n in range(3))
+    _, found = scores_of(tmp_path, {"s.csv": ours}, f"system,accuracy\n{one},82.1\n{other},60.0\n")
+    assert [verdict for verdict, _ in found.values()] == ["reproduced", "not run"]
+
+
+def test_only_shares_of_items_are_held_against_their_number(tmp_path):
+    table = "system,metric,value,n\nA,F1,71.3,277\nA,perplexity,12.3,277\nA,accuracy,71.3,277\n"
+    _, found = scores_of(tmp_path, {"s.csv": "system,seed,F1\nB,0,70\n"}, table)
+    assert [verdict for verdict, _ in found.values()] == ["not run", "not run", "impossible"]
+
+
+def test_results_of_another_setting_are_no_seeds(tmp_path):
+    def results(shots: int, **config: object) -> str:
+        return json.dumps(
+            {"results": {"d": {"acc,none": 0.8}}, "config": config, "n-shot": {"d": shots}, "model_name": "A"}
+        )
+
+    for other in (results(5, limit=None), results(0, limit=10), results(0, limit=None, model_args="revision=b")):
+        files = {"results_2026-01-01T00-00-01.json": results(0, limit=None), "results_2026-01-02T00-00-01.json": other}
+        with pytest.raises(ValueError, match="seeds have one setting"):
+            scores_of(tmp_path, files)
+
+
+@pytest.mark.parametrize(
+    ("printed", "ours", "verdict"),
+    [("latency (ms)", "latency", "not comparable"), ("memory (GB)", "memory (MB)", "not run"),
+     ("memory", "memory_mb", "not comparable"), ("latency (ms)", "latency [ms]", "lower")],
+)  # fmt: skip
+def test_a_unit_that_one_side_lacks_is_asked_for(printed, ours, verdict, tmp_path):
+    text = f"system,seed,{ours}\n" + "".join(f"A,{n},0.012{n}\n" for n in range(3))
+    _, found = scores_of(tmp_path, {"s.csv": text}, f"system,{printed}\nA,12.3\n")
+    assert [one for one, _ in found.values()] == [verdict]
+
+
+def test_runs_of_another_split_or_that_crashed_are_no_answer(tmp_path):
+    dev = "system,seed,split,accuracy\n" + "".join(f"Base,{n},dev,82.{n}\n" for n in range(3))
+    both, found = scores_of(tmp_path, {"s.csv": dev})
+    assert found[("Base", "accuracy")] == ("not run", 0)
+    crashed = "Name,State,accuracy\nBase,finished,82.2\nBase,crashed,12.0\n"
+    both, found = scores_of(tmp_path, {"s.csv": crashed})
+    assert found[("Base", "accuracy")][1] == 1 and "its state is 'crashed'" in both.unread[-1]
+
+
+def test_the_printed_table_among_the_results_is_no_run(tmp_path):
+    both, found = scores_of(tmp_path, {"s.csv": SEEDS, "copy.csv": LONG})
+    assert found[("Base", "accuracy")] == ("reproduced", 3) and "it is the printed table" in both.unread[0]
+
+
+def test_a_name_that_is_spelled_in_two_ways_is_one(tmp_path):
+    files = {
+        f"seed{n}.csv": f"system,{name}\nBase,82.{n + 2}\n" for n, name in enumerate(("accuracy", "Accuracy", "Acc."))
+    }
+    assert scores_of(tmp_path, files)[1][("Base", "accuracy")] == ("reproduced", 3)
+
+
+def test_a_claim_on_one_number_is_no_claim_on_another(tmp_path):
+    table = "system,metric,value,gain over\nA,accuracy,80.0,\nB,accuracy,82.0,\nB,F1,71.0,A\n"
+    ours = "system,seed,accuracy,F1\n" + "".join(
+        f"{s},{n},{v + n / 10},{v - 10}\n" for s, v in (("A", 80), ("B", 82)) for n in range(3)
+    )
+    both, _ = judged(tmp_path, ("t.csv", table, Names()), {"s.csv": ours})
+    (one,) = judge_gains(both.printed, both.scores)
+    assert (one.metric, one.answer.verdict) == ("F1", "open") and "A has no printed number" in one.answer.reason
+
+
+@pytest.mark.parametrize("metric", ["Top-1 err. (%)", "Inference speed (ms)", "Foo (%)"])
+def test_the_direction_of_a_gain_is_that_of_the_metric_or_of_the_claim(metric, tmp_path):
+    ours = f"system,seed,{metric}\n" + "".join(
+        f"{s},{n},{v + n / 10}\n" for s, v in (("A", 25.0), ("B", 20.0)) for n in range(3)
+    )
+    both, _ = judged(tmp_path, ("t.csv", f"system,{metric}\nA,25.1\nB,20.1\n", Names()), {"s.csv": ours})
+    (one,) = judge_gains(both.printed, both.scores, [("B", "A")])
+    assert one.answer.verdict == "confirmed"
+    (one,) = judge_gains(both.printed, both.scores, [("A", "B")])
+    assert one.answer.verdict == "open" or "more is taken as better" in one.answer.reason
+
+
+@pytest.mark.parametrize("cell", ["1.2 × 10<sup>-3</sup>", "1.2×10⁻³", "1.2 · 10^-3", "$1.2\\cdot10^{-3}$"])
+def test_powers_of_ten_are_no_footnotes(cell):
+    assert (
+        value_of(cell).text == "0.0012"
+        and value_of(cell.replace("1.2", "", 1).lstrip(" ×·").replace("$\\cdot", "$")).text == "0.001"
+    )
+
+
+def test_results_have_systems_in_columns_too(tmp_path):
+    files = {f"seed{n}.csv": f"metric,Base,Ours\naccuracy,82.{n + 2},60.{n}\n" for n in range(3)}
+    assert scores_of(tmp_path, files)[1] == {
+        ("Base", "accuracy"): ("reproduced", 3),
+        ("Ours", "accuracy"): ("lower", 3),
+    }

@@ -406,7 +406,7 @@ def judge(
     Example: phrasemodels judge table.md results/ --gain Ours:Baseline
     """
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.report.judgement import write_judgement
+    from phrasemodels.flows.report.judgement import is_page, write_judgement
     from phrasemodels.flows.results.exchange import read_both
     from phrasemodels.verdicts.judgement import how_read, judge_gains, judge_table, plain, unused
     from phrasemodels.verdicts.tables import Names
@@ -415,7 +415,7 @@ def judge(
     if page.suffix != ".html":
         raise ValueError(f"--page {page}: a page is HTML; name a file that ends with .html")
     if not check:
-        check_replaceable(page, force)
+        check_replaceable(page, force or is_page(page))
     columns = dict(_pair(one, "=", "--metric") for one in metric or () if "=" in one)
     alone = next((one for one in metric or () if "=" not in one), "")
     names = Names(paper, table, system, dataset, alone, columns=columns)

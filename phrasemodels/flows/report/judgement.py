@@ -13,8 +13,17 @@ from phrasemodels.flows.report.templates import digits_of, render
 from phrasemodels.verdicts.judgement import Judged, JudgedGain, Read, plain
 from phrasemodels.verdicts.readers import Scores
 
+MARK = b'<meta name="generator" content="phrasemodels">'
 MOST_ROWS = 40  # of a plot
 Group = tuple[str, str, str, str]  # paper, table, data set, metric
+
+
+def is_page(path: Path) -> bool:
+    """Return whether a file is a page that was written here, so that another one may take its place."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return MARK in file.read(500)
 
 
 def write_judgement(

@@ -1,5 +1,6 @@
 """Scores in files of other tools, read for `judge`; from MLflow, too."""
 
+import hashlib
 import logging
 import os
 import socket
@@ -15,8 +16,9 @@ import pyarrow.parquet as pq
 from phrasemodels.data.formats.shards import check_unpacked
 from phrasemodels.infra.tracking import Tracker, readable
 from phrasemodels.saved import first_line
+from phrasemodels.verdicts.cells import content
 from phrasemodels.verdicts.printed import Printed, read_printed
-from phrasemodels.verdicts.readers import READERS, Observation, Scores, collected, from_table, read
+from phrasemodels.verdicts.readers import READERS, THE_TABLE, Observation, Scores, collected, from_table, read
 from phrasemodels.verdicts.tables import OURS, Names, Row, Table, folded, folded_metric, roles_of
 
 # parameters of an MLflow run that name its row, the first that it has
@@ -64,9 +66,9 @@ def read_both(
         datasets=frozenset(folded(one.our_dataset or one.dataset) for one in numbers),
     )
     wanted = {folded_metric(one.our_metric or one.metric) for one in numbers}
-    return Both(
-        numbers, read_scores(sources, lambda metric: folded_metric(metric) in wanted, known_names, unread), unread
-    )
+    itself = {hashlib.sha256(content(printed)).digest(): THE_TABLE}
+    scores = read_scores(sources, lambda metric: folded_metric(metric) in wanted, known_names, unread, itself)
+    return Both(numbers, scores, unread)
 
 
 def read_scores(
@@ -74,6 +76,7 @@ def read_scores(
     is_printed: Callable[[str], bool] | None = None,
     names: Names | None = None,
     unread: list[str] | None = None,
+    seen: dict[bytes, Path] | None = None,
 ) -> list[Scores]:
     """Return the scores in files and folders, and in the databases of MLflow that URIs or folders name.
 
@@ -82,13 +85,14 @@ def read_scores(
         is_printed: Whether a metric is a printed one, see `collected`.
         names: What the files don't say.
         unread: Gets a line for each file, line or run that isn't read.
+        seen: As in `read`.
 
     Raises:
         ValueError: A source cannot be read, or seeds have different items.
     """
-    left = [] if unread is None else unread
+    left, seen = ([] if unread is None else unread), ({} if seen is None else seen)
     found = (
-        from_mlflow(uri, left) if (uri := _tracking(source)) else read(Path(source), ALL_READERS, names, left)
+        from_mlflow(uri, left) if (uri := _tracking(source)) else read(Path(source), ALL_READERS, names, left, seen)
         for source in sources
     )
     try:
