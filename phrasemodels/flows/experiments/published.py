@@ -2,74 +2,62 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from phrasemodels import project
-from phrasemodels.verdicts.cells import value_of
-from phrasemodels.verdicts.printed import half_unit
-from phrasemodels.verdicts.rule import LARGEST_MARGIN, PrintedValue
-from phrasemodels.verdicts.scales import decide, scale_of_unit
-from phrasemodels.verdicts.tables import Row, csv_rows, tables
+from phrasemodels.verdicts.printed import Printed, read_printed
+from phrasemodels.verdicts.rule import PrintedValue, how_made
+from phrasemodels.verdicts.scales import decide
+from phrasemodels.verdicts.tables import Names
 
 COLUMNS = (
-    "paper",
-    "table",
-    "system",
-    "variant",
-    "dataset",
-    "split",
-    "metric",
-    "value",
-    "stdev",
-    "unit",
-    "notes",
-    "chance",
+    *("paper", "table", "system", "variant", "dataset", "split", "metric", "value", "stdev", "unit", "notes", "chance"),
+    *("n", "n_of", "same_as", "made_of", "doubt", "exchanged_with", "not_comparable"),
 )
-NEEDED = ("table", "system", "metric", "value")
 PRINTED = "printed.csv"  # beside the module of a paper that a user adds
+Columns = Mapping[str, Any]  # a row of `published_results`
 
 
 @cache
-def published_results() -> list[dict[str, str]]:
-    """Return all numbers that papers print, as rows of strings. ValueError: a file that a user adds is wrong."""
-    ours = list(csv_rows(Path(str(files("phrasemodels.data") / "published_results.csv"))))
-    return [*ours, *(row for paper in project.parts("papers") for row in _added(paper))]
+def published_results() -> list[dict[str, Any]]:
+    """Return all numbers that papers print, by columns: texts, and `number`, as the verdicts read it.
+
+    Raises:
+        ValueError: A file that a user adds is wrong.
+    """
+    ours = Path(str(files("phrasemodels.data") / "published_results.csv"))
+    return [*_rows(ours), *(row for paper in project.parts("papers") for row in _added(paper))]
 
 
-def _added(paper: str) -> Iterable[dict[str, str]]:
-    """Yield the rows of the file beside a paper's module; missing columns are empty, `paper` is the paper's name."""
-    if (path := project.beside(paper, PRINTED)) is None:
-        return
-    for table in tables(path):
-        if unknown := [name for name in table.columns if name not in COLUMNS]:
-            raise ValueError(f"{path}: no column is called {unknown[0]!r}; columns: {', '.join(COLUMNS)}")
-        if table.bad:
-            raise ValueError(table.bad[0])
-        for row in table.rows:
-            if wrong := [name for name in NEEDED if not row.cells.get(name)]:
-                raise ValueError(f"{row.where}: no {wrong[0]}; columns: {', '.join(COLUMNS)}")
-            yield dict.fromkeys(COLUMNS, "") | row.cells | _value(row, table.comma) | {"paper": paper}
+def _added(paper: str) -> list[dict[str, Any]]:
+    """Return the rows of the file beside a paper's module."""
+    path = project.beside(paper, PRINTED)
+    return _rows(path, paper) if path else []
 
 
-def _value(row: Row, comma: bool | None) -> dict[str, str]:
-    """Return value, deviation and unit of a row. ValueError: its value is no number."""
-    try:
-        found = value_of(row.cells["value"], comma)
-        if not found.text or found.text == "nan":
-            raise ValueError(f"{row.cells['value']!r} is no number; write it as printed")
-    except ValueError as error:
-        raise ValueError(f"{row.where}: value {error}") from None
-    deviation = "" if found.deviation is None else f"{found.deviation:g}"
-    unit = "%" if found.text.endswith("%") else ""
-    return {
-        "value": found.text.removesuffix("%"),
-        "stdev": row.cells.get("stdev") or deviation,
-        "unit": row.cells.get("unit") or unit,
-    }
+def _rows(path: Path, paper: str = "") -> list[dict[str, Any]]:
+    """Return the rows of a file. ValueError: a line isn't read, or lacks its table or value."""
+    unread: list[str] = []
+    found = read_printed(path, Names(paper), unread)
+    if wrong := [
+        f"{path}: {' '.join(one.where[2:])}: no table or no value" for one in found if not (one.table and one.value)
+    ]:
+        unread += wrong
+    if unread:
+        raise ValueError(unread[0])
+    return [
+        dict.fromkeys(COLUMNS, "")
+        | dict(one.columns)
+        | {"paper": paper or one.paper, "table": one.table, "metric": one.metric, "value": one.digits}
+        | {"stdev": "" if one.deviation is None else f"{one.deviation:g}", "number": one}
+        | {"unit": one.columns.get("unit") or "%" * one.is_percent}
+        for one in found
+    ]
 
 
 VERDICTS = ("reproduced", "higher", "lower", "inconclusive", "impossible", "suspect", "not comparable", "not run")
@@ -79,19 +67,15 @@ JUDGED = VERDICTS[:4]
 GROUP = ("paper", "table", "metric")  # numbers of which have one scale
 
 
-def printed_value(row: Mapping[str, str]) -> PrintedValue:
-    """Return how a printed number was made, by its row: unit, and standard deviation over runs.
-
-    Scores of percent and correlations have the margins of their scale; a relative speed is a ratio. A gain in percentage points may
-    be off by half of itself, by 2 points at most.
-    """
-    value, deviation = row["value"], float(row["stdev"]) if row["stdev"] else None
-    if row["unit"] == "percentage points":
-        return PrintedValue("", max(2 * half_unit(value), min(LARGEST_MARGIN, abs(float(value)) / 2)))
-    unit = "positive" if row["metric"].startswith("relative_") else row["unit"]
-    same = [] if unit else [(one["value"], ()) for one in published_results() if all(one[n] == row[n] for n in GROUP)]
-    scale = scale_of_unit(unit) if unit else decide(row["metric"], same or [(value, ())]).scale
-    return PrintedValue(scale, deviation=deviation)
+def printed_value(row: Columns) -> PrintedValue:
+    """Return how a printed number was made, by its line; its scale is decided once for its table and metric."""
+    one: Printed = row["number"]
+    scale, lower = one.scale, False
+    if not (scale or row["unit"]):
+        same = [(other["value"], ()) for other in published_results() if all(other[n] == row[n] for n in GROUP)]
+        decision = decide(one.metric, same or [(one.value, ())])
+        scale, lower = decision.scale, decision.lower_is_better
+    return how_made(one, scale, lower_is_better=lower)
 
 
 @dataclass(frozen=True)

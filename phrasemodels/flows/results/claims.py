@@ -18,11 +18,10 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.experiment import Answer
-from phrasemodels.flows.experiments.published import printed_value, published_results
-from phrasemodels.flows.results.impossible import AVERAGE, tasks_of
+from phrasemodels.flows.experiments.published import Columns, printed_value, published_results
 from phrasemodels.flows.results.records import SENTENCES
 from phrasemodels.flows.results.results import Result, statistics_of
-from phrasemodels.flows.results.verdicts import answers, catalogue, rests_on, same_numbers
+from phrasemodels.flows.results.verdicts import AVERAGE, answers, catalogue, rests_on, same_numbers, tasks_of
 from phrasemodels.verdicts.claims import (
     ALL,
     OPEN,
@@ -44,7 +43,6 @@ from phrasemodels.verdicts.significance import FEWEST_SEEDS
 
 CLAIMS = "claims.csv"  # of the five papers, and beside the module of a paper that a user adds
 NO_RUN = "no run of both rows at the paper's size"
-Columns = Mapping[str, str]  # of data/published_results.csv
 
 
 @cache
@@ -60,14 +58,14 @@ def name_of(row: Columns) -> str:
     return ", ".join(filter(None, (row["system"], row["variant"])))
 
 
-def printed_rows(claim: Claim) -> tuple[list[dict[str, str]], dict[str, str]]:
+def printed_rows(claim: Claim) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the printed numbers of the better rows, and that of the other row.
 
     Raises:
         ValueError: a row isn't printed, or is printed twice.
     """
 
-    def find(name: str, table: str) -> dict[str, str]:
+    def find(name: str, table: str) -> dict[str, Any]:
         wanted = {"paper": claim.paper, "table": table, "dataset": claim.dataset, "metric": claim.metric}
         if claim.split:
             wanted["split"] = claim.split

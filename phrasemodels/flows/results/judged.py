@@ -9,10 +9,11 @@ from typing import Any
 from phrasemodels.data.store.disk_cache import cached_on_disk, contents
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.published import JUDGED, VERDICTS
-from phrasemodels.flows.results.impossible import SUSPECT, least_wrong
 from phrasemodels.flows.results.records import folders
 from phrasemodels.infra.tracking import Tracker
 
+CONTRADICTION, SUSPECT = "contradiction", "suspect"  # proved; or it holds if what its reason assumes is so
+EXCHANGED = f"{CONTRADICTION}: exchanged with another number"
 WRONG_REPRODUCED, WRONG_DIFFERENT = 0.05, 0.06  # rates of the rule
 FULLER = "ICLR"  # begins the tables of the full paper of 003, which isn't among the five
 A_SEED = re.compile(r" \(about [^()]* a seed\)")  # in what a number takes
@@ -122,6 +123,16 @@ def headline(rows: Iterable[dict[str, Any]]) -> list[str]:
             f"impossible: {contradicted} contradicted, at least {least} of which must be wrong; suspect, unless they are means: {suspect}"
         )
     return lines
+
+
+def least_wrong(lines: Iterable[dict[str, Any]]) -> tuple[int, int]:
+    """Return how many numbers are contradicted, and how many of these at least must be wrong: one of each group with the same
+    arithmetic, and both of two that were exchanged."""
+    groups: dict[str, list[str]] = {}
+    for line in lines:
+        if line["kind"].startswith(CONTRADICTION):
+            groups.setdefault(line["reason"], []).append(line["kind"])
+    return sum(map(len, groups.values())), sum(len(kinds) if EXCHANGED in kinds else 1 for kinds in groups.values())
 
 
 def needed(rows: Iterable[dict[str, Any]]) -> dict[str, int]:

@@ -4,7 +4,7 @@ Ratios of speeds and gains are judged by two systems; a number that is printed i
 without a result gets the reason, and the prerequisites of a run at the paper's size.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean
@@ -15,71 +15,56 @@ from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments.catalogue import COUNTED, PROFILES, experiments
 from phrasemodels.flows.experiments.comparability import STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
-from phrasemodels.flows.experiments.published import JUDGED, printed_value, published_results
-from phrasemodels.flows.results.impossible import AVERAGE, LITERATURE, SUSPECT, Line, impossible, tasks_of
+from phrasemodels.flows.experiments.published import JUDGED, Columns, printed_value, published_results
+from phrasemodels.flows.results.judged import CONTRADICTION, EXCHANGED, SUSPECT
 from phrasemodels.flows.results.prerequisites import further, needs
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import reason_not
 from phrasemodels.verdicts.judgement import Verdict, judge, qualified
+from phrasemodels.verdicts.printed import (
+    base_of,
+    exchanged,
+    least_whole,
+    no_mean,
+    no_product,
+    no_share,
+    no_sum,
+    no_total,
+    product_outside,
+)
 from phrasemodels.verdicts.rule import LARGEST_MARGIN, PrintedValue
 from phrasemodels.verdicts.significance import seed_group
 
-
-def percent(value: float, base: float) -> float:
-    """Return a value in percent of a base."""
-    return 100 * value / base
-
-
-def gain(value: float, base: float) -> float:
-    """Return how much a value is above a base."""
-    return value - base
+Line = Mapping[str, Any]  # a printed number with its verdict
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A printed number, and the printed numbers of the two systems that it compares."""
+    """What a printed number is made of: the percent of, or the gain over, the number of another system."""
 
-    cell: Cell
+    kind: str
     over: Cell
     base: Cell
-    value: Callable[[float, float], float]
+
+    def value(self, over: float, base: float) -> float:
+        """Return the number that two values of ours give."""
+        return 100 * over / base if self.kind == "percent" else over - base
 
 
-MIXED = "n=[0;0;2;2;3;3;4;4]"
-SPEED = Cell("002", "Table 5", "Transformer", "ours", "training_speed", "MSParS")
-RATIO = Cell("002", "text 4.3.1", "PhraseTransformer", "vs Transformer", "", "MSParS")
-DERIVED = (
-    Derived(
-        replace(RATIO, metric="relative_training_speed_min"),
-        replace(SPEED, system="PhraseTransformer Res.", variant=MIXED),
-        SPEED,
-        percent,
-    ),
-    Derived(
-        replace(RATIO, metric="relative_training_speed_max"),
-        replace(SPEED, system="PhraseTransformer", variant=MIXED),
-        SPEED,
-        percent,
-    ),
-    Derived(
-        Cell("002", "text 4.3.1", "PhraseTransformer Sum", "vs Transformer", "gain_logic_match", "Atis", "test"),
-        Cell("002", "Table 2", "PhraseTransformer Sum", MIXED, "logic match", "Atis", "test"),
-        Cell("002", "Table 3", "Transformer", "ours", "logic match", "Atis", "test"),
-        gain,
-    ),
-)
+def derived_from(row: Columns) -> Derived | None:
+    """Return how a printed number is made of two others, by its column `made_of`; None if it isn't."""
+    kind, _, names = row["made_of"].partition(" of ")
+    cells = [Cell(row["paper"], *name.split(" | ")) for name in names.split("; ") if name]
+    return Derived(kind, *cells) if cells else None
 
 
-def derived_from(columns: dict[str, str]) -> Derived | None:
-    """Return how a printed number is derived; columns: its row of data/published_results.csv."""
-    return next((d for d in DERIVED if all(columns[n] == value for n, value in d.cell.wanted.items())), None)
-
-
-def derive(known: Derived, results: Sequence[Result]) -> dict[str, Any]:
+def derive(row: Columns, results: Sequence[Result]) -> dict[str, Any]:
     """Return the verdict on a derived number, with its value and seeds; empty if no comparison has both systems.
 
     Of absolute speeds nothing is comparable, but their ratio is; so only the size, data and settings of both count.
     """
+    if (known := derived_from(row)) is None:
+        return {}
     pairs = [
         (over, base)
         for over in _answering(known.over, results)
@@ -98,9 +83,7 @@ def derive(known: Derived, results: Sequence[Result]) -> dict[str, Any]:
     ours = seed_group(of_seeds)
     stand_in = any(r.row["stand_in"] for r in pair)
     why = dict.fromkeys(r.experiment.reason_not(replace(r.answer, why_not="")) for r in pair)
-    verdict = judge(
-        known.cell.printed, of_seeds, how=known.cell.how, reason_not=reason_not(stand_in, "; ".join(filter(None, why)))
-    )
+    verdict = judge(row["value"], of_seeds, reason_not(stand_in, "; ".join(filter(None, why))), how=printed_value(row))
     return {
         "ours": ours.mean,
         "half_width": None if ours.n < 2 else ours.half_width,
@@ -127,48 +110,16 @@ def _answering(cell: Cell, results: Iterable[Result]) -> list[Result]:
 
 
 PRINTED = ("paper", "system", "variant", "dataset", "split", "metric", "value")
-Columns = Mapping[str, str]  # of data/published_results.csv
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """Rows of the file, by some columns, that repeat rows whose columns are the same but for `of`, in fewer digits or as many."""
-
-    row: Columns
-    of: Columns
-
-
-FOURTH, FIFTH = f"Model 4, {MIXED}", f"Model 5, {MIXED}"
-BEST = "3 self-attention layers; PWFF yes; residual dropout yes"
-REPEATS = (
-    Repeat({"paper": "001", "table": "Table 4", "variant": "(8) Full Model"}, {"table": "Table 2", "variant": ""}),
-    *(
-        Repeat(
-            {"paper": "002", "table": "Table 3", "variant": variant, "dataset": dataset},
-            {"table": "Table 2", "variant": MIXED, "dataset": full},
-        )
-        for variant in (FOURTH, FIFTH)
-        for dataset, full in (("Atis", "Atis"), ("MSParS", "MSParS (BPE6k)"))
-    ),
-    Repeat(
-        {"paper": "002", "table": "Table 4", "variant": "layers=[1 - 6]", "metric": "logic match"},
-        {"table": "Table 2", "variant": MIXED},
-    ),
-    *(
-        Repeat({"paper": "004", "table": place}, {"table": "Table 2", "variant": BEST})
-        for place in ("abstract", "text 6")
-    ),
-)
 
 
 def original(row: Columns) -> Columns:
-    """Return the row that a row repeats, or the row itself."""
-    for repeat in REPEATS:
-        if all(row[name] == value for name, value in repeat.row.items()):
-            wanted = {name: row[name] for name in ("paper", "table", *PRINTED[1:-1])} | dict(repeat.of)
-            (found,) = [o for o in published_results() if all(o[name] == value for name, value in wanted.items())]
-            return found
-    return row
+    """Return the row that a row repeats by its column `same_as` (table, variant, data set), or the row itself."""
+    if not row["same_as"]:
+        return row
+    same = dict(zip(("table", "variant", "dataset"), row["same_as"].split(" | "), strict=True))
+    wanted = {name: row[name] for name in ("paper", "system", "split", "metric")} | same
+    (found,) = [o for o in published_results() if all(o[name] == value for name, value in wanted.items())]
+    return found
 
 
 def same_numbers(row: Columns) -> list[Columns]:
@@ -196,12 +147,6 @@ NO_RUN, COUNT, THEIRS, ABSENT, OTHER = (
     "no table computes it",
 )
 
-# Absolute figures of other hardware, by metric: nothing that runs elsewhere can be compared with them.
-HARDWARE = {
-    "training_speed": "a speed of one P100 16 GB: only the ratio of two systems can be compared elsewhere",
-    "memory": "memory of the authors' program; what was counted is not said",
-}
-
 MSPARS = "no table computes it: it is of train after BPE, and the logical forms of train are not here"
 MSPARS_FORMS = (
     "no table computes it: it is of the logical forms, of which train's are not here (dev's have 14.68 words)"
@@ -223,11 +168,11 @@ def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
     file that are this number."""
     if row["variant"] == LITERATURE:
         return "not run", "not ours to run: a result of others, which the paper repeats", THEIRS
-    if row["metric"] in HARDWARE:
-        return "not comparable", HARDWARE[row["metric"]], HARDWARE[row["metric"]]
+    if row["not_comparable"]:
+        return "not comparable", row["not_comparable"], row["not_comparable"]
     if pair := asked(same):
         return "not run", *_command(*pair)
-    if derived := derived_from(dict(row)):
+    if derived := derived_from(row):
         both = f"{derived.over.system} and {derived.base.system}"
         return "not run", f"no run of both {both} ({derived.over.table}), whose numbers give it", NO_RUN
     if row["system"] in DATA and (reason := CORPORA.get((row["paper"], row["dataset"]))):
@@ -277,6 +222,8 @@ def catalogue() -> list[Experiment]:
 
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric")
+FACTS = ("n", "n_of", "doubt", "exchanged_with")  # of a printed number, that what cannot be rests on
+HIDDEN = ("values", "caveat", "basis", *FACTS)  # columns of a line that nobody else reads
 EXACT = "counted"  # kinds of judgement: this, and on what settings the trainings rest
 AS_PUBLISHED, AS_RELEASED, RETUNED = "trained as published", "trained as released", "trained after re-tuning"
 
@@ -305,11 +252,12 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
         lines[place] |= {"verdict": verdict, "kind": kind, "reason": said}
     for row, line in zip((r for r in known if not paper or r["paper"] == paper), lines, strict=True):
         line["needs"] = _needs(row, line, lines)
-        del line["values"], line["caveat"], line["basis"]
+        for name in HIDDEN:
+            del line[name]
     return lines
 
 
-def _needs(row: dict[str, str], line: Line, lines: Sequence[Line]) -> str:
+def _needs(row: Columns, line: Line, lines: Sequence[Line]) -> str:
     """Return what it takes to judge a printed number; empty if it has a verdict."""
     if line["verdict"] in ("reproduced", "higher", "lower", "impossible", "suspect"):
         return ""
@@ -322,14 +270,14 @@ def _needs(row: dict[str, str], line: Line, lines: Sequence[Line]) -> str:
         pairs = [asked([task]) for task in open_ones]
         return needs([pair[0] for pair in pairs if pair], line["reason"])
     if derived := derived_from(row):
-        if derived.base == SPEED:
+        if derived.base.metric == "training_speed":
             return "ten updates of both systems on one machine"
         return needs(compared(derived), line["reason"])
     pair = asked(same_numbers(row))
     return needs([pair[0]] if pair and pair[0].recipe.trains else [], line["reason"])
 
 
-def _line(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
+def _line(row: Columns, results: Sequence[Result]) -> dict[str, Any]:
     """Return the line of a printed number, by the best result that answers it."""
     same = same_numbers(row)
     line: dict[str, Any] = {name: row[name] for name in COLUMNS}
@@ -344,11 +292,12 @@ def _line(row: dict[str, str], results: Sequence[Result]) -> dict[str, Any]:
         "caveat": "",
         "basis": "",
     }
+    line |= {name: row[name] for name in FACTS}
     line |= dict.fromkeys(("source", "title", "experiment", "measured"), "") | {"further_seeds": None}
     line |= {"readings": [], "chance": row["chance"], "says_nothing": _says_nothing(row)}
     if found := _readings(row, results, same):
         line |= _agreed(found, _has_readings(same))
-    elif (derived := derived_from(row)) and (made := derive(derived, results)):
+    elif made := derive(row, results):
         line |= made | {"kind": made["kind"] if made["verdict"] in JUDGED else made["reason"].partition("; of ")[0]}
     else:
         line |= dict(zip(("verdict", "reason", "kind"), not_run(row, same), strict=True))
@@ -520,3 +469,212 @@ def _basis(experiment: Experiment) -> str:
     if experiment.caveat.startswith(STATED_FIRST):
         return RETUNED
     return AS_RELEASED if any(aspect.released for aspect in experiment.aspects.values()) else AS_PUBLISHED
+
+
+# Printed numbers that cannot be what the paper says they are, each with its arithmetic. No published value is changed.
+
+LITERATURE = "literature"  # the variant of a row that a paper repeats from others
+ERRORS = "share_of_errors"  # a metric of shares that are parts of one whole
+
+
+def not_a_share(line: Line, lines: Sequence[Line]) -> str:
+    """Say why an accuracy is no share of the `n` items of its test or dev set."""
+    if not line["n"] or line["metric"] == ERRORS:
+        return ""
+    said = no_share(line["printed"], int(line["n"])).replace(
+        f" of {line['n']}:", f" of {line['n']} ({line['n_of']}):", 1
+    )
+    mean = "a mean over runs could be, which the paper does not say of it"
+    return said and "; ".join(filter(None, (said, mean, line["doubt"])))
+
+
+AVERAGE = " AVERAGE"  # so ends the data set of a row that is an average
+SAME_ROW = ("paper", "system", "metric")  # of the slides and of the full paper, which alone lists tasks 7 and 8 of bAbI
+
+
+def tasks_of(line: Line, lines: Sequence[Line]) -> list[Line]:
+    """Return the lines that an average is of; none for other lines."""
+    if not line["dataset"].endswith(AVERAGE):
+        return []
+    prefix = line["dataset"].removesuffix(AVERAGE)
+    row = [o for o in lines if all(o[name] == line[name] for name in SAME_ROW)]
+    return [o for o in row if o["dataset"].startswith(prefix) and not o["dataset"].endswith(AVERAGE)]
+
+
+def not_a_mean(line: Line, lines: Sequence[Line]) -> str:
+    """Say why an average differs from the mean of its tasks, all of which are printed."""
+    tasks = tasks_of(line, lines)
+    said = no_mean(line["printed"], [task["printed"] for task in tasks]) if tasks else ""
+    return said and f"{said}; one of the {len(tasks) + 1} numbers at least is wrong"
+
+
+def misprinted(line: Line, lines: Sequence[Line]) -> str:
+    """Say why a count of a public corpus is a misprint, once it has been counted."""
+    if not _is_counted(line) or line["verdict"] == "reproduced" or not line["doubt"]:
+        return ""
+    return f"a misprint: {line['reason']}; {line['doubt']}"
+
+
+def in_anothers_place(line: Line, lines: Sequence[Line]) -> str:
+    """Say that a number stands where that of another data set belongs, once both have been counted."""
+    same = {
+        o["dataset"]: o
+        for o in lines
+        if all(o[name] == line[name] for name in ("paper", "table", "metric"))
+        and o["exchanged_with"]
+        and _is_counted(o)
+    }
+    if len(same) < 2 or line["dataset"] not in same:
+        return ""
+    one, other = same.values()
+    said = exchanged((one["printed"], other["printed"]), (one["ours"], other["ours"]))
+    counts = [f"{dataset} has {round(of['ours'], 2):g}" for dataset, of in same.items()]
+    return said and f"{said}; {', '.join(counts)}: both are wrong"
+
+
+def _is_counted(line: Line) -> bool:
+    return bool(line["exact"]) and line["verdict"] in ("reproduced", "higher", "lower")
+
+
+@dataclass(frozen=True)
+class LayerSums:
+    """Numbers of one column that are a base and as many steps as layers are named. layers: by the variant of the row.
+    step: what a layer adds, in the unit of the column."""
+
+    paper: str
+    table: str
+    metric: str
+    step: float
+    layers: Mapping[str, int]
+
+
+# Section 3.1 of paper 002: BiLSTMs of 64 to 64 (66,560 parameters), one for each of the three sizes of n-grams of a layer.
+LAYER_SUMS = (
+    LayerSums(
+        "002", "Table 4", "parameters", 3 * 66_560 / 1e6,
+        {"layers=[1]": 1, "layers=[1 - 2]": 2, "layers=[1 - 3]": 3, "layers=[1 - 6]": 6, "layers=[3-6]": 4},
+    ),
+)  # fmt: skip
+
+
+def not_the_layers(line: Line, lines: Sequence[Line]) -> str:
+    """Say why a number cannot belong to so many layers, by the other numbers of its column."""
+    for sums in LAYER_SUMS:
+        found = {
+            o["variant"]: o["printed"]
+            for o in lines
+            if (o["paper"], o["table"], o["metric"]) == (sums.paper, sums.table, sums.metric)
+        }
+        if found.get(line["variant"]) != line["printed"] or line["metric"] != sums.metric:
+            continue
+        others = {sums.layers[v]: text for v, text in found.items() if v != line["variant"] and v in sums.layers}
+        try:
+            base, slack = base_of(others, sums.step)
+        except ValueError:  # one of the others is wrong
+            continue
+        return no_sum(line["printed"], sums.step, base, sums.layers[line["variant"]], slack)
+    return ""
+
+
+# Table 1 of paper 001. Phrases a sentence × words a phrase are the words of a sentence, on every level. CORPUS_WORDS: of a
+# sentence of the corpus, mean: between spaces, and with every mark apart. Parsers join no words, and divide them at marks;
+# in seven rows every product lies between the two. SST-2 is not here: the paper counts phrases of its trees.
+PHRASES, OF_PHRASE = "phrases_per_sentence", "words_per_phrase"
+CORPUS_WORDS = {
+    "MR": (21.02, 22.94), "CR": (20.09, 20.74), "MPQA": (3.08, 3.12), "SUBJ": (24.06, 25.73), "SST5": (19.17, 20.64),
+    "TREC": (9.98, 10.53), "SICK-E": (9.62, 9.71), "SICK-R": (9.62, 9.71), "STS14": (9.13, 10.72), "MRPC": (18.92, 23.51),
+}  # fmt: skip
+
+
+def too_many_words(line: Line, lines: Sequence[Line]) -> str:
+    """Say why phrases a sentence × words a phrase are more words than parsers, as far as known, make of a sentence."""
+    said = not_the_words(line, lines)
+    if not said or line["dataset"] not in CORPUS_WORDS:
+        return ""
+    phrases, words = _phrases_and_words(line, lines)[line["variant"]]
+    return said if float(phrases) * float(words) > CORPUS_WORDS[line["dataset"]][1] else ""
+
+
+LEVEL_SHIFT = 1.06  # a mean over sentences in place of one over phrases moves the product of a level by 2 to 6 %
+
+
+def levels_differ(line: Line, lines: Sequence[Line]) -> str:
+    """Say why the levels of one corpus cannot be of the same sentences, whatever the phrases and words are means of."""
+    if line["metric"] not in (PHRASES, OF_PHRASE):
+        return ""
+    pairs = _phrases_and_words(line, lines)
+    if not all(all(pair) for pair in pairs.values()):
+        return ""
+    products = sorted(float(one) * float(other) for one, other in pairs.values())
+    said = no_product(list(pairs.values())) if products[-1] > LEVEL_SHIFT * products[0] else ""
+    return (
+        said
+        and f"{said}: words a sentence do not depend on the level, so one of the {2 * len(pairs)} numbers at least is wrong"
+    )
+
+
+def not_the_words(line: Line, lines: Sequence[Line]) -> str:
+    """Say why phrases a sentence and words a phrase of one level cannot both be, by the corpus, or by the other levels where
+    the words of the corpus are not known."""
+    if line["metric"] not in (PHRASES, OF_PHRASE):
+        return ""
+    pairs = _phrases_and_words(line, lines)
+    if not all(all(pair) for pair in pairs.values()):
+        return ""
+    if bounds := CORPUS_WORDS.get(line["dataset"]):
+        said = product_outside(*pairs[line["variant"]], *bounds)
+        has = f"{line['dataset']} has {bounds[0]:.2f}, or {bounds[1]:.2f} with every mark apart"
+        return said and f"{said} words a sentence, but {has}: one of the two numbers at least is wrong"
+    said = no_product(list(pairs.values()))
+    return (
+        said
+        and f"{said}: words a sentence do not depend on the level, so one of the {2 * len(pairs)} numbers at least is wrong"
+    )
+
+
+def _phrases_and_words(line: Line, lines: Sequence[Line]) -> dict[str, tuple[str, str]]:
+    """Return what is printed of phrases a sentence and words a phrase, by level, of the data set of a line; empty if a level
+    lacks one."""
+    levels: dict[str, dict[str, str]] = {}
+    for other in lines:
+        same = all(other[name] == line[name] for name in ("paper", "table", "dataset"))
+        if same and other["metric"] in (PHRASES, OF_PHRASE):
+            levels.setdefault(other["variant"], {})[other["metric"]] = other["printed"]
+    return {variant: (found.get(PHRASES, ""), found.get(OF_PHRASE, "")) for variant, found in levels.items()}
+
+
+def not_one_whole(line: Line, lines: Sequence[Line]) -> str:
+    """Say why percentages of one whole cannot come from its parts, of which there are `n`, even if parts may count twice."""
+    if line["metric"] != ERRORS:
+        return ""
+    most, shares = int(line["n"]), [o["printed"] for o in lines if (o["paper"], o["metric"]) == (line["paper"], ERRORS)]
+    said = no_total("100.0", [1.0] * len(shares), shares)
+    # parts of two kinds, which count twice, would not do it
+    if not said or (n := least_whole(shares)) <= most:
+        return ""
+    of = f"the least number of which all are shares is {n}, and there are {most} {line['n_of']}"
+    odd = [share for share in shares if no_share(share, most)]
+    suspect = f"; {odd[0]} is suspect, the only one that is no share of {most}" if len(odd) == 1 else ""
+    return f"{said}; {of}: one of the {len(shares)} numbers at least is wrong{suspect}"
+
+
+KINDS = {
+    f"{CONTRADICTION}: levels of unlike words a sentence": levels_differ,
+    f"{SUSPECT}: phrases × words are more words than a sentence has, unless its parser splits more": too_many_words,
+    f"{CONTRADICTION}: phrases × words are not the words of a sentence": not_the_words,
+    f"{SUSPECT}: no share of its test or dev set, unless it is a mean over runs": not_a_share,
+    f"{CONTRADICTION}: not the mean of its rows": not_a_mean,
+    EXCHANGED: in_anothers_place,
+    f"{CONTRADICTION}: parameters of other layers": not_the_layers,
+    f"{CONTRADICTION}: shares that are more than the whole": not_one_whole,
+    f"{CONTRADICTION}: a misprint of a count": misprinted,
+}
+
+
+def impossible(lines: Sequence[Line]) -> Iterator[tuple[int, str, str]]:
+    """Yield the places of lines whose printed number cannot be, with the kind of finding and its arithmetic."""
+    for place, line in enumerate(lines):
+        for kind, check in KINDS.items():
+            if said := check(line, lines):
+                yield place, kind, said
+                break
