@@ -1,4 +1,4 @@
-"""The command `phrasemodels`, also as `python -m phrasemodels`. Without the pipeline's packages it says what to install."""
+"""The command `phrasemodels`, also as `python -m phrasemodels`. Without the pipeline's packages it names their installation."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ LIGHT = ("parse", "serve")  # the commands for which the extra `parse` is enough
 
 
 def main() -> None:
-    """Run the command line; a package that is missing, or a closed stdout, ends it with one line."""
+    """Run the command line. A missing package, or a closed stdout, ends it with one line."""
     _open_streams()
     try:
         from phrasemodels.flows.cli.main import main as run
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """Open closed streams on the null device: the next file would get their number, and what is printed would go into it."""
+    """Open closed streams on the null device. Otherwise the next file would get their number, and printed text."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)

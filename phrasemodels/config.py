@@ -1,13 +1,16 @@
 """Configurations: frozen dataclasses, with functions and classes by name, as JSON and back; checks of their fields.
 
-`to_json` writes a configuration: settings of steps and their keys, exported models, packed parsers. `from_json` reads one,
-and never trusts it: a class or function must be on a list that the caller gives, and every value must have the type of its
-field. Configurations check the ranges of their values themselves, in `__post_init__`, by the functions below: each raises a
-ValueError that begins with `field=value:`, so that a caller can put the path of the field before it. A field that is a
-tuple must not be empty, and each of its numbers is checked.
+`to_json` writes a configuration: settings of steps and their keys, exported models, packed parsers. `from_json` reads one and
+never
+trusts it. A class or function must be on a list of the caller, and every value must have the type of its field. Configurations
+check the
+ranges of their values themselves, in `__post_init__`, by the functions below. Each raises a ValueError beginning with
+`field=value:`, so
+a caller can put the path of the field before it. A field with a tuple must not be empty, and each of its numbers is checked.
 
-The source of this module is part of no key: it decides how a configuration is written and what is refused, not what a step
-makes of it. Whoever changes what `to_json` writes raises FORMAT of the store.
+The source of this module is part of no key. It decides how a configuration is written and which values are refused, not the
+output of a
+step. If you change the output of `to_json`, raise FORMAT of the store.
 """
 
 import collections.abc
@@ -27,8 +30,10 @@ File = Annotated[str, "the path of a file, or an empty text"]  # the type of a f
 
 
 def name_of(part: Any) -> str:
-    """Return the name of a class or function, "module:name". ValueError: others may have the same name, as of a lambda, a
-    function in a function, or a method of an object."""
+    """Return the name of a class or function, "module:name".
+
+    ValueError: the name is not unique: a lambda, a function in a function, or a method of an object.
+    """
     owner = getattr(part, "__self__", None)  # of a method: an object, or a class; of a builtin: its module
     if "<" in getattr(part, "__qualname__", "<") or not isinstance(owner, type | ModuleType | None):
         raise ValueError(
@@ -40,9 +45,12 @@ def name_of(part: Any) -> str:
 def to_json(value: Any, folders: Mapping[str, Path] | None = None) -> Any:
     """Return a configuration as JSON: a dataclass as its type and fields, a function or class as its name.
 
-    folders: the folders of a saved model, by name. A path below one of them becomes relative to it, and all fields are written;
-    without folders, fields with compare=False, such as the folder of a file that is known by its digest, are left out.
-    ValueError: as of `name_of`, or a field is called "type".
+    Args:
+        folders: Folders of a saved model, by name. A path below one of them becomes relative to it, and all fields are written.
+            Without folders, fields with compare=False are left out, for example the folder of a file known by its digest.
+
+    Raises:
+        ValueError: As of `name_of`, or a field is called "type".
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         chosen = [f.name for f in dataclasses.fields(value) if (f.compare if folders is None else f.init)]
@@ -79,10 +87,11 @@ def no_file(name: str) -> str:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Reads configurations that `to_json` wrote, in files that anybody may have made.
+    """Reads configurations of `to_json` from untrusted files.
 
-    part: return a class or function by its name; ValueError: it is not allowed. file: return the path of a file by its name
-    in the folder of the configuration; ValueError: it is not allowed. tolerant: skip fields that the class has no more.
+    part: return a class or function by its name; ValueError: it is not allowed. file: return the path of a file by its name in
+    the folder of
+    the configuration; ValueError: it is not allowed. tolerant: skip fields unknown to the class.
     """
 
     part: Callable[[str], Any]
@@ -90,10 +99,14 @@ class Decoder:
     tolerant: bool = False
 
     def read(self, saved: Any, kind: Any, where: str, template: Any = None) -> Any:
-        """Return the value that was saved, of a type. where: its place, for errors. template: a configuration which has the
-        fields that are not saved; a field that neither has keeps its default.
+        """Return a saved value of a type.
 
-        ValueError: a value has another type, or is refused by its configuration, or a part is not allowed.
+        Args:
+            where: Its place, for errors.
+            template: A configuration with the unsaved fields. A field in neither keeps its default.
+
+        Raises:
+            ValueError: A value has another type, or is refused by its configuration, or a part is not allowed.
         """
         origin, arguments = get_origin(kind), get_args(kind)
         if kind == File:
@@ -236,10 +249,13 @@ class Decoder:
 
 
 def from_template(template: Any, saved: Any, where: str) -> Any:
-    """Return the configuration that was saved of an experiment, as `to_json` wrote it without folders.
+    """Return the saved configuration of an experiment, as `to_json` wrote it without folders.
 
-    template: the experiment's configuration today; only classes and functions that it has may be named, and what was not
-    saved is as it is there. ValueError: another class or function was saved, or a value of another type.
+    Args:
+        template: The experiment's configuration today. Only its classes and functions may be named. Unsaved fields are as in it.
+
+    Raises:
+        ValueError: Another class or function was saved, or a value of another type.
     """
     parts = {name_of(part): part for part in parts_of(template)}
 
@@ -270,7 +286,7 @@ def parts_of(value: Any) -> typing.Iterator[Any]:
 
 @functools.cache
 def _hints(part: Any) -> dict[str, Any]:
-    """Return the types of the fields of a class, or of the arguments of a function; none if they cannot be resolved."""
+    """Return the types of the fields of a class, or of the arguments of a function, if they can be resolved."""
     try:
         return typing.get_type_hints(part, include_extras=True)
     except (NameError, TypeError):
@@ -290,7 +306,7 @@ def _is_of(part: type, base: Any) -> bool:
 
 
 def _takes(function: Any, count: int) -> bool:
-    """Return whether a function can be called with so many arguments; some of other libraries do not say."""
+    """Return whether a function takes so many arguments. Some of other libraries do not say."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -313,7 +329,7 @@ def at_least(config: Any, least: int, *names: str) -> None:
 
 
 def at_most(config: Any, most: float, *names: str) -> None:
-    """Require numbers of at most `most`, for what a file from outside may ask for."""
+    """Require numbers of at most `most`, for files from outside."""
     _require(config, names, lambda x: x <= most, f"at most {most}")
 
 
@@ -333,7 +349,7 @@ def not_negative(config: Any, *names: str) -> None:
 
 
 def share(config: Any, *names: str) -> None:
-    """Require numbers of at least 0 and below 1, such as a dropout."""
+    """Require numbers of at least 0 and below 1, for example a dropout."""
     _require(config, names, lambda x: 0 <= x < 1, "at least 0 and below 1")
 
 
@@ -361,7 +377,7 @@ def _require(config: Any, names: Any, holds: Callable[[Any], bool], wanted: str)
 
 
 def _is_finite(number: float) -> bool:
-    """Return whether a number is finite as a float, which a whole number of more than 308 digits is not."""
+    """Return whether a number is finite as a float. A whole number of more than 308 digits is not."""
     try:
         return math.isfinite(number)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Folders that others made: only regular files inside of them are read or copied.
+"""Untrusted folders: only regular files inside of them are read or copied.
 
 A link could lead to a secret file of the user, a pipe never ends, and a device fills the memory.
 """
@@ -19,7 +19,7 @@ class NotAFileError(OSError):
 
 
 def read_regular(path: Path) -> bytes:
-    """Return the content of a file. NotAFileError: something else is there, such as a folder or a pipe, which might never end."""
+    """Return the content of a file. NotAFileError: something else is there, for example a folder or an endless pipe."""
     try:
         # O_NONBLOCK: to open a pipe that nobody writes to would wait for ever
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -35,7 +35,7 @@ def read_regular(path: Path) -> bytes:
 
 
 def check_folder(folder: Path) -> None:
-    """Check all that is in a folder but names that begin with a dot, which nothing reads.
+    """Check the content of a folder, except unread names beginning with a dot.
 
     Raises:
         ValueError: A link leads out of the folder, something is neither a file nor a folder, or a text is too large.
@@ -71,6 +71,9 @@ def _cache_of(root: Path) -> list[Path]:
 
 
 def copy_folder(folder: Path, to: Path, *left_out: str) -> None:
-    """Copy a folder into a new or empty one, without names that begin with a dot or fit a pattern. ValueError: as of `check_folder`."""
+    """Copy a folder into a new or empty one. ValueError: as of `check_folder`.
+
+    Names beginning with a dot, or fitting a pattern, are left out.
+    """
     check_folder(folder)
     shutil.copytree(folder, to, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", *left_out))

@@ -1,7 +1,7 @@
-"""Models as folders that travel: saved, loaded by a folder or a name on the Hugging Face Hub, and uploaded there.
+"""Models as portable folders: saved, loaded by a folder or a name on the Hugging Face Hub, and uploaded there.
 
-A folder holds safetensors, JSON and text; nothing in it is code. Names on a hub need `huggingface_hub` (the extra `hub`); the
-environment variable HF_ENDPOINT names another server with the Hub's interface.
+A folder holds safetensors, JSON and text, but no code. Names on a hub need `huggingface_hub` (the extra `hub`). The environment
+variable HF_ENDPOINT names another server with the Hub's interface.
 """
 
 import json
@@ -15,13 +15,13 @@ FILES = ("*.json", "*.safetensors", "*.txt", "*.md")  # what is downloaded of a 
 
 
 class Pretrained(ABC):
-    """A model that can be saved to a folder, loaded from one or from a hub, and uploaded to a hub."""
+    """A model with methods for saving to a folder, loading from a folder or a hub, and uploading to a hub."""
 
     card: Mapping[str, Any]
 
     @abstractmethod
     def save_pretrained(self, folder: str | Path) -> Path:
-        """Write the model to a folder that `from_pretrained` reads; return the folder."""
+        """Write the model to a folder for `from_pretrained`. Return the folder."""
 
     @classmethod
     @abstractmethod
@@ -37,8 +37,8 @@ class Pretrained(ABC):
             hub: Further arguments of `huggingface_hub.snapshot_download`, for example token or cache_dir.
 
         Raises:
-            ValueError: The files are no such model.
-            OSError: There is no such repository.
+            ValueError: The files are no model of this kind.
+            OSError: The repository does not exist.
         """
         if Path(name).is_dir():
             return cls._from_folder(Path(name), *parts)
@@ -86,7 +86,7 @@ def _library() -> Any:
 
 
 def readme(card: Mapping[str, Any], loading: str, tag: str) -> str:
-    """Return README.md of a model: what a hub shows of its card. loading: the code that loads it. tag: its problem."""
+    """Return README.md of a model, its card on a hub. loading: the code for loading it. tag: its problem."""
     name = str(card.get("name") or card.get("experiment") or "A model of PhraseModels")
     head = {"library_name": "phrasemodels", "tags": ["phrasemodels", tag], "license": "other"}
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in head.items()), "---", "", f"# {name}", ""]

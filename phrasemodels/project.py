@@ -1,13 +1,18 @@
-"""Additions of users to the system: parts that a project folder or an installed package offers, by group and name.
+"""Plugins: papers, corpora, encoders, metrics and parsers from a project folder or an installed package.
 
-A project folder has a file phrasemodels.toml with a table for each group, as in `[papers]` and `my-study = "study"`; a
-package has entry points of the same groups (`phrasemodels.papers`). Both name `module` or `module:attribute`. The project
-folder is the nearest one with that file from the working directory upwards, or the one that PHRASEMODELS_PROJECT names. The
-nearest one is refused if another user may have written to it.
+A project folder has a file phrasemodels.toml with a table for each group, as in `[papers]` and `my-study = "study"`. A package
+has entry
+points of the same groups (`phrasemodels.papers`). Both name `module` or `module:attribute`. The project folder is the nearest
+folder with
+this file from the working directory upwards, or the folder in PHRASEMODELS_PROJECT. The nearest one is refused if another user
+may have
+written to it.
 
-papers: modules with PAPER and TABLES, with printed.csv and settings.csv beside them. corpora: packages with manifests
-(NAME.toml) and files of corpora (NAME/FILE); the files of a project folder are in its folder `corpora`. encoders: classes of
-configurations. metrics: functions. parsers: classes of back ends of the step that parses.
+papers: modules with PAPER and TABLES, with printed.csv and settings.csv beside them. corpora: packages with manifests (NAME.toml)
+and
+files of corpora (NAME/FILE). The files of a project folder are in its folder `corpora`. encoders: classes of configurations.
+metrics:
+functions. parsers: classes of back ends of the parse step.
 """
 
 import contextlib
@@ -41,7 +46,7 @@ LONG_KEY = re.compile(r"""(\.[ \t]*([\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){50}""")
 
 
 def expanded(path: str | Path, what: str) -> Path:
-    """Return a path with the home folder in place of ~. ValueError: there is no such user; it names `what`."""
+    """Return a path with the home folder in place of ~. ValueError: the user is unknown. It names `what`."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -60,13 +65,13 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def check_own(path: Path, otherwise: str) -> None:
-    """Refuse a file or folder that another user may have written, as git refuses a checkout.
+    """Refuse a file or folder if another user may have written it, as git refuses a checkout.
 
     Args:
-        otherwise: what to do if the user trusts it.
+        otherwise: What to do if the user trusts it.
 
     Raises:
-        ValueError: another user owns it, or others may write to it.
+        ValueError: Another user owns it, or others may write to it.
     """
     found = path.stat()
     if found.st_uid not in (os.getuid(), 0):
@@ -88,7 +93,7 @@ READ_BY_LIBRARIES = {
 
 
 def check_working_folder() -> None:
-    """Refuse settings of libraries in the working folder that another user may have written. ValueError: there are some."""
+    """Refuse settings of libraries in the working folder if another user may have written them. ValueError: there are some."""
     for name, text in READ_BY_LIBRARIES.items():
         path = Path(name)
         if path.is_file() and text.encode() in path.read_bytes().lower():
@@ -97,13 +102,13 @@ def check_working_folder() -> None:
 
 @cache
 def folder() -> Path | None:
-    """Return the project folder, whose modules can be imported from now on, here and in processes that this one starts.
+    """Return the project folder. Its modules can be imported from now on, here and in child processes.
 
     Returns:
-        The folder; None if there is none.
+        The folder, or None.
 
     Raises:
-        ValueError: PHRASEMODELS_PROJECT names another folder, or another user may have written to the folder that was found.
+        ValueError: PHRASEMODELS_PROJECT names another folder, or another user may have written to the folder.
     """
     here = Path.cwd()
     named = os.environ.get(VARIABLE)
@@ -143,7 +148,7 @@ def _own_parts() -> dict[str, dict[str, str]]:
 
 @cache
 def parts(group: str) -> dict[str, str]:
-    """Return what a group offers: {name: "module" or "module:attribute"}. ValueError: two offer the same name."""
+    """Return the parts of a group: {name: "module" or "module:attribute"}. ValueError: two have the same name."""
     found = dict(_own_parts().get(group, {}))
     for entry in importlib.metadata.entry_points(group=f"phrasemodels.{group}"):
         if found.setdefault(entry.name, entry.value) != entry.value:
@@ -152,7 +157,7 @@ def parts(group: str) -> dict[str, str]:
 
 
 def part(group: str, name: str) -> Any:
-    """Import a part by name. ValueError: it cannot be imported, or fails while it is; the message has its line."""
+    """Import a part by name. ValueError: it is missing or fails at its import. The message has its line."""
     module, _, attribute = parts(group)[name].partition(":")
     if module == "__main__":
         raise ValueError(f"{group}: {name}: there is no module {module}")
@@ -168,7 +173,7 @@ def part(group: str, name: str) -> Any:
 
 
 def line_of(error: BaseException) -> str:
-    """Return the last place in a user's module that an error passed, as ` (FILE, line N)`; empty if it passed none."""
+    """Return the last place of an error in a user's module, as ` (FILE, line N)`; empty if there is none."""
     found = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if any(Path(frame.f_code.co_filename).is_relative_to(path) for path in modules().values()):
@@ -178,10 +183,10 @@ def line_of(error: BaseException) -> str:
 
 @cache
 def modules() -> dict[str, Path]:
-    """Return the modules and packages that users add, by top-level name: a file, or a package's folder.
+    """Return the users' modules and packages, by top-level name: a file, or a package's folder.
 
-    They are those that parts name and, in the project folder, all others. ValueError: a part's module of the folder has
-    the name of an installed one.
+    They are those of parts and, in the project folder, all others. ValueError: a part's module of the folder has the name of an
+    installed one.
     """
     place = folder()
     own = _python_in(place) if place else {}
@@ -209,7 +214,7 @@ def _python_in(place: Path) -> dict[str, Path]:
 
 
 def beside(paper: str, file: str) -> Path | None:
-    """Return a file beside the module of a paper, which is not imported; None: it has none."""
+    """Return a file beside the module of a paper, or None. The module is not imported."""
     module = parts("papers")[paper].partition(":")[0]
     top, *inner = module.split(".")
     if (path := modules().get(top)) is None:
@@ -221,14 +226,16 @@ def beside(paper: str, file: str) -> Path | None:
 
 @cache
 def manifests() -> dict[str, Path]:
-    """Return the manifests of corpora that users add, by the names of their files."""
+    """Return the manifests of users' corpora, by the names of their files."""
     return {path.stem: path for place in corpora_folders() for path in sorted(place.glob("*.toml"))}
 
 
 @cache
 def corpora_folders() -> tuple[Path, ...]:
-    """Return the folders with manifests that users add; files of these corpora may lie in them as corpora/NAME/FILE.
-    ValueError: a part names no package."""
+    """Return the folders of users' manifests. Files of these corpora may lie in them as corpora/NAME/FILE.
+
+    ValueError: a part names no package.
+    """
     found = []
     for name, value in parts("corpora").items():
         top, *inner = value.split(".")
@@ -241,7 +248,7 @@ def corpora_folders() -> tuple[Path, ...]:
 
 @dataclass(frozen=True)
 class StudyFile:
-    """A file or folder that a layer, a metric or a parser reads. Its content is part of every key; its place is of none."""
+    """A file or folder read by a layer, a metric or a parser. Its content is part of every key. Its place is part of none."""
 
     place: File = field(compare=False)
     """Its path, in the project folder or absolute."""
@@ -280,7 +287,7 @@ def _state(place: Path) -> tuple[tuple[str, int, int], ...]:
 
 @cache
 def _content(place: Path, state: tuple[tuple[str, int, int], ...]) -> str:
-    """Return the digest of a file, or of the names and contents of the files of a folder; read again when one changes."""
+    """Return the digest of a file, or of the names and contents of a folder's files. Changed files are read again."""
     digests = []
     for name, *_ in state:
         with (place / name).open("rb") as file:
@@ -297,10 +304,11 @@ _step = threading.local()
 
 @contextlib.contextmanager
 def declared_files_only() -> Iterator[None]:
-    """While a step runs in this thread: refuse to open files of users for reading that no key knows.
+    """During a step in this thread, refuse to open users' files for reading if no key knows them.
 
-    They are those of the project folder, and all that users' code opens. Only what Python opens is seen; compiled code, such as
-    that of safetensors, opens files by itself.
+    They are those of the project folder, and all files opened by users' code. Only Python's own `open` is seen. Compiled code,
+    for example of
+    safetensors, opens files by itself.
     """
     if any(parts(group) for group in GROUPS):
         _watch()
@@ -313,7 +321,7 @@ def declared_files_only() -> Iterator[None]:
 
 @cache
 def _watch() -> None:
-    """Watch which files this process opens; Python can't remove such a hook."""
+    """Watch the files opened by this process. Python can't remove this hook."""
     own = folder()
     named = [os.environ[name] for name in (f"PHRASEMODELS_{setting}" for setting in SETTINGS) if name in os.environ]
     libraries = [place for place in sys.path if any(Path(place).glob("*.dist-info"))]

@@ -1,8 +1,10 @@
 """Exported models for torch alone: a configuration as JSON, the weights, and the entries of the vocabularies.
 
-A configuration names classes and functions of PARTS, or of the caller's own that are passed in; so a file can neither
-import nor run anything else. Every value must have the type of its field (`phrasemodels/config.py`). Weights are compared
-with the model before they are used, so that none is broadcast or cast unasked.
+A configuration may only name classes and functions of PARTS, and those of the caller. So a file can neither import nor run
+anything else.
+Every value must have the type of its field (`phrasemodels/config.py`). Weights are compared with the model before use, so none is
+broadcast
+or cast unasked.
 """
 
 import importlib
@@ -27,7 +29,10 @@ Form = tuple[tuple[int, ...], torch.dtype | None]  # shape and type; None: a typ
 
 
 def learned(model: nn.Module) -> dict[str, Tensor]:
-    """Return what is saved of a model: its parameters and its persistent buffers; a tied one once. ValueError: it has other state."""
+    """Return the saved part of a model: its parameters and its persistent buffers, tied ones once.
+
+    ValueError: it has other state.
+    """
     state = model.state_dict(keep_vars=True)  # alone it says which buffers are persistent; it has tied weights twice
     buffers = {name: buffer for name, buffer in model.named_buffers() if name in state}
     known = {name for name, _ in model.named_parameters(remove_duplicate=False)}
@@ -38,7 +43,7 @@ def learned(model: nn.Module) -> dict[str, Tensor]:
 
 
 def copied(model: nn.Module) -> dict[str, Tensor]:
-    """Return a copy on the CPU of what is saved of a model."""
+    """Return a copy of a model's saved part on the CPU."""
     # copy: training goes on to change the weights themselves, and safetensors refuses tensors that share memory
     return {name: x.detach().to("cpu", copy=True).contiguous() for name, x in learned(model).items()}
 
@@ -50,7 +55,7 @@ def forms(weights: Mapping[str, Tensor]) -> dict[str, Form]:
 
 @torch.no_grad()
 def fill(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model that they fit, cast to its types."""
+    """Copy fitting weights into a model, cast to its types."""
     for name, own in learned(model).items():
         own.copy_(weights[name])
 
@@ -75,7 +80,7 @@ def check_fit(own: Mapping[str, Tensor], given: Mapping[str, Form]) -> None:
 
 
 class Uninitialised(TorchFunctionMode):
-    """Models that are built in this context draw no random weights: it takes time, and without memory torch's compiler, too."""
+    """In this context new models draw no random weights. Drawing takes time and, without memory, torch's compiler."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -91,10 +96,10 @@ RANDOM = {"normal_", "uniform_", "trunc_normal_", "kaiming_normal_", "kaiming_un
 
 
 def check_header(build: Callable[[], nn.Module], file: Path, cast: bool = False) -> None:
-    """Raise a ValueError unless a file of weights has the names, shapes and types of the model, which gets no memory.
+    """Raise a ValueError unless a file of weights has the names, shapes and types of the model. The model gets no memory.
 
-    A model with many more parameters than the file has tensors is not built to its end. cast: other types of floating
-    point numbers are the model's, too.
+    A model with many more parameters than the file has tensors is not built to its end. cast: allow other types of floating point
+    numbers.
     """
     with safe_open(file, "pt") as weights:
         given = {name: weights.get_slice(name) for name in weights.keys()}  # noqa: SIM118  it has no other iterator
@@ -127,7 +132,7 @@ def check_form(build: Callable[[], nn.Module], shapes: Mapping[str, Form], cast:
 
 
 def not_finite(model: nn.Module) -> list[str]:
-    """Return the names of parameters that are not finite, and of buffers with NaN; a buffer may be a mask of infinities."""
+    """Return the names of parameters that are not finite, and of buffers with NaN. A buffer may be a mask of infinities."""
     found = {name: parameter.isfinite().all() for name, parameter in model.named_parameters()}
     found |= {name: ~buffer.isnan().any() for name, buffer in model.named_buffers()}
     right = torch.stack(list(found.values())).tolist() if found else []  # read once, as a GPU is waited for
@@ -137,7 +142,7 @@ def not_finite(model: nn.Module) -> list[str]:
 def check_names(side: str, names: Sequence[str]) -> None:
     """Raise a ValueError if a tag, label or relation could forge a line of CoNLL-U, a bracket of a tree or a code of a terminal.
 
-    Tags may have brackets, which treebanks use (German's `$(`): trees are written without them.
+    Tags may have brackets, since treebanks use them (German's `$(`). Trees are written without them.
     """
     refused, what = (" ", "blanks") if side.endswith("tags") else (" ()[]", "blanks or brackets")
     for name in names:
@@ -192,7 +197,7 @@ TORCH = {name_of(f): f for f in (torch.sigmoid, torch.zeros_like, nn.init.xavier
 
 
 def own_parts(config: Any) -> list[str]:
-    """Return the names "module:class" of the parts of a configuration that are not of this library: `load` has to be given them."""
+    """Return the names "module:class" of a configuration's parts outside of this library. `load` needs them."""
     names = dict.fromkeys(map(name_of, parts_of(config)))
     return [
         name
@@ -208,7 +213,7 @@ DAMAGED = (
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error, at most 200 characters; the name of its class if it says nothing."""
+    """Return the first line of an error, at most 200 characters, or the name of its class if it is empty."""
     return (str(error).splitlines() or [""])[0][:200] or type(error).__name__
 
 
@@ -226,16 +231,22 @@ def part_of_library(name: str) -> Any:
 
 
 def describe(config: Any, folders: Mapping[str, Path], answers: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return what LIBRARY holds: a model's configuration as JSON, and how it answers (`Predictor.described`). folders: the
-    parts of the exported folder by name; a path below one of them is written relative to it."""
+    """Return the content of LIBRARY: a model's configuration as JSON, and how it answers (`Predictor.described`).
+
+    folders: the parts of the exported folder by name. A path below one of them is written relative to it.
+    """
     return {"config": to_json(config, folders), **({"predictor": answers} if answers else {})}
 
 
 def restored(saved: Any, kind: Any, folder: Path, own: Sequence[Any] = ()) -> Any:
-    """Return the configuration of a file, of a type. folder: of the file; files that it names must be in it. own:
-    classes and functions that it may name beside PARTS.
+    """Return the configuration of a file, of a type.
 
-    ValueError: it names another part, a value has another type or is out of its range, or a file is outside of the folder.
+    Args:
+        folder: Folder of the file. Files named by it must be inside.
+        own: Classes and functions allowed beside PARTS.
+
+    Raises:
+        ValueError: It names another part, a value has another type or is out of its range, or a file is outside of the folder.
     """
     added = {name_of(part): part for part in own}
 

@@ -1,8 +1,10 @@
 """The component `phrasemodels` of spaCy: `nlp.add_pipe("phrasemodels")`, with phrases as extensions of `Doc` and `Span`.
 
-It parses the tokens of spaCy's tokeniser, and sets heads, relations, tags and sentences, which it finds itself unless a component
-before it has. Extensions: `doc._.phrases`, its phrases as labelled spans, and of a span `constituents`, `labels`,
-`parse_string`, `parent` and `children`.
+It parses the tokens of spaCy's tokeniser, and sets heads, relations, tags and sentences. It finds sentences itself unless an
+earlier
+component has. Extensions: `doc._.phrases`, its phrases as labelled spans, and of a span `constituents`, `labels`, `parse_string`,
+`parent`
+and `children`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -150,7 +152,7 @@ EXTENSIONS = {
 
 @Language.factory("phrasemodels", default_config={"model": "", "max_words": 500})
 def create(nlp: Language, name: str, model: str, max_words: int) -> Component:
-    """Return the component. model: the folder of a parser; by default the English one of the package."""
+    """Return the component. model: the folder of a parser. Default: the English one of the package."""
     Doc.set_extension("phrases", getter=_phrases, force=True)
     for extension, getter in EXTENSIONS.items():
         Span.set_extension(extension, getter=getter, force=True)

@@ -1,7 +1,8 @@
-"""Everything that a study of one's own imports: the parts of tables, corpora and problems, encoders, and how they are trained.
+"""Everything for a study of your own: the parts of tables, corpora and problems, encoders, and their training.
 
-`from phrasemodels.study import ...` names nothing that is not also in the module where it is defined, by which keys, exported models
-and the reference name it. Only `table`, which makes a table in ten lines, is defined here.
+Each name of `from phrasemodels.study import ...` also stands in its own module. Keys, exported models and the reference name it
+there. Only
+`table` is defined here; it makes a table in ten lines.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -117,7 +118,7 @@ PRINTED = "printed.csv"
 
 @dataclass(frozen=True)
 class StudyTable:
-    """A table whose rows differ in their encoder alone, as `table` makes it."""
+    """A table of `table`. Its rows differ in their encoder alone."""
 
     rows: Mapping[str, Any]
     corpus: str
@@ -172,14 +173,14 @@ def table(
     """Make a table whose rows differ in their encoder alone. The first row is the baseline.
 
     Args:
-        rows: Encoders by the names of their rows: a class of configurations, which gets the table's sizes, or a configuration.
+        rows: Encoders by the names of their rows: a class of configurations, or a configuration. A class gets the table's sizes.
             A pair has fields of `TrainConfig` for its row alone, too: `(MineConfig, {"learning_rate": 1e-3})`.
         corpus: Name of a corpus of pairs of texts (translation) or of sentences with labels (classification).
-        printed: "printed.csv", if the rows are compared with its numbers. A row that it lacks has no printed number.
+        printed: "printed.csv", if the rows are compared with its numbers. A row missing there has no printed number.
         metrics: Functions of references and answers, for translation.
         phrases: Number of words of the longest run of words that encoders see as a phrase.
-        size: Fields of `Size` with other values, such as {"d": 128}.
-        train: Fields of `TrainConfig` with other values, such as {"steps": 1000}.
+        size: Fields of `Size` with other values, for example {"d": 128}.
+        train: Fields of `TrainConfig` with other values, for example {"steps": 1000}.
     """
     return StudyTable(rows, corpus, printed, tuple(metrics), phrases, size or {}, train or {})
 

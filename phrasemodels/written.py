@@ -1,4 +1,4 @@
-"""Files and folders that commands write for users: nothing that is there is replaced, unless --force says so."""
+"""Write output files without overwriting files of the user, unless --force says so."""
 
 import contextlib
 import os
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def check_replaceable(path: Path, force: bool = False) -> None:
-    """Raise a ValueError if a file, or a folder that is not empty, is there.
+    """Raise a ValueError if a file, or a non-empty folder, is there.
 
-    force: replace it all the same; only what is neither a file nor a folder, such as a device, is refused.
+    force: replace it all the same. Only devices and the like are refused.
     """
     if path.is_symlink() and not path.exists():
         raise ValueError(f"{path} is a link to nothing: remove it, or name another place")
@@ -24,7 +24,7 @@ def check_replaceable(path: Path, force: bool = False) -> None:
 
 @contextlib.contextmanager
 def writing_folder(to: Path, force: bool = False) -> Iterator[Path]:
-    """Yield a new folder to write to, which takes the place of `to` at the end. After an error `to` is as before.
+    """Yield a new folder to write to. At the end it takes the place of `to`. After an error `to` is as before.
 
     ValueError: as of `check_replaceable`.
     """

@@ -104,7 +104,7 @@ class LoadedModel(Pretrained):
         return [answer for chunk in chunks for answer in self.predictor.predict(self, chunk)]
 
     def ids(self, tokens: Sequence[str], side: str = "source") -> list[int]:
-        """Return the ids of tokens in a vocabulary; an unknown token has the id of all unknown ones."""
+        """Return the ids of tokens in a vocabulary. All unknown tokens have one id."""
         return [self.entries(side).get(token, UNKNOWN) for token in tokens]
 
     @functools.cached_property
@@ -136,13 +136,13 @@ class LoadedModel(Pretrained):
         return Pieces(self.folder / BPE)
 
     def save_pretrained(self, folder: str | Path, force: bool = False) -> Path:
-        """Write the model to a folder that `phrasemodels.load` reads: configuration, weights, vocabularies, card.
+        """Write the model to a folder for `phrasemodels.load`: configuration, weights, vocabularies, card.
 
-        What else is in the folder that it was loaded from is copied.
+        Further files of its original folder are copied.
 
         Args:
             folder: A new or empty folder.
-            force: Replace what is there.
+            force: Replace its content.
 
         Raises:
             ValueError: The folder is not empty, a weight is not finite, or `phrasemodels.load` could not read the model.

@@ -1,7 +1,8 @@
-"""Export to ONNX: a parser's scores with its vocabularies, as the page *Try it* runs them in a browser; and an encoder over phrases.
+"""Export to ONNX: a parser's scores with its vocabularies, for the page *Try it* in a browser; and an encoder over phrases.
 
-It needs onnx and onnxscript (the extra `onnx`). Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), c characters of a
-word, L labels, m phrases, k words of a phrase.
+It needs onnx and onnxscript (the extra `onnx`). Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), c characters
+of a word,
+L labels, m phrases, k words of a phrase.
 """
 
 import json
@@ -34,7 +35,7 @@ class Scores(nn.Module):
     def forward(self, words: Tensor, characters: Tensor) -> tuple[Tensor, Tensor]:
         """words (N), characters (N, c), 0 for padding -> attention (L, N), scores (n, n, L) of words i..j, both included.
 
-        Scores are 0 where i > j, and do not yet forbid labels (`JointParser.labels` does; so does the page).
+        Scores are 0 where i > j. They do not yet forbid labels: `JointParser.labels` and the page do.
         """
         model, n = self.model, words.shape[0] - 2
         row = words[None]
@@ -50,7 +51,7 @@ class Scores(nn.Module):
 
 
 class Plain(nn.Module):
-    """An encoder of paper 000 by the equations of the paper, which have no step that depends on the data."""
+    """An encoder of paper 000 by the equations of the paper. No step depends on the data."""
 
     def __init__(self, encoder: HypernodeEncoder) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class Plain(nn.Module):
 
 
 def export_encoder(encoder: HypernodeEncoder, to: Path, longest: int = 2) -> Path:
-    """Write an encoder as an ONNX graph of words, lengths and members -> states; return the file. It is exported for evaluation.
+    """Write an encoder as an ONNX graph of words, lengths and members -> states, for evaluation. Return the file.
 
     longest: k, the words of a phrase; B, n and m are free. ValueError: onnx or onnxscript is missing.
     """
@@ -92,7 +93,7 @@ def export_parser(parser: Parser, folder: Path) -> None:
 def _exported(
     module: nn.Module, example: tuple[Tensor, ...], shapes: Any, inputs: list[str], outputs: list[str]
 ) -> Any:
-    """Return the ONNX graph of a module for evaluation; its mode is restored."""
+    """Return the ONNX graph of a module for evaluation. Its mode is restored."""
     try:
         import onnxscript  # noqa: F401
     except ImportError as error:
@@ -112,7 +113,7 @@ def _exported(
 
 @contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """Let loggers of other libraries tell errors alone: what the exporter remarks is not for users."""
+    """Let loggers of other libraries tell errors alone. The exporter's remarks are not for users."""
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -125,8 +126,10 @@ def _quiet(*names: str) -> Iterator[None]:
 
 
 def halve(model: Any) -> None:
-    """Store large float32 tensors as float16, and cast them when they are read. The package has them in float16, so nothing
-    is lost; a tensor for which that is not so stays."""
+    """Store large float32 tensors as float16, and cast them at reading.
+
+    The package has them in float16, so nothing is lost. Tensors with other values stay.
+    """
     import onnx
 
     casts = []

@@ -43,8 +43,10 @@ def phrases(kind: str, n: int, longest: int, heads: Sequence[int] = ()) -> Numbe
 
 
 def _subtrees(heads: Sequence[int], longest: int) -> list[Sequence[int]]:
-    """Return edges by dependent; then, for each word, it with its head and its head's head, and it with its head and each later
-    dependent of that head."""
+    """Return edges by dependent, then two-edge subtrees of each word.
+
+    They are the word with its head and its head's head, and the word with its head and each later dependent of this head.
+    """
     found: list[Sequence[int]] = [sorted((word, head)) for word, head in enumerate(heads) if head >= 0]
     if longest > 2:
         for word, head in enumerate(heads):
@@ -68,7 +70,8 @@ class Levels:
     """The number of each token's phrase on some levels of a tree (n, levels).
 
     partition: syntactic, syntactic_binarised or equal_blocks. trees: given (the caller's), none, right_branching, or AtRandom
-    with a seed. stop: where a full stop belongs, apart or attached.
+    with a seed. stop:
+    the place of a full stop, apart or attached.
     """
 
     partition: str = "syntactic"
@@ -115,8 +118,11 @@ class Levels:
         return [(start, end) for _, start, end in found.spans]
 
     def _begins(self, spans: Iterable[Span], n: int) -> NDArray[np.int64]:
-        """Return for each token the first level on which a phrase begins with it, or NEVER. Level 1 has the children of the first
-        node that branches; level t+1 the children of the nodes of level t with more than MOST_WORDS words."""
+        """Return for each token the first level with a phrase beginning at it, or NEVER.
+
+        Level 1 has the children of the first branching node. Level t+1 has the children of the nodes of level t with more than
+        MOST_WORDS words.
+        """
         parts, begins = parts_of(spans, n), np.full(n, NEVER)
         begins[0] = 0
         divided = binarised if self.partition == "syntactic_binarised" else nary
@@ -140,7 +146,7 @@ def nary(parts: Sequence[Span], level: int, n: int) -> Divided:
 
 
 def binarised(parts: Sequence[Span], level: int, n: int) -> Divided:
-    """Yield the parts of a node that is its first part and the rest, which is divided in the same way."""
+    """Yield the parts of a node divided into its first part and the rest, again and again."""
     for part in parts[:-1]:
         rest = parts[-1][1] - part[0]
         if rest <= MOST_WORDS and rest < n:
@@ -153,7 +159,7 @@ def binarised(parts: Sequence[Span], level: int, n: int) -> Divided:
 
 
 def random_spans(tokens: Sequence[str], seed: int) -> list[Span]:
-    """Return the phrases of a random binary tree, a function of the words and the seed; each place to divide is equally likely."""
+    """Return the phrases of a random binary tree, a function of the words and the seed. Each split is equally likely."""
     rng, found = random.Random(f"{seed} {' '.join(tokens)}"), []
     waiting = [(0, len(tokens))]
     while waiting:
@@ -166,8 +172,10 @@ def random_spans(tokens: Sequence[str], seed: int) -> list[Span]:
 
 
 def parts_of(spans: Iterable[Span], n: int) -> Parts:
-    """Return the phrases of nested spans over n words, with their parts. Spans of equal extent are one phrase; without
-    spans the sentence is a phrase whose parts are its words."""
+    """Return the phrases of nested spans over n words, with their parts.
+
+    Spans of equal extent are one phrase. Without spans the sentence is a phrase with its words as parts.
+    """
     nodes = sorted({span for span in spans if span[1] - span[0] > 1} | {(0, n)}, key=lambda span: (span[0], -span[1]))
     inside: dict[Span, list[Span]] = {node: [] for node in nodes}
     above: list[Span] = []
@@ -218,8 +226,9 @@ class Dependencies:
 def heads_and_relations(tokens: Sequence[str], tree: str) -> Numbers:
     """Return heads (from 1, 0 for the root) and relations (n, 2).
 
-    The relation is the label of the largest phrase that the token heads; labels that are not in RELATIONS share the last
-    id. Without a tree the head of each word is the next word.
+    The relation is the label of the token's largest phrase. Labels outside of RELATIONS share the last id. Without a tree the
+    head of each word
+    is the next word.
     """
     n, rare = len(tokens), len(RELATIONS)
     if not tree:
@@ -230,7 +239,7 @@ def heads_and_relations(tokens: Sequence[str], tree: str) -> Numbers:
 
 
 def dependencies(tree: Tree) -> tuple[list[int], list[str]]:
-    """Return heads (n), from 1 and 0 for the root, and labels (n) of a tree, by HEADS; by default the last part is the head."""
+    """Return heads (n), from 1 and 0 for the root, and labels (n) of a tree, by HEADS. By default the last part is the head."""
     n = len(tree.tokens)
     label_of: dict[Span, str] = {(i, i + 1): tag for i, tag in enumerate(tree.tags)}
     for label, start, end in reversed(tree.spans):  # the outermost label of a chain is set last
@@ -254,11 +263,15 @@ STRUCTURES: Mapping[str, type[Any]] = {kind.__name__: kind for kind in (Levels, 
 
 
 def members(parses: Sequence[Parse], longest: int = 3, kind: str = "constituents") -> Tensor:
-    """Return the phrases of B parses as positions of words (B, m, k), filled up with -1: what encoders over phrases read
-    (`encoders.hypernode`), for sentences without <s> and </s>.
+    """Return the phrases of B parses as positions of words (B, m, k), filled up with -1, for sentences without <s> and </s>.
 
-    kind: constituents of 2 to `longest` words; subtrees of the dependencies; or adjacent words. ValueError: a parse has no tree,
-    or no heads.
+    Encoders over phrases read them (`encoders.hypernode`).
+
+    Args:
+        kind: Constituents of 2 to `longest` words, subtrees of the dependencies, or adjacent words.
+
+    Raises:
+        ValueError: A parse has no tree, or no heads.
     """
     if kind not in (*PHRASES, "constituents"):
         raise ValueError(f"no phrases {kind!r}: constituents, {' or '.join(PHRASES)}")
@@ -281,8 +294,10 @@ def members(parses: Sequence[Parse], longest: int = 3, kind: str = "constituents
 
 
 def levels(parses: Sequence[Parse], of: Sequence[int] = (1, 2, 3)) -> Tensor:
-    """Return the number of each word's phrase on levels of the trees of B parses (B, L, n), padded with 0: what PSAN reads
-    (`encoders.psan`). A parse without a tree is one phrase."""
+    """Return the number of each word's phrase on levels of the trees of B parses (B, L, n), padded with 0.
+
+    PSAN reads them (`encoders.psan`). A parse without a tree is one phrase.
+    """
     longest = max((len(own.tokens) for own in parses), default=0)
     out = torch.zeros(len(parses), len(of), longest, dtype=torch.int64)
     divide = Levels(levels=tuple(of))

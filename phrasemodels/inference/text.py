@@ -117,17 +117,17 @@ def too_long(text: str, most_words: int = MOST_WORDS) -> str:
 
 
 def hashed(tokens: list[str], known: Mapping[str, int]) -> list[int]:
-    """Return ids; an unknown word has one of BUCKETS ids after the vocabulary, by a hash of its letters."""
+    """Return ids. An unknown word has one of BUCKETS ids after the vocabulary, by a hash of its letters."""
     return [known[token] if token in known else len(known) + zlib.crc32(token.encode()) % BUCKETS for token in tokens]
 
 
 def left_out(tokens: list[str], known: Container[str]) -> list[str]:
-    """Leave out unknown words; at least one word stays."""
+    """Leave out unknown words. At least one word stays."""
     return [token for token in tokens if token in known] or [NOTHING]
 
 
 def ids_of(tokens: Sequence[str], entries: Mapping[str, int]) -> list[int]:
-    """Return the ids of tokens; a token that the vocabulary lacks, or that spells a special entry, is unknown."""
+    """Return the ids of tokens. A token is unknown if the vocabulary lacks it or it spells a special entry."""
     return [UNKNOWN if token in SPECIAL else entries.get(token, UNKNOWN) for token in tokens]
 
 
@@ -151,7 +151,7 @@ class Pieces:
         self._divided: dict[str, list[str]] = {}
 
     def __call__(self, tokens: Sequence[str]) -> list[str]:
-        """Return the pieces of words; a piece ends with `@@` if its word goes on."""
+        """Return the pieces of words. A piece ends with `@@` if its word goes on."""
         return [piece for token in tokens for piece in self._word(token)]
 
     def _word(self, word: str) -> list[str]:
@@ -162,8 +162,7 @@ class Pieces:
         return self._divided[word]
 
     def _merged(self, parts: list[str]) -> list[str]:
-        """Merge the pair that was learned first, leftmost first, until no learned pair is left. An unknown letter is a part
-        by itself, as no learned pair has it."""
+        """Merge learned pairs in the order of learning, leftmost first. An unknown letter is a part by itself."""
         while len(parts) > 1:
             ranks = [self.ranks.get(pair, len(self.ranks)) for pair in pairwise(parts)]
             best = min(ranks)
@@ -175,5 +174,5 @@ class Pieces:
 
 
 def without_pieces(tokens: list[str]) -> str:
-    """Return the words of pieces as text; the last piece ends its word in any case."""
+    """Return the words of pieces as text. The last piece ends its word in any case."""
     return " ".join(tokens).replace(f"{Pieces.GOES_ON} ", "").removesuffix(Pieces.GOES_ON)

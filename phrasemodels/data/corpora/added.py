@@ -1,5 +1,4 @@
-"""A corpus of one's own, described by a manifest: one file whose rows are divided into train, dev and test, or a treebank of
-Universal Dependencies, which has a file for each."""
+"""Your own corpus as a manifest: one file divided into train, dev and test, or a treebank of Universal Dependencies."""
 
 import filecmp
 import json
@@ -169,7 +168,7 @@ def _counts_by_part(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]
 
 
 def _bad_lines(file: Path, about: Added) -> Iterator[BadLine]:
-    """Yield the lines of a file that the readers `columns` and `labelled` leave out, if they are to."""
+    """Yield the lines of a file that the readers `columns` and `labelled` leave out."""
     if about.options.get("bad_lines") != "skip":
         return
     own = {name: str(value) for name, value in about.options.items() if name in ("separator", "prefix")}
@@ -334,5 +333,5 @@ def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) ->
 
 
 def _quoted(value: object) -> str:
-    """Return a text or a truth value as TOML, which has no pairs of surrogates."""
+    """Return a text or a truth value as TOML. TOML has no pairs of surrogates."""
     return json.dumps(value, ensure_ascii=False)

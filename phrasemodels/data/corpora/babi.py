@@ -17,7 +17,7 @@ _NUMBERED = re.compile(r"([1-9][0-9]{0,5}) (.*)")
 
 
 def read(files: Mapping[str, Path], max_words: int, task: str = "") -> pa.Table:
-    """Return STORIES with a row for each question, which holds all facts of the story before the question."""
+    """Return STORIES with a row for each question. It holds all facts of the story before the question."""
     path = files["stories"]
     rows: list[tuple[object, ...]] = []
     facts: dict[int, str] = {}  # by their line numbers in the story
@@ -45,7 +45,7 @@ def read(files: Mapping[str, Path], max_words: int, task: str = "") -> pa.Table:
 
 
 def _places(support: str, facts: dict[int, str], where: str) -> list[int]:
-    """Return the positions, among the facts, of the supporting facts that are given by their line numbers."""
+    """Return the positions of the supporting facts among the facts, from their line numbers."""
     places = {str(line): place for place, line in enumerate(facts)}
     wrong = [line for line in support.split() if line not in places]
     if wrong:

@@ -31,9 +31,9 @@ TwoFiles = Annotated[Mapping[str, Path], Field(min_length=2, max_length=2)]
 
 
 def bitext_blocks(files: TwoFiles, max_words: int, source: str = "", target: str = "") -> Iterator[pa.Table]:
-    """Yield BITEXT of two files, by role; the roles `source` and `target` say which is which (default: in order).
+    """Yield BITEXT of two files by role, `source` and `target` (default: in order). No line is dropped.
 
-    ValueError: it names the file and the line of an error. No line is dropped.
+    ValueError: it names the file and the line of an error.
     """
     first, second = files
     paths = files[source or first], files[target or second]
@@ -51,7 +51,7 @@ def bitext_blocks(files: TwoFiles, max_words: int, source: str = "", target: str
 
 
 def read_lines(path: Path, max_words: int) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file. ValueError: bytes that are not UTF-8, an empty line, or more than max_words words."""
+    """Yield the lines of a UTF-8 file. ValueError: bytes outside of UTF-8, an empty line, or more than max_words words."""
     for number, text in lines(path):
         line = text.strip()
         words = len(line.split())
@@ -67,7 +67,7 @@ Separator = Annotated[str, Field(min_length=1)]
 
 
 class BadLine(NamedTuple):
-    """A line that is no record. kind: the same for all lines that are wrong in one way. problem: what is wrong, and what to do."""
+    """A line that is no record. kind: the same for all lines with one fault. problem: the fault, and what to do."""
 
     number: int
     kind: str
@@ -172,7 +172,7 @@ def divided(
 
 
 def _problem(text: str, cells: Sequence[str], max_words: int, separator: str, prefix: str) -> tuple[str, str] | None:
-    """Return the kind and the problem of a bad line; None of a good one."""
+    """Return the kind and the problem of a bad line; None for a good one."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -203,8 +203,9 @@ def read_aspec(
 ) -> pa.Table:
     """Return BITEXT from Japanese to English, of all files in order.
 
-    Pairs of more than `characters` Japanese characters, without spaces, or `words` English words are in the group `long`, or
-    are dropped with drop_long; 0 is no bound.
+    Pairs of more than `characters` Japanese characters, without spaces, or `words` English words are in the group `long`, or with
+    drop_long are
+    dropped. 0 is no bound.
     """
     rows: list[tuple[int, str, str, str]] = []
     counter = count()
@@ -228,7 +229,7 @@ _TAGGED = re.compile(r"<([a-z ]+) id=(?:[^>]* id=)?(\d+)>\t?(.*)")  # some ids f
 
 
 def read_mspars(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """Return BITEXT of questions and logical forms; the group is the type of the question."""
+    """Return BITEXT of questions and logical forms. The group is the type of the question."""
     path = files["blocks"]
     records = list(_blocks(path, max_words))
     for line, block in records:
@@ -250,7 +251,7 @@ def read_mspars_questions(files: Mapping[str, Path], max_words: int) -> pa.Table
 
 
 def _blocks(path: Path, max_words: int) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield every block with the number of its first line. ValueError: lines in another order, or a block that is cut off."""
+    """Yield every block with the number of its first line. ValueError: lines in another order, or an incomplete block."""
     block: dict[str, str] = {}
     begin, identity = 0, ""
     for number, text in lines(path):

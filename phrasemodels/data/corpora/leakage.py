@@ -1,4 +1,4 @@
-"""Leakage: how many test records also occur in the training set; and records that a split has more than once."""
+"""Leakage: the number of test records in the training set, and repeated records of a split."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,9 +37,9 @@ class Leak(NamedTuple):
 
 
 def leakage(train: Iterable[pa.Table], test: Iterable[pa.Table], columns: Sequence[str] = ()) -> Leak:
-    """Count test records whose columns equal the columns of a training record; by default the columns of `content`.
+    """Count test records equal to a training record in some columns, by default those of `content`.
 
-    train, test: the shards of each. The keys of the test set are in memory; of the training set, the keys of as many rows.
+    train, test: the shards of each. The keys of the test set are in memory, and of the training set as many at a time.
     """
     records = pa.chunked_array(_keys(test, columns), pa.large_string())
     seen = np.zeros(len(records), bool)
@@ -55,7 +55,7 @@ def leakage(train: Iterable[pa.Table], test: Iterable[pa.Table], columns: Sequen
 
 
 class Counts(NamedTuple):
-    """What is counted of the rows of a split, in 16 bytes a row: unusable rows by reason, and digests of the records."""
+    """Counts of the rows of a split, in 16 bytes a row: unusable rows by reason, and digests of the records."""
 
     reasons: dict[str, int]
     schema: pa.Schema
@@ -83,7 +83,7 @@ class Counts(NamedTuple):
 
 
 def counts(tables: Iterable[pa.Table]) -> Counts:
-    """Count the rows of a split, of which there is at least one table, one table at a time."""
+    """Count the rows of a split, one table at a time. There is at least one."""
     return merged(
         Counts(
             reasons(table), table.schema, pa.chunked_array(map(digests, _keys([table], ())), pa.binary(DIGEST_BYTES))
@@ -93,7 +93,7 @@ def counts(tables: Iterable[pa.Table]) -> Counts:
 
 
 def merged(every: Iterable[Counts]) -> Counts:
-    """Return what was counted of tables, at least one, as of one."""
+    """Return the counts of tables, at least one, as one."""
     found, schema, records = Counter[str](), pa.schema([]), []
     for one in every:
         schema = one.schema
@@ -103,7 +103,7 @@ def merged(every: Iterable[Counts]) -> Counts:
 
 
 def content(table: pa.Table) -> tuple[str, ...]:
-    """Return the columns that hold the text of a record: not its id, group, label and analyses."""
+    """Return the columns with the text of a record: not its id, group, label and analyses."""
     return next(columns for first, columns in CONTENT.items() if first in table.column_names)
 
 

@@ -31,9 +31,9 @@ MRPC = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
 
 
 def read_classes(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """Return SENTENCES of one file a class, a sentence a line; the label is the role of the file.
+    """Return SENTENCES of one file a class, a sentence a line. The label is the role of the file.
 
-    Empty lines, which some corpora have, become rows with a reason.
+    Empty lines of some corpora become rows with a reason.
     """
     texts: list[str] = []
     labels: list[str] = []
@@ -59,7 +59,7 @@ def read_trec(files: Mapping[str, Path], max_words: int, encoding: Encoding = "u
 
 
 def read_sentiment(files: Mapping[str, Path], max_words: int, binary: bool = False) -> pa.Table:
-    """Return SENTENCES of sentiment trees; the label is the root's class, 0 to 4.
+    """Return SENTENCES of sentiment trees. The label is the root's class, 0 to 4.
 
     binary: the label is the polarity, and neutral sentences are left out.
     """
@@ -76,7 +76,7 @@ def read_sentiment(files: Mapping[str, Path], max_words: int, binary: bool = Fal
 
 
 def read_polarity(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """Return SENTENCES of lines `text TAB 0 or 1`, SST-2 as SentEval reads it: of train also phrases; the label is the polarity."""
+    """Return SENTENCES of lines `text TAB 0 or 1`, SST-2 as SentEval reads it: of train also phrases. The label is the polarity."""
     path = files["sentences"]
     labels = {"0": "negative", "1": "positive"}
     rows = []
@@ -98,7 +98,7 @@ def read_sick(files: Mapping[str, Path], max_words: int) -> pa.Table:
 
 
 def read_similarity(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """Return PAIRS with scores from 0 to 5, of lines `score TAB sentence TAB sentence`; the group is the role of the file."""
+    """Return PAIRS with scores from 0 to 5, of lines `score TAB sentence TAB sentence`. The group is the role of the file."""
     rows = []
     for group, path in files.items():
         for number, fields in _fields(path, 3, max_words):
@@ -119,7 +119,7 @@ def read_paraphrases(files: Mapping[str, Path], max_words: int) -> pa.Table:
 
 
 def _pairs(path: Path, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
-    """Return PAIRS of rows with these columns, of which the first is the premise."""
+    """Return PAIRS of rows with these columns. The first is the premise."""
     found = columns(names, rows) | {"family": families(row[0] for row in rows)}
     return build(PAIRS, str(path), found, len(rows))
 

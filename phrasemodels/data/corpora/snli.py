@@ -23,7 +23,7 @@ PARTS = (
 
 
 def read_tokenised(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """Return PAIRS of three files whose lines N belong together: premise, hypothesis, label."""
+    """Return PAIRS of three files line by line: premise, hypothesis, label."""
     premises, hypotheses, labels = (
         list(read_lines(files[role], max_words)) for role in ("premise", "hypothesis", "label")
     )
@@ -39,9 +39,9 @@ def read_tokenised(files: Mapping[str, Path], max_words: int) -> pa.Table:
 
 
 def read_official(files: Mapping[str, Path], max_words: int) -> pa.Table:
-    """Return PAIRS of a jsonl file; the words are the leaves of the binary parses.
+    """Return PAIRS of a jsonl file. The words are the leaves of the binary parses.
 
-    Pairs without a gold label, and pairs whose parse is broken or has other words, become rows with a reason.
+    Pairs without a gold label, or with a broken or different parse, become rows with a reason.
     """
     path = files["jsonl"]
     rows = [_pair(line, path, max_words) for line in lines(path) if line.text.strip()]
@@ -51,7 +51,7 @@ def read_official(files: Mapping[str, Path], max_words: int) -> pa.Table:
 
 
 def families(premises: Iterable[str]) -> list[int]:
-    """Return the number of each pair's premise; pairs with the same premise have the same number."""
+    """Return the number of each pair's premise. Pairs with the same premise have the same number."""
     seen: dict[str, int] = {}
     return [seen.setdefault(premise, len(seen)) for premise in premises]
 
@@ -87,7 +87,7 @@ def _pair(line: Line, path: Path, max_words: int) -> dict[str, str]:
 
 
 def _tree(text: str, words: list[str]) -> str:
-    """Return brackets in the form of `brackets`; an empty string if they are broken or have other words."""
+    """Return brackets in the form of `brackets`, or an empty string if they are broken or have other words."""
     try:
         tree = plain(parse(text))
     except ValueError:

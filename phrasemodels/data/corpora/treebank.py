@@ -29,11 +29,11 @@ class _Row(NamedTuple):
 
 
 def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
-    """Return TREES of the files `brackets`, `conllu` or `arcs`, or `brackets` and one of the others. The group of a sentence
-    is its document.
+    """Return TREES of the files `brackets`, `conllu` or `arcs`, or `brackets` and one of the others.
 
-    With two, tree N and sentence N belong together, and words and tags come from the sentence. `brackets` and `arcs` may
-    be folders of Penn Treebank files; sections: read those from the first to the last of these (default: all).
+    With two, tree N and sentence N belong together, and words and tags come from the sentence. The group of a sentence is its
+    document.
+    `brackets` and `arcs` may be folders of Penn Treebank files. sections: the first and the last to read (default: all).
     """
     where = str(next(iter(files.values())))
     heads = next((role for role in ("conllu", "arcs") if role in files), "")
@@ -71,9 +71,11 @@ def read_with_predicted_tags(files: Mapping[str, Path], max_words: int, sections
 
 
 def read_with_arcs(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
-    """Return TREES of the file or folder `brackets`, with heads and relations of the same words in the CoNLL-U file `arcs`. A
-    sentence whose arcs are no tree, or whose words are others, is left out, with a reason. ValueError: a sentence there has
-    another number of words."""
+    """Return TREES of the file or folder `brackets`, with heads and relations of the same words in the CoNLL-U file `arcs`.
+
+    A sentence is left out, with a reason, if its arcs are no tree or its words differ. ValueError: a sentence there has another
+    number of words.
+    """
     trees = read({"brackets": files["brackets"]}, max_words, sections)
     sentences = list(_sentences({"conllu": files["arcs"]}))
     _aligned(trees, [sentence.tokens for sentence in sentences], files["arcs"], "words")

@@ -1,1 +1,1 @@
-"""The sample corpora: a grammar generates sentences with trees and translations, entailment pairs, classes, questions, stories."""
+"""The sample corpora. A grammar generates sentences with trees and translations, entailment pairs, classes, questions, stories."""

@@ -1,8 +1,7 @@
 """English linearisation of the abstract syntax: annotated Penn brackets.
 
-Annotated brackets are Penn brackets in which every node except the head of its phrase has its relation to that head
-after a slash: `(NP/nsubj (DT/det the) (NN dog))`. `phrasemodels.data.samples.sentences.read` extracts tokens, tags,
-heads and relations.
+Every node except the head of its phrase has its relation to the head after a slash: `(NP/nsubj (DT/det the) (NN dog))`.
+`phrasemodels.data.samples.sentences.read` extracts tokens, tags, heads and relations.
 """
 
 from phrasemodels.data.samples.grammar import (
@@ -137,7 +136,7 @@ def nominal(phrase: Nominal, relation: str, objective: bool = False) -> str:
 
 
 def _words(phrase: NounPhrase) -> str:
-    """Return determiner or possessor, adjective and noun; "a" becomes "an" before a vowel."""
+    """Return determiner or possessor, adjective and noun. "a" becomes "an" before a vowel."""
     noun = phrase.noun.plural if phrase.plural else phrase.noun.singular
     adjective = f"(JJ/amod {phrase.adjective.english}) " if phrase.adjective else ""
     head = f"{adjective}({'NNS' if phrase.plural else 'NN'} {noun})"
@@ -158,7 +157,7 @@ def _possessive(owner: NounPhrase | Pronoun) -> str:
 
 
 def _prepositional(phrase: PrepositionalPhrase, relation: str) -> str:
-    """Return the brackets of a prepositional phrase, whose head is its noun, as in Universal Dependencies.
+    """Return the brackets of a prepositional phrase. Its noun is its head, as in Universal Dependencies.
 
     "out of" is a phrase inside another.
     """

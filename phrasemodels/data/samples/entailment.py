@@ -1,11 +1,14 @@
 """Entailment pairs, and sentences classified by polarity, by construction.
 
-As in natural language inference on captions, both sentences of a pair are about the same event, so another agent is a
-contradiction: a hypothesis is its premise with something dropped, changed or added. Negation swaps dropping and adding: who
-did not sleep did not sleep in the garden. An idiom entails its own meaning, not the meaning of its words.
+As in natural language inference on captions, both sentences of a pair are about the same event. So another agent is a
+contradiction. A
+hypothesis is its premise with a part dropped, changed or added. Negation swaps dropping and adding: who did not sleep did not
+sleep in the
+garden. An idiom entails its own meaning, not the meaning of its words.
 
-A sentence asserts something good or bad. An adjective, a verb or an idiom has a polarity, which "not" inverts if it is in its
-scope. A second clause has polar words, and sometimes "not", that do not count, so counting words does not give the label.
+A sentence asserts something good or bad. An adjective, a verb or an idiom has a polarity. "not" inverts it inside of its scope. A
+second
+clause has polar words, and sometimes "not", but does not count. So counting words does not give the label.
 """
 
 import random
@@ -95,7 +98,7 @@ def _is_universal(phrase: Nominal) -> bool:
 
 
 def _hypothesis(rng: random.Random, premise: Clause, label: str) -> Clause | None:
-    """Apply one step that gives the label, and sometimes drop a part that the step did not change."""
+    """Apply one step for the label, and sometimes drop a part left unchanged by the step."""
     if premise.negated:
         steps = _under_negation(rng, premise, label)
     elif label == "entailment":
@@ -120,7 +123,7 @@ def _under_negation(rng: random.Random, premise: Clause, label: str) -> dict[str
 
 
 def reduced(premise: Clause) -> dict[str, Clause]:
-    """Return clauses that a positive clause entails, by the part that has lost its modifier."""
+    """Return entailed clauses of a positive clause, by the part without its modifier."""
     steps = {"subject": replace(premise, subject=_less(premise.subject))}
     if premise.objects:
         steps["object"] = replace(premise, objects=(*premise.objects[:-1], _less(premise.objects[-1])))
@@ -135,7 +138,7 @@ def _less(phrase: Nominal) -> Nominal:
 
 
 def extended(rng: random.Random, premise: Clause) -> dict[str, Clause]:
-    """Return clauses that a positive clause leaves open, by the part that has got a modifier."""
+    """Return neutral clauses for a positive clause, by the part with a new modifier."""
     steps = {"subject": replace(premise, subject=_more(rng, premise.subject))}
     if premise.objects:
         steps["object"] = replace(premise, objects=(*premise.objects[:-1], _more(rng, premise.objects[-1])))
@@ -160,7 +163,7 @@ def _more(rng: random.Random, phrase: Nominal) -> Nominal:
 
 
 def contradicted(rng: random.Random, premise: Clause) -> dict[str, Clause]:
-    """Return clauses that contradict a positive clause: its negation, an opposite adjective, another agent."""
+    """Return contradictions of a positive clause: its negation, an opposite adjective, another agent."""
     steps = {"negation": replace(premise, negated=True)}
     if isinstance(premise.complement, Adjective):
         steps["complement"] = replace(premise, complement=ADJECTIVES[premise.complement.antonym])

@@ -20,7 +20,7 @@ _GENDERS = {"m": 0, "f": 1, "n": 2, "p": 3}
 
 
 def _table(nom: str, acc: str, dat: str) -> dict[str, list[str]]:
-    """Return endings by case, then by gender m, f, n or plural p; "-" is no ending."""
+    """Return endings by case, then by gender m, f, n or plural p. "-" is no ending."""
     return {case: row.replace("-", "").split(" ") for case, row in (("nom", nom), ("acc", acc), ("dat", dat))}
 
 
@@ -78,7 +78,7 @@ def _subordinate(link: str, inner: Clause) -> str:
 
 
 def _clause(clause: Clause, first: str, subject: str) -> str:
-    """Return a verb-second clause with `first` before the verb; a subject that is not first follows the verb."""
+    """Return a verb-second clause with `first` before the verb. A subject elsewhere follows the verb."""
     finite, rest, particle = _verb_complex(clause)
     fronted = first if clause.adverb and first == clause.adverb.german else ""
     middle = _midfield(clause, fronted)
@@ -92,7 +92,7 @@ def _verb_final(clause: Clause, subject: str) -> str:
 
 
 def _verb_complex(clause: Clause) -> tuple[str, str, str]:
-    """Return the finite verb, its infinitive or participle, and the particle, if it is separated from the finite verb."""
+    """Return the finite verb, its infinitive or participle, and the separated particle, if there is one."""
     verb, tense = clause.verb.german, clause.tense
     person, plural = agreement(clause.subject)
     if tense in _MODALS:
@@ -201,7 +201,7 @@ def _article(case: str, gender: str) -> str:
 
 
 def _noun(phrase: NounPhrase, case: str) -> str:
-    """Return the noun form: dative plurals end in n; weak nouns have the plural form in all singular cases but nom."""
+    """Return the noun form. Dative plurals end in n. Weak nouns have the plural form in all singular cases but nom."""
     noun = phrase.noun
     plural = noun.german_plural.removesuffix("*")
     if phrase.plural:

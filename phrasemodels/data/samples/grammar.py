@@ -1,4 +1,4 @@
-"""Abstract syntax of the sample grammar, and random derivations: which words and constructions occur together, and how often.
+"""Abstract syntax of the sample grammar, and random derivations of sentences.
 
 `english.py` and `german.py` linearise the same derivation, an `Utterance`: the grammar is synchronous.
 """
@@ -67,7 +67,7 @@ class PrepositionalPhrase:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A clause; the tense is present, past, future, perfect, can or must.
+    """A clause. The tense is present, past, future, perfect, can or must.
 
     With an idiom, `verb` is the verb of the idiom and `slot` replaces the X in its name.
     """
@@ -128,7 +128,7 @@ _TRANSITIVE = tuple(verb for verb in _LITERAL if verb.cases == ("acc",))
 
 
 def pick(rng: random.Random, options: Sequence[T]) -> T:
-    """Draw one option; all are equally likely."""
+    """Draw one option. All are equally likely."""
     return options[int(rng.random() * len(options))]
 
 
@@ -140,7 +140,7 @@ def nouns(classes: tuple[str, ...]) -> tuple[Noun, ...]:
 
 @cache
 def adjectives(noun: Noun) -> tuple[Adjective, ...]:
-    """Return the adjectives that fit a noun."""
+    """Return the adjectives for a noun."""
     return tuple(
         adjective for adjective in ADJECTIVES.values() if any(name in adjective.classes for name in noun.classes)
     )
@@ -148,7 +148,7 @@ def adjectives(noun: Noun) -> tuple[Adjective, ...]:
 
 @cache
 def adverbs(tense: str) -> tuple[Adverb, ...]:
-    """Return the adverbs that fit a tense."""
+    """Return the adverbs for a tense."""
     return tuple(adverb for adverb in ADVERBS.values() if tense in adverb.tenses)
 
 
@@ -157,7 +157,7 @@ _FILLERS = tuple(noun for noun in nouns(("food",)) if "mass" in noun.classes)
 
 
 def noun_phrase(rng: random.Random, noun: Noun, adjective: float = ADJECTIVE) -> NounPhrase:
-    """Draw a noun phrase without a relative clause; adjective: the probability of an adjective."""
+    """Draw a noun phrase without a relative clause. adjective: the probability of an adjective."""
     plural = noun.plural != "-" and rng.random() < PLURAL
     determiner = pick(rng, _PLURAL if plural else _MASS if noun.plural == "-" else _SINGULAR)
     suited = adjectives(noun)
@@ -178,7 +178,7 @@ def plain(rng: random.Random, noun: Noun) -> NounPhrase:
 
 
 def nominal(rng: random.Random, classes: tuple[str, ...], relative: bool = False) -> Nominal:
-    """Draw a noun phrase or, for persons, a pronoun; relative: it may have a relative clause."""
+    """Draw a noun phrase or, for persons, a pronoun. relative: it may have a relative clause."""
     if "person" in classes and rng.random() < PRONOUN:
         return pick(rng, _SPEAKERS)
     phrase = noun_phrase(rng, pick(rng, nouns(classes)))
@@ -188,14 +188,14 @@ def nominal(rng: random.Random, classes: tuple[str, ...], relative: bool = False
 
 
 def _relative(rng: random.Random, phrase: NounPhrase) -> Clause | None:
-    """Draw a relative clause that ends with its object, so that later words belong to the outer clause in both languages."""
+    """Draw a relative clause with its object at the end, so later words belong to the outer clause in both languages."""
     able = _verbs(phrase.noun.classes)
     return _with_objects(rng, Clause(phrase, pick(rng, able), _tense(rng)), relative=False) if able else None
 
 
 @cache
 def _verbs(classes: tuple[str, ...]) -> tuple[Verb, ...]:
-    """Return the verbs without a preposition whose subject may be of one of these classes."""
+    """Return the verbs without a preposition for a subject of one of these classes."""
     return tuple(verb for verb in _LITERAL if not verb.preposition and any(name in verb.subjects for name in classes))
 
 
@@ -204,7 +204,7 @@ def _tense(rng: random.Random) -> str:
 
 
 def _with_objects(rng: random.Random, clause: Clause, relative: bool) -> Clause:
-    """Add the objects and the governed preposition of the verb; an ambiguous tense becomes the perfect."""
+    """Add the objects and the governed preposition of the verb. An ambiguous tense becomes the perfect."""
     verb = clause.verb
     last = len(verb.cases) - 1
     objects = tuple(
@@ -218,7 +218,7 @@ def _with_objects(rng: random.Random, clause: Clause, relative: bool) -> Clause:
 
 
 def _other(rng: random.Random, subject: Nominal, classes: tuple[str, ...], relative: bool) -> Nominal:
-    """Draw an object other than the subject's own pronoun, which would have to be reflexive."""
+    """Draw an object other than the subject's own pronoun. It would have to be reflexive."""
     drawn = nominal(rng, classes, relative)
     return plain(rng, pick(rng, _PERSONS)) if drawn == subject else drawn
 
@@ -231,7 +231,7 @@ def _unambiguous(clause: Clause) -> Clause:
 
 
 def prepositional(rng: random.Random, preposition: Preposition) -> PrepositionalPhrase:
-    """Draw a nominal that fits the preposition."""
+    """Draw a nominal for the preposition."""
     return PrepositionalPhrase(preposition, nominal(rng, preposition.classes))
 
 
@@ -242,7 +242,7 @@ def _subject(rng: random.Random, classes: tuple[str, ...]) -> Nominal:
 
 
 def clause(rng: random.Random, idiom: str | None = None, ending: bool = True) -> Clause:
-    """Draw a clause with this idiom, if any; ending: a place and an adverb may follow."""
+    """Draw a clause with this idiom, if any. ending: a place and an adverb may follow."""
     if idiom in VERB_IDIOMS:
         drawn = _idiomatic(rng, idiom)
     elif rng.random() < COPULA and idiom is None:
@@ -261,7 +261,7 @@ def clause(rng: random.Random, idiom: str | None = None, ending: bool = True) ->
 
 
 def _with_ending(rng: random.Random, drawn: Clause) -> Clause:
-    """Perhaps add a place and an adverb, but not after a relative clause, which would include them."""
+    """Perhaps add a place and an adverb, but not after a relative clause: it would include them."""
     if any(isinstance(phrase, NounPhrase) and phrase.relative for phrase in drawn.objects):
         return drawn
     if not drawn.complement and not drawn.idiom and rng.random() < PLACE:
@@ -271,7 +271,7 @@ def _with_ending(rng: random.Random, drawn: Clause) -> Clause:
 
 
 def _copular(rng: random.Random) -> Clause:
-    """Draw a clause with "be", as "the soup is hot" or "the key is in the box"; never in the perfect, which is rare."""
+    """Draw a clause with "be", as "the soup is hot" or "the key is in the box", never in the rare perfect."""
     phrase = noun_phrase(rng, pick(rng, tuple(NOUNS.values())), adjective=0)
     suited = adjectives(phrase.noun)
     where = PREPOSITIONS[pick(rng, ("in", "behind", "near", "on"))]
@@ -301,7 +301,7 @@ def _noun_idiom(rng: random.Random, name: str) -> NounPhrase:
 
 
 def utterance(rng: random.Random, idiom: str | None = None) -> Utterance:
-    """Draw a sentence: a question, one clause, or a main and a subordinate clause, one of which has the idiom."""
+    """Draw a sentence: a question, one clause, or a main and a subordinate clause. One clause has the idiom."""
     kind = rng.random()
     if kind < QUESTION:
         return _question(rng, idiom)
@@ -328,7 +328,7 @@ def _question(rng: random.Random, idiom: str | None) -> Utterance:
 
 
 def _complex(rng: random.Random, idiom: str | None) -> Utterance:
-    """Draw a sentence of two clauses. The first has no ending that could include the second."""
+    """Draw a sentence of two clauses. The first has no ending, since it could include the second."""
     link = pick(rng, ("that", "because", "when"))
     if link == "that":
         saying = Clause(nominal(rng, ("person",)), VERBS[pick(rng, CLAUSAL)], _tense(rng), rng.random() < NEGATION)

@@ -1,11 +1,14 @@
 """Words and idioms of the sample corpora: English beside German.
 
-Every table is a block of text with an entry a line, since words are easier to check in columns than in constructor calls.
-German has three cases, nom, acc and dat (possession is expressed by "von"), the genders m, f and n, and p for the plural.
+Every table is a block of text with an entry a line, since words are easier to check in columns than in constructor calls. German
+has three
+cases, nom, acc and dat (possession is expressed by "von"), the genders m, f and n, and p for the plural.
 
-The translation of an idiom is not composed from the translations of its words, each of which also occurs in plain sentences
-with its literal translation. `readings` finds the idioms that a sentence can be read as. The grammar keeps such strings out of
-plain sentences, so each English sentence has one translation.
+The translation of an idiom is not composed from the translations of its words. Each word also occurs in plain sentences with its
+literal
+translation. `readings` finds the possible idioms of a sentence. The grammar keeps these strings out of plain sentences, so each
+English
+sentence has one translation.
 """
 
 import re
@@ -13,7 +16,7 @@ from typing import NamedTuple
 
 
 class Noun(NamedTuple):
-    """A noun with its selectional classes (person, thing, ...), by which verbs and prepositions choose; plural "-": none."""
+    """A noun with its selectional classes (person, thing, ...). Verbs and prepositions choose by them. plural "-": none."""
 
     singular: str
     plural: str
@@ -80,7 +83,10 @@ class Preposition(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A verb in both languages, the classes of its subject and objects, and the German cases of the objects, in English order."""
+    """A verb in both languages, the classes of its subject and objects, and the German cases of the objects.
+
+    Objects are in English order.
+    """
 
     english: EnglishVerb
     german: GermanVerb
@@ -378,7 +384,7 @@ _SLOT = r"(?:\S+ ){1,6}?"
 
 
 def _reading(name: str, idiom: Idiom | None) -> str:
-    """Return a regular expression of the English strings that can be read as the idiom: any tense, up to six tokens for X."""
+    """Return a regular expression of the English strings of an idiom: any tense, up to six tokens for X."""
     if idiom is None or idiom.verb.english.base == "be":
         return re.escape(name.removeprefix("be "))
     english = idiom.verb.english
@@ -392,7 +398,7 @@ _ANY_READING = re.compile("|".join(pattern.pattern for pattern in _READINGS.valu
 
 
 def readings(english: str) -> list[str]:
-    """Return the names of the idioms that an English sentence (tokens separated by one space) can be read as.
+    """Return the names of the possible idioms of an English sentence (tokens separated by one space).
 
     X may be any words, so there may be too many readings, never too few.
     """

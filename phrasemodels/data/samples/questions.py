@@ -1,12 +1,12 @@
 """Samples for question answering, semantic parsing and tree transduction.
 
-- Stories with questions whose answers need one, two or three of the facts. People walk between rooms, take things and put them
-  down. A thing is identified by a phrase: "the blue cup", "the blue lamp", "the red cup". Supporting facts are chosen as in
-  bAbI: the last fact about who had the thing, and the walk of that person into the room.
+- Stories with questions about one, two or three of the facts. People walk between rooms, take things and put them
+  down. A phrase identifies a thing: "the blue cup", "the blue lamp", "the red cup". Supporting facts are chosen as in
+  bAbI: the last fact about who had the thing, and the walk of this person into the room.
 - Questions about an invented geography with their logical forms in the typed λ-calculus of GeoQuery. A set of places is a
-  condition on a variable in the logical form, and a phrase in English; sets are nested, and superlatives ("the oldest
+  condition on a variable in the logical form, and a phrase in English. Sets are nested, and superlatives ("the oldest
   province") become argmax or argmin. Tokens are separated by one space on both sides.
-- Formulas in prefix and in infix notation, whose trees must be read from brackets (paper 003, full version):
+- Formulas in prefix and in infix notation, with trees to be read from brackets (paper 003, full version):
   ( * ( + ( + 15 7 ) 1 8 ) ( + 19 0 11 ) )  becomes  ( ( 15 + 7 ) + 1 + 8 ) * ( 19 + 0 + 11 ), three levels deep.
 """
 
@@ -40,7 +40,7 @@ class Story:
 
 @dataclass(slots=True)
 class _World:
-    """The state of the story, and for every room the facts that it follows from."""
+    """The state of the story, and for every room the facts behind it."""
 
     facts: list[str] = field(default_factory=list)
     person: dict[str, tuple[str, int]] = field(default_factory=dict)  # person: (room, fact)
@@ -54,7 +54,7 @@ class _World:
         return len(self.facts)
 
     def place(self, thing: str, who: str, fact: int) -> None:
-        """Note that a thing is in the room of the person `who`, which follows from `fact`."""
+        """Note that a thing is in the room of the person `who`, by `fact`."""
         room, walked = self.person[who]
         stays = self.journey.setdefault(thing, [])
         if stays and stays[-1][0] == room:
@@ -63,7 +63,7 @@ class _World:
 
 
 def stories(seed: int, sizes: Mapping[str, int], support: int = 2) -> dict[str, list[Story]]:
-    """Draw disjoint splits of stories whose question has `support` supporting facts.
+    """Draw disjoint splits of stories with a question about `support` supporting facts.
 
     ValueError: support is not 1, 2 or 3, or there are too few stories.
     """
@@ -92,7 +92,7 @@ def _some(rng: random.Random, options: tuple[str, ...], count: int) -> list[str]
 
 
 def _happen(rng: random.Random, world: _World, who: str, things: list[str]) -> None:
-    """Add one event: a walk if the person is in no room yet; else a walk or, if possible, taking or dropping a thing."""
+    """Add one event: a walk if the person is in no room yet, else a walk or, if possible, taking or dropping a thing."""
     room = world.person.get(who, ("", 0))[0]
     held = [thing for thing in things if thing in world.holder and world.holder[thing][0] == who]
     near = [
@@ -129,7 +129,7 @@ def _location(rng: random.Random, world: _World) -> tuple[str, str, frozenset[in
 
 
 def _location_before(rng: random.Random, world: _World) -> tuple[str, str, frozenset[int]] | None:
-    """Ask for the room in which a thing was before a room that it was in once."""
+    """Ask for the room of a thing before a room that it was in once."""
     travelled = tuple(thing for thing, rooms in world.journey.items() if len(rooms) > 1)
     if not travelled:
         return None
@@ -150,7 +150,7 @@ class GeographyQuestion:
 
 
 class Kind(NamedTuple):
-    """A kind of place: its names, its properties, and the measures that questions may ask for."""
+    """A kind of place: its names, its properties, and the measures for questions."""
 
     word: str
     plural: str
@@ -345,7 +345,7 @@ SUBTREES = 0.3  # probability that an argument is a formula, apart from the one 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """An operator and its arguments, which are numbers or formulas."""
+    """An operator and its arguments, numbers or formulas."""
 
     operator: str
     arguments: "tuple[Formula | int, ...]"
@@ -364,7 +364,7 @@ def prefix(formula: Formula | int) -> list[str]:
 
 
 def infix(formula: Formula | int) -> list[str]:
-    """Return the tokens with each operator between its arguments, which are in brackets if they are formulas."""
+    """Return the tokens with each operator between its arguments. Formulas as arguments are in brackets."""
     if isinstance(formula, int):
         return [str(formula)]
     tokens: list[str] = []

@@ -29,14 +29,14 @@ WHERE = "the sample grammar"
 
 
 class Records(Protocol):
-    """A sample corpus: `tables` generates a table for each split, of these sizes; no record is in two splits."""
+    """A sample corpus. `tables` generates a table of a given size for each split. No record is in two splits."""
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables: ...
 
 
 @dataclass(frozen=True)
 class Translations:
-    """BITEXT from English to German; the group is `idiom` or `plain`."""
+    """BITEXT from English to German. The group is `idiom` or `plain`."""
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
         def row(s: Sentence) -> Row:
@@ -81,7 +81,7 @@ class Entailment:
 
 @dataclass(frozen=True)
 class Polarity:
-    """SENTENCES with trees; the label is the polarity of the assertion, positive or negative."""
+    """SENTENCES with trees. The label is the polarity of the assertion, positive or negative."""
 
     def tables(self, seed: int, sizes: Mapping[str, int]) -> Tables:
         def row(c: ClassifiedSentence) -> Row:
@@ -104,7 +104,7 @@ class LogicalForms:
 
 @dataclass(frozen=True)
 class Stories:
-    """STORIES whose question has `support` supporting facts (1, 2 or 3); the task is facts1, facts2 or facts3."""
+    """STORIES with a question about `support` supporting facts (1, 2 or 3). The task is facts1, facts2 or facts3."""
 
     support: int = 2
 
@@ -120,7 +120,7 @@ class Stories:
 
 @dataclass(frozen=True)
 class Formulas:
-    """BITEXT from formulas in prefix notation to infix; the groups are depth2 to the depth `deepest`."""
+    """BITEXT from formulas in prefix notation to infix. The groups are depth2 to the depth `deepest`."""
 
     deepest: int = 6
 
@@ -132,7 +132,7 @@ class Formulas:
 
 
 def _tables(schema: pa.Schema, drawn: Mapping[str, Sequence[T]], row: Callable[[T], Row]) -> Tables:
-    """Return the table of each split; `row` gives the values of a record by column, other columns are empty."""
+    """Return the table of each split. `row` gives the values of a record by column, other columns are empty."""
     tables = {}
     for split, records in drawn.items():
         rows = [row(record) for record in records]

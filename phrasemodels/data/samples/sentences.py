@@ -1,7 +1,8 @@
-"""Sentences of the sample grammar: English-like, with trees and with German-like translations, in disjoint, reproducible splits.
+"""Sentences of the sample grammar, with trees and with German-like translations, in disjoint, reproducible splits.
 
-A known share of the sentences has an idiom, a phrase whose translation is not composed from its words. Every word of an
-idiom also occurs in plain sentences, so the right translation depends on the whole phrase.
+A known share of the sentences has an idiom, a phrase with a translation not composed from its words. Every word of an idiom also
+occurs in
+plain sentences, so the right translation depends on the whole phrase.
 """
 
 import random
@@ -25,11 +26,12 @@ def disjoint(
     draw: Callable[[random.Random, int], T | None],
     identity: Callable[[T], Hashable],
 ) -> dict[str, list[T]]:
-    """Draw splits of these sizes in which no two records have the same identity.
+    """Draw splits of these sizes. No two records have the same identity.
 
-    draw(rng, i): a candidate for the i-th record of a split, or None to be called again. Smaller splits are drawn first,
-    so if the largest split grows, the others stay the same, and it begins with its former records. ValueError: a size
-    below 0, or too few different records.
+    draw(rng, i): a candidate for the i-th record of a split, or None to be called again. Smaller splits are drawn first. So if
+    the largest split
+    grows, the others stay the same, and it begins with its former records. ValueError: a size below 0, or too few different
+    records.
     """
     for name, size in sizes.items():
         if size < 0:
@@ -69,7 +71,7 @@ LENGTHS = range(4, 21)  # English tokens
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """An English-like sentence with its analyses and its one translation; n tokens."""
+    """An English-like sentence with its analyses and its one translation. It has n tokens."""
 
     source: tuple[str, ...]  # n
     target: tuple[str, ...]
@@ -85,7 +87,7 @@ _RELATION = re.compile(r"/[^ ()]+")
 
 
 def read(brackets: str) -> tuple[tuple[str, ...], tuple[str, ...], str, tuple[int, ...], tuple[str, ...]]:
-    """Return (tokens, tags, Penn brackets, heads, relations) of annotated brackets, which `english.py` describes."""
+    """Return (tokens, tags, Penn brackets, heads, relations) of annotated brackets as in `english.py`."""
     nodes = _BRACKET.findall(brackets)
     leaves = [(tag, word) for tag, _, word in nodes if word]
     heads, relations = [0] * len(leaves), ["root"] * len(leaves)
@@ -126,11 +128,11 @@ IDIOM_SHARE = 0.3
 
 
 def corpus(seed: int, sizes: Mapping[str, int]) -> dict[str, list[Sentence]]:
-    """Draw disjoint splits of these sizes; no source sentence occurs twice.
+    """Draw disjoint splits of these sizes. No source sentence occurs twice.
 
-    In every prefix of a split the share of idioms is IDIOM_SHARE, and all idioms are equally frequent. A larger split
-    begins with the smaller one (phrasemodels.data.samples.sentences.disjoint). ValueError: too few
-    sentences.
+    In every prefix of a split the share of idioms is IDIOM_SHARE, and all idioms are equally frequent. A larger split begins with
+    the smaller
+    one (phrasemodels.data.samples.sentences.disjoint). ValueError: too few sentences.
     """
 
     def turn(rng: random.Random, i: int) -> Sentence | None:
