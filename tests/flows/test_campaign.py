@@ -24,8 +24,9 @@ from phrasemodels.data.store.store import Executor, OutOfTimeError, Store
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.report.page import write_report
-from phrasemodels.flows.results.records import records
-from phrasemodels.flows.results.results import NOT_COUNTED, FinishedTable
+from phrasemodels.flows.results.keep import keep
+from phrasemodels.flows.results.records import read_kept, records
+from phrasemodels.flows.results.results import NOT_COUNTED, FinishedTable, contradiction
 from phrasemodels.flows.results.views import compared, seeds
 from phrasemodels.flows.run.record import attempt
 from phrasemodels.flows.run.tune import fitting, in_order, progress_of_rows, seconds_of, unfinished
@@ -146,6 +147,17 @@ def test_a_training_that_diverged_is_a_result_with_the_worst_value(tmp_path, los
     ] == [0, len(lost)]
     page = write_report(finished).read_text()
     assert f"2, of which {len(lost)} diverged" in page
+    made = plan.as_compared(store)
+    assert made.comparison.key == done.plan.comparison.key
+    if lost == {0, 1}:
+        with pytest.raises(ValueError, match=r"phrase-k2.*: each of its seeds diverged"):
+            keep(store, made.table, made.pipelines, made.comparison, tmp_path / "kept", "")
+    else:
+        kept = read_kept(keep(store, made.table, made.pipelines, made.comparison, tmp_path / "kept", ""))["rows"][1]
+        assert (kept["values"]["bleu"], kept["diverged"], kept["sentences"]) == (bleu, [1], [])
+        assert [run["train"] for run in kept["runs"]][1] == "" and contradiction(
+            tmp_path / "kept" / "result.json"
+        ) == ""
     print_table(
         {"title": plan.table.title, "rows": [other, row], "leaks": {}, "stages": {}, "seconds": 0.0, "report": ""}
     )

@@ -297,7 +297,7 @@ def keep(
         from phrasemodels.flows.run.tune import finished_searches, tuned
 
         made = Plan(tuned(made.table, finished_searches(made.table, tune, store)))
-    run_ids = open_to_read()[1].keys()
+    made, run_ids = made.as_compared(store), open_to_read()[1].keys()
     print(write(store, made.table, made.pipelines, made.comparison, own() / name, note, run_ids))
 
 

@@ -63,6 +63,8 @@ def keep(
 ) -> Path:
     """Write the results of a table in the store into a folder, with the statistics of test sentences that tests need.
 
+    A seed that diverged is kept with the worst value, as its comparison has it. Its row has no statistics, so no tests.
+
     Args:
         run_ids: MLflow's runs, by the store keys of trainings.
 
@@ -74,7 +76,10 @@ def keep(
     seeds: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
         name = pipeline.experiment.name
-        if store.find(pipeline.scored) is None or (pipeline.trains and store.find(pipeline.trained) is None):
+        diverged = comparison.inputs[f"{name} seed {pipeline.seed}"] is not pipeline.scored
+        if not diverged and (
+            store.find(pipeline.scored) is None or (pipeline.trains and store.find(pipeline.trained) is None)
+        ):
             command = (
                 f"train {name} --seed {pipeline.seed} --local" if pipeline.trains else "verdicts --count --corpora"
             )
@@ -83,10 +88,12 @@ def keep(
             )
         seeds.setdefault(name, []).append(pipeline)
     statistics: Statistics = {}
-    parts = {name: _parts(store, of, statistics, run_ids or {}) for name, of in seeds.items()}
+    compared = store.run(comparison).meta["rows"]
+    lost = {row["experiment"]: row["diverged"] for row in compared}
+    parts = {name: _parts(store, of, lost[name], statistics, run_ids or {}) for name, of in seeds.items()}
     rows = [
         {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
-        for row in store.run(comparison).meta["rows"]
+        for row in compared
     ]
     return write(
         folder, {"title": table.title, "commit": commit(), "note": note, "rows": rows}, statistics, table.trials
@@ -161,17 +168,20 @@ def run_of(seed: int, train: str = "", run: str = "", made_by: str = "") -> dict
 
 
 def _parts(
-    store: Store, seeds: Sequence[Pipeline], statistics: Statistics, run_ids: Mapping[str, str]
+    store: Store, seeds: Sequence[Pipeline], lost: Sequence[int], statistics: Statistics, run_ids: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what all seeds of a row share, and add their statistics to the others'."""
-    experiment, scores = seeds[0].experiment, [store.run(pipeline.scored) for pipeline in seeds]
-    columns = {answer.statistic.column for answer in experiment.answers if answer.statistic}
-    for pipeline, score in zip(seeds, scores, strict=True) if columns else []:
+    """Return what all seeds of a row share, and add their statistics to the others'. lost: the seeds that diverged."""
+    experiment, ended = seeds[0].experiment, [pipeline for pipeline in seeds if pipeline.seed not in lost]
+    if not ended:
+        raise ValueError(f"{experiment.name}: each of its seeds diverged, so nothing says how: leave it out by --row")
+    scores = [store.run(pipeline.scored) for pipeline in ended]
+    columns = {answer.statistic.column for answer in experiment.answers if answer.statistic and not lost}
+    for pipeline, score in zip(ended, scores, strict=True) if columns else []:
         table = read_shard(score.file(SENTENCES)).select(["id", "group", *sorted(columns)])
         statistics[row_of(experiment.name), pipeline.seed] = table
-    models = [store.run(pipeline.trained) for pipeline in seeds if pipeline.trains]
+    models = [store.run(pipeline.trained) for pipeline in ended if pipeline.trains]
     parts = (models or scores)[0].manifest["parts"]
-    keys = [(pipeline.trained if pipeline.trains else pipeline.scored).key for pipeline in seeds]
+    keys = ["" if p.seed in lost else (p.trained if p.trains else p.scored).key for p in seeds]
     code = code_today(experiment)  # what is kept has the keys of today
     return ({"code": code} if code else {}) | {
         "runs": [run_of(p.seed, key, run_ids.get(key, "")) for p, key in zip(seeds, keys, strict=True)],
@@ -237,7 +247,9 @@ def join(folder: Path, other: Path) -> Path:
     )
     trials = json.loads((folder / TRIALS).read_text(encoding="utf-8")) if (folder / TRIALS).exists() else []
     result = first | {"commit": "; ".join(commits), "note": "; ".join(notes), "rows": rows}
-    return write(folder, result, of_second | of_first, trials)
+    tested = {row_of(row["experiment"]) for row in rows if row["sentences"]}
+    statistics = {name: table for name, table in (of_second | of_first).items() if name[0] in tested}
+    return write(folder, result, statistics, trials)
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], Statistics]:
@@ -261,19 +273,21 @@ def _joined(row: Mapping[str, Any], more: Mapping[str, Any] | None) -> Mapping[s
     if more is None:
         return row
     name = row["experiment"]
+    lost = sorted({*row.get("diverged", ()), *more.get("diverged", ())})  # which have the metric of the row alone
     for what, same in (
         (
             "settings",
             row["settings"].keys() == more["settings"].keys() and same_settings(row["settings"], more["settings"]),
         ),
         ("test set", [part.get("rows") for part in row["test_set"]] == [part.get("rows") for part in more["test_set"]]),
-        ("metrics", row["values"].keys() == more["values"].keys()),
+        ("metrics", bool(lost) or row["values"].keys() == more["values"].keys()),
     ):
         if not same:
             raise ValueError(f"{name}: the two results have different {what}, so their seeds cannot be joined")
-    values = {metric: dict(zip(row["seeds"], own, strict=True)) for metric, own in row["values"].items()}
-    for metric, own in more["values"].items():
-        for seed, value in zip(more["seeds"], own, strict=True):
+    both = [metric for metric in row["values"] if metric in more["values"]]
+    values = {metric: dict(zip(row["seeds"], row["values"][metric], strict=True)) for metric in both}
+    for metric in both:
+        for seed, value in zip(more["seeds"], more["values"][metric], strict=True):
             if values[metric].setdefault(seed, value) != value:
                 raise ValueError(
                     f"{name} seed {seed}: {metric} is {values[metric][seed]} in one result and {value} in the other"
@@ -299,4 +313,5 @@ def _joined(row: Mapping[str, Any], more: Mapping[str, Any] | None) -> Mapping[s
         "values": ordered,
         "training": training,
         "libraries": libraries,
+        **({"diverged": lost, "sentences": []} if lost else {}),
     }

@@ -340,6 +340,7 @@ class KeptRow(BaseModel):
     licences: list[str]
     sentences: dict[Literal["row"], str] | Annotated[list[str], Field(max_length=0)]
     runs: list[KeptRun] = []
+    diverged: list[int] = []
 
     @model_validator(mode="after")
     def _fits(self) -> "KeptRow":
@@ -347,6 +348,8 @@ class KeptRow(BaseModel):
             raise ValueError("each seed has one value of each metric")
         if self.runs and [run.seed for run in self.runs] != self.seeds:
             raise ValueError("each seed has one run")
+        if not {*self.diverged} <= {*self.seeds}:
+            raise ValueError("a seed that diverged is one of the row's")
         if self.metric not in self.values or (self.training and not self.settings):
             raise ValueError("a row has values of its metric, and a training has settings")
         return self

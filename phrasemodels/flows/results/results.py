@@ -358,7 +358,9 @@ def _judged(row: Mapping[str, Any], experiment: Experiment, answer: Answer) -> d
     printed, how = (answer.cell.printed, answer.cell.how) if answer.cell else ("", None)
     caveat = answer.note if answer.exact else experiment.caveat
     why_not = reason_not(row["stand_in"], experiment.reason_not(answer) or row["reason_not"])
-    found = qualified(judge(printed, row["values"][answer.metric], why_not, answer.exact, how), caveat)
+    lost, own = row.get("diverged", ()), zip(row["seeds"], row["values"][answer.metric], strict=True)
+    values = [math.nan if seed in lost else value for seed, value in own]
+    found = qualified(judge(printed, values, why_not, answer.exact, how), caveat)
     return {"verdict": found.verdict, "reason": found.reason}
 
 
@@ -372,7 +374,10 @@ def _tested(
     """Return the rows as they are tested, without statistics, and a function that reads the statistics of all."""
     names = {e.row: e.name for e, _ in reversed(known)}
     rows_tested = [
-        TestedRow(e.name, a.metric, str(row["test_set"]), a.statistic, [], names.get(e.baseline, ""))
+        TestedRow(
+            *(e.name, a.metric, str(row["test_set"]), a.statistic if row["sentences"] else None, []),
+            names.get(e.baseline, ""),
+        )
         for row, (e, a) in zip(rows, known, strict=True)
     ]
 

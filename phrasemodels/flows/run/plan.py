@@ -67,6 +67,12 @@ class Plan:
         """The pipeline of each step of a model, by key. Steps for preparing data have none."""
         return {step.key: pipeline for pipeline in self.pipelines for step in pipeline.stages.values()}
 
+    def as_compared(self, store: Store) -> "Plan":
+        """Return the plan that a run compared: without the missing scores, if it knew that their trainings diverged."""
+        missing = frozenset(p.scored.key for p in self.pipelines if store.find(p.scored, verify=False) is None)
+        other = Plan(self.table, missing)
+        return other if missing and store.find(other.comparison) else self
+
     @property
     def without_models(self) -> list[Step]:
         """The steps for preparing data, inputs first."""
