@@ -472,10 +472,35 @@ def start_mlflow(settings: Settings) -> None:
             if damage := Tracker(uri).damage():
                 raise OSError(damage)
             _make_tables(uri)
+            if settings.artifact_location:
+                follow_store(database, settings.root)
     else:
         if uri.startswith("http"):
             reach(uri, "MLflow", "PHRASEMODELS_MLFLOW_URI")
         _make_tables(uri)
+
+
+PLACES = {  # where MLflow's database names folders of the store
+    "experiments": ["artifact_location"], "runs": ["artifact_uri"], "logged_models": ["artifact_location"],
+    "model_versions": ["source", "storage_location"], "datasets": ["dataset_source"],
+}  # fmt: skip
+
+
+def follow_store(database: Path, root: Path) -> None:
+    """Let a database name its artifacts by the place of the store, if the store was copied or moved: it has absolute paths."""
+    artifacts, new = database.parent / "artifacts", root.as_uri()
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        known = connection.execute("select name, artifact_location from experiments").fetchall()
+        suffixes = ((f"/mlflow/artifacts/{name}", where or "") for name, where in known)
+        old = {where.removesuffix(end) for end, where in suffixes if where.endswith(end)} - {new}
+        for before in old if artifacts.is_dir() else ():
+            for table, columns in PLACES.items():
+                for column in columns:
+                    connection.execute(
+                        f"update {table} set {column} = replace({column}, ?, ?) where instr({column}, ?)",
+                        (f"{before}/", f"{new}/", f"{before}/"),
+                    )
+            print(f"the store was {before}: MLflow's artifacts are taken from {new} now", file=sys.stderr, flush=True)
 
 
 def reach(url: str, service: str, setting: str, port: int = 0) -> None:

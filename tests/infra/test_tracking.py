@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import mlflow
 import pytest
@@ -59,6 +60,33 @@ def test_a_database_may_have_a_relative_path(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mlflow.db").touch()
     assert Tracker("sqlite:///mlflow.db").keys() == {}
+
+
+def test_a_store_that_is_copied_or_moved_writes_into_its_new_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def at(store: Path) -> tuple[Tracker, str]:
+        settings = Settings(store=store)
+        start_mlflow(settings)
+        tracker = Tracker(settings.tracking_uri, settings.artifact_location)
+        return tracker, tracker.open_run("a corpus", "run", "key", {})
+
+    first, second = tmp_path / "a store", tmp_path / "b"
+    (tmp_path / "text").write_text("0")
+    tracker, run = at(first)
+    tracker.client().log_artifact(run, tmp_path / "text")
+    model = tracker.logged_model(run, "name", "key", 0, {})
+    tracker.datasets(run, [UsedData("x train", "train", "0" * 20, (first / "objects").as_uri(), 3)])
+    shutil.copytree(first, second)
+    tracker, run = at(second)
+    assert "the store was file://" in capsys.readouterr().err
+    client = tracker.client()
+    there = client.get_run(run).info.artifact_uri
+    assert there.startswith(second.as_uri()) and Path(unquote(urlsplit(there).path), "text").is_file()
+    assert client.get_logged_model(model).artifact_location.startswith(second.as_uri())
+    assert second.as_uri() in client.get_run(run).inputs.dataset_inputs[0].dataset.source
+    at(second)
+    assert not capsys.readouterr().err, "once"
 
 
 def test_data_that_a_run_used_is_logged_once_and_opened_by_mlflow(tracker: Tracker, tmp_path: Path) -> None:
