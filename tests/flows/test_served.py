@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pandas as pd
 import pytest
@@ -70,9 +70,18 @@ def test_many_clients_of_a_model_are_answered_and_told_what_is_wrong(
                 (row,) = json.loads(answer.read())
             return bool(row["error"])
 
-        sizes = [1, 5000, 3, 30_000] * 15
+        sizes = [1, 5000, 3, 8000] * 15
         with ThreadPoolExecutor(60) as clients:
             assert list(clients.map(ask, sizes)) == [words > 200 for words in sizes]
+        for host, status in (
+            ("localhost:1", 200),
+            ("[::1]", 200),
+            ("evil.example", 403),
+            ("127.0.0.1.evil.example", 403),
+        ):
+            request = Request(f"{url}/health", headers={"Host": host})
+            with pytest.raises(HTTPError) if status == 403 else nullcontext():
+                assert urlopen(request).status == status
         assert "/predict.json" in json.loads(urlopen(f"{url}/openapi.json").read())["paths"]
 
         def refuse(texts: list[str]) -> None:
@@ -90,25 +99,32 @@ def test_words_are_counted_with_those_that_nothing_divides() -> None:
     assert within([""] * 9, 3) == 3
 
 
-def test_turns_go_round() -> None:
-    turns, order = Turns(), list[str]()
+def waiting_turns(sizes: list[int], rounds: int = 1) -> list[int]:
+    """Return in which order texts of these sizes, which ask one after another while a turn is under way, get their turns."""
+    turns, order = Turns(), list[int]()
 
-    def work(name: str) -> None:
-        for _ in range(4):
-            with turns():
-                order.append(name)
-                time.sleep(0.005)
+    def work(size: int) -> None:
+        for _ in range(rounds):
+            with turns(size):
+                order.append(size)
+                time.sleep(0.01)
 
     with turns():
         threads = []
-        for name in "ab":
-            threads.append(Thread(target=work, args=[name]))
+        for size in sizes:
+            threads.append(Thread(target=work, args=[size]))
             threads[-1].start()
             while len(turns._waiting) < len(threads):
                 time.sleep(0.001)
     for thread in threads:
         thread.join()
-    assert "".join(order) == "abababab"
+    return order
+
+
+def test_turns_go_round_and_short_texts_come_first_but_not_always() -> None:
+    assert len(waiting_turns([5, 5], rounds=4)) == 8
+    assert waiting_turns([900, 500, 1, 500, 2]) == [1, 2, 500, 500, 900]
+    assert waiting_turns([90, 10, 10, 10], rounds=15).index(90) in range(9, 40), "before all of the short ones"
 
 
 def test_a_turn_that_fails_is_passed_on() -> None:

@@ -230,8 +230,9 @@ def print_table(result: dict[str, Any]) -> None:
     )
     root = Settings().root
     print(f"report:  {result['report'] or 'not drawn'}")
-    print(f"MLflow:  mlflow ui --backend-store-uri {Settings().tracking_uri} --host 127.0.0.1")
-    print(f"Prefect: PREFECT_HOME={root / 'prefect'} prefect server start --host 127.0.0.1")
+    print(f"MLflow:  DO_NOT_TRACK=true mlflow ui --backend-store-uri {Settings().tracking_uri} --host 127.0.0.1")
+    silent = "PREFECT_SERVER_ANALYTICS_ENABLED=false"  # it would send telemetry
+    print(f"Prefect: PREFECT_HOME={root / 'prefect'} {silent} prefect server start --host 127.0.0.1")
     for line in _next(result["rows"]):
         print(line)
 

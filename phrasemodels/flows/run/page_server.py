@@ -6,7 +6,10 @@ and its page of the interface loads scripts from elsewhere. The interface is des
 """
 
 import contextlib
+import heapq
 import io
+import ipaddress
+import itertools
 import json
 import resource
 import select
@@ -14,10 +17,10 @@ import socket
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -33,7 +36,7 @@ from phrasemodels.saved import first_line
 if TYPE_CHECKING:
     from phrasemodels.flows.results.models import Model
 
-MOST_BYTES = 200_000
+MOST_BYTES = 50_000  # of a request: to divide so much text into sentences takes about 4 s, one turn
 SECONDS = 30.0  # in which a request has to arrive, and its answer to be taken
 CONNECTIONS = 256
 BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
@@ -151,18 +154,24 @@ def _looks(parser: Parser, parse: Parse, most: int) -> list[tuple[str, list[tupl
 
 
 class Turns:
-    """A lock passed on in the order of requests. So a short text waits for at most a part of a long one."""
+    """A lock that is passed on by fair shares: a short text waits for the turn under way, not for all long texts that came first.
+
+    Each waiting text has the size of all that was passed on before it asked, plus its own; the least is next. So long texts wait
+    for short ones, but not for ever.
+    """
 
     def __init__(self) -> None:
-        self._lock, self._waiting, self._taken = threading.Lock(), deque[threading.Event](), False
+        self._lock, self._taken, self._passed = threading.Lock(), False, 0
+        self._waiting: list[tuple[int, int, threading.Event]] = []
+        self._numbers = itertools.count()
 
     @contextmanager
-    def __call__(self) -> Iterator[None]:
-        """Wait for one's turn, and pass it on at the end."""
+    def __call__(self, size: int = 0) -> Iterator[None]:
+        """Wait for one's turn, and pass it on at the end. size: of the text."""
         mine = threading.Event()
         with self._lock:
             if self._taken:
-                self._waiting.append(mine)
+                heapq.heappush(self._waiting, (self._passed + size, next(self._numbers), mine))
             else:
                 self._taken = True
                 mine.set()
@@ -172,7 +181,8 @@ class Turns:
         finally:
             with self._lock:
                 if self._waiting:
-                    self._waiting.popleft().set()
+                    self._passed, _, following = heapq.heappop(self._waiting)
+                    following.set()
                 else:
                     self._taken = False
 
@@ -242,6 +252,14 @@ def server(served: Served, host: str, port: int) -> PageServer:
     return PageServer((host, port), handler)
 
 
+def _is_loopback(host: str) -> bool:
+    """Whether a host is an address of this machine alone. Behind a name a page of elsewhere may ask (DNS rebinding)."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def check_client(connection: socket.socket) -> None:
     """Raise a ConnectionError if a client has left or sends no more. Nobody waits for its answer."""
     readable, _, _ = select.select([connection], [], [], 0)
@@ -271,9 +289,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(Arriving(self.connection))
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for a turn. ConnectionError: the client has left."""
-        with self.turns():
+    def turn(self, size: int) -> Iterator[None]:
+        """Wait for a turn. ConnectionError: the client has left. size: of the text."""
+        with self.turns(size):
             check_client(self.connection)
             yield
 
@@ -282,7 +300,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.places.acquire(blocking=False):
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, f"{REQUESTS} texts are being answered: ask again later")
         try:
-            return answer(text, self.turn)
+            return answer(text, partial(self.turn, len(text)))
         finally:
             self.places.release()
 
@@ -299,9 +317,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Send the answer to a text, or why it has none."""
         try:
             try:
-                path = urlsplit(self.path).path
+                path, host = (
+                    urlsplit(self.path).path,
+                    urlsplit(f"//{self.headers.get('Host', '')}").hostname or "localhost",
+                )
             except ValueError:
                 raise RefusedError(HTTPStatus.BAD_REQUEST, "this is no address") from None
+            if _is_loopback(str(self.connection.getsockname()[0])) and not (host == "localhost" or _is_loopback(host)):
+                raise RefusedError(HTTPStatus.FORBIDDEN, "another name led here: ask for localhost")
             if path == "/health":
                 self._send(HTTPStatus.OK, JSON_TEXT, json.dumps({"status": "ok", "version": __version__}))
             elif path == "/openapi.json":
