@@ -20,11 +20,10 @@ import math
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import filelock
 
@@ -44,6 +43,9 @@ from phrasemodels.data.store.artifacts import (
 from phrasemodels.data.store.fingerprint import closure
 from phrasemodels.folders import NotAFileError, read_regular
 from phrasemodels.project import declared_files_only
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.shared import ObjectStorage
 
 FORMAT = 1  # of keys and manifests; the source of this module is part of no key
 
@@ -251,65 +253,6 @@ def is_manifest_of(manifest: Mapping[str, Any], step: str, key: str) -> bool:
     return manifest["step"] == step and manifest["key"] == key == key_of(manifest)
 
 
-class SharedStorage(Protocol):
-    """Storage shared by the stores of several nodes, for example `shared.ObjectStorage`."""
-
-    @property
-    def url(self) -> str:
-        """The place of the storage."""
-
-    def listed(self, *names: str) -> list[str]:
-        """Return every file below a path, sorted."""
-
-    def put(self, file: Path, *names: str) -> None:
-        """Upload one file to a path."""
-
-    def get(self, file: Path, *names: str) -> None:
-        """Download one file from a path."""
-
-    def remove(self, *names: str) -> None:
-        """Remove all files below a path."""
-
-    def open(self) -> None:
-        """Check that the storage is writable. OSError: it isn't."""
-
-    def fetch(self, folder: Path, check: bool = True) -> bool:
-        """Download the manifest of ROOT/objects/STEP/KEY to this folder. Return whether the storage has it.
-
-        check: and all of its files, with their sizes.
-        """
-
-    def download(self, folder: Path, name: str, expected: Mapping[str, Any]) -> bool:
-        """Download one file of an artifact into its folder. Return False, and forget the file, if it is lost or damaged."""
-
-    def publish(self, folder: Path, manifest: Mapping[str, Any]) -> bool:
-        """Upload an artifact. Return False if another node has published the key."""
-
-    def replace(self, folder: Path, manifest: Mapping[str, Any]) -> None:
-        """Upload an artifact in place of a damaged one."""
-
-    def artifacts(self) -> list[Artifact]:
-        """Return all artifacts of the storage."""
-
-    def present(self) -> Mapping[Path, str]:
-        """Return STEP/KEY of every artifact, with the path of its manifest."""
-
-    def manifests(self, paths: Iterable[str]) -> list[dict[str, Any]]:
-        """Return the manifests at these paths."""
-
-    def damage(self) -> list["Damage"]:
-        """Return the damaged artifacts of the storage."""
-
-    def lease(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
-        """Keep the artifacts of these keys from garbage collection by any node while the block runs."""
-
-    def leased_keys(self) -> Counter[str]:
-        """Return the keys leased by runs on any node, each with the number of its leases."""
-
-    def collect(self, days: float, newest: int, dry: bool) -> list[str]:
-        """Remove everything without a verdict or a lease; return the paths."""
-
-
 class Store:
     """A folder of artifacts. Several processes may use it at once. You may kill any of them at any time.
 
@@ -317,7 +260,7 @@ class Store:
     as soon as its manifest is in the shared storage.
     """
 
-    def __init__(self, root: Path, shared: SharedStorage | None = None) -> None:
+    def __init__(self, root: Path, shared: "ObjectStorage | None" = None) -> None:
         self.root, self.shared = Path(root).absolute(), shared
         self._elsewhere: dict[Path, SharedArtifact] = {}
 

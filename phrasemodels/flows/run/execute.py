@@ -18,12 +18,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.gc import trimmed
-from phrasemodels.data.store.store import Executor, OutOfTimeError, SharedStorage, Step, Store, call_here
+from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, call_here
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.results.records import sources_of
@@ -36,6 +36,9 @@ from phrasemodels.infra.tracking import Tracker, TrainingRun
 from phrasemodels.tasks.parsers.parse import add_trees, parse
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.trainer import PROGRESS, Training, history, train
+
+if TYPE_CHECKING:
+    from phrasemodels.data.store.shared import ObjectStorage
 
 PROGRESS_EVERY = 3.0  # seconds between uploads of the progress of a training, and between reads of it
 PAUSE = 60.0  # seconds between two checks of the size of a node's cache: there may be thousands of short steps
@@ -129,7 +132,7 @@ class ReportAndUpload:
 class SharedCheckpoints:
     """The checkpoints of one training in the shared storage: checkpoints/KEY/step-.../, with state.json written last."""
 
-    shared: SharedStorage
+    shared: "ObjectStorage"
     key: str
     folder: Path
 
