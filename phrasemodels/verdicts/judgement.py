@@ -330,7 +330,7 @@ def _verdict(one: Printed, ours: Scores, values: Sequence[float], scale: Decisio
     """Return the verdict on a number; without a scale or a margin it is not comparable, and the others are judged all the same."""
     exact = one.arithmetic == COUNT
     if one.value and ours.problem:
-        return Verdict("not comparable", f"a score of ours isn't read: {ours.problem}")
+        return Verdict("not comparable", ours.problem)
     if one.value and scale.problem and not (exact or one.margin or one.not_comparable):
         return Verdict("not comparable", scale.problem)
     how = how_made(one, scale.scale, len(ours.items) if ours.is_share else 0, scale.lower_is_better)

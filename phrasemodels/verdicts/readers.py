@@ -1,15 +1,17 @@
 """Readers of scores: tables as people have them, and the logs of evaluation tools. Files are untrusted: a mistake is a
 ValueError of one line that names the file.
 
-Scores of one's own runs: of each seed and test item, or of each seed alone.
+Scores of one's own runs: of each seed and test item, or of each seed alone. A run is what names itself: by a seed in a column or in the
+names of its file and folders (seed0, run 1, s2, a date), by the run of MLflow, or by the date of an evaluation. `collected` decides over
+all sources together which scores are of runs that can be compared, and says of the others why not.
 """
 
 import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from phrasemodels.verdicts.cells import content, text_of, value_of
-from phrasemodels.verdicts.scales import known
+from phrasemodels.verdicts.scales import known, words
 from phrasemodels.verdicts.significance import Array
 from phrasemodels.verdicts.tables import (
     Column,
@@ -39,8 +41,16 @@ INFINITY = 1.797e308  # as MLflow stores an infinite metric: the largest float64
 
 
 class Observation(NamedTuple):
-    """The score of one item by one seed. item: empty if the score is of all of them. total: what the score is out of, such as 1,
-    or the words of a sentence. where: the file and line that it was read from. problem: why the score cannot be read."""
+    """The score of one item by one seed.
+
+    seed: The run; empty if nothing names it.
+    item: Empty if the score is of all of them.
+    total: What the score is out of, such as 1, or the words of a sentence.
+    where: The file and line that it was read from.
+    problem: Why the score cannot be read.
+    file: The file.
+    setting: All else by which runs of one number must not differ.
+    """
 
     row: str
     dataset: str
@@ -51,6 +61,8 @@ class Observation(NamedTuple):
     total: float = 1.0
     where: str = ""
     problem: str = ""
+    file: str = ""
+    setting: str = ""
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no one truth value
@@ -105,33 +117,44 @@ def ratio(sums: Array) -> Array:
     return np.divide(sums[..., 0], sums[..., 1], out=np.zeros(sums.shape[:-1]), where=sums[..., 1] != 0)
 
 
-def collected(observations: Iterable[Observation], is_printed: Callable[[str], bool] | None = None) -> list[Scores]:
+Key = tuple[str, str, str]  # row, data set, metric
+Item = tuple[float, float]  # score and total
+
+
+def collected(
+    observations: Iterable[Observation],
+    is_printed: Callable[[str], bool] | None = None,
+    unread: list[str] | None = None,
+) -> list[Scores]:
     """Return the scores of each row, data set and metric, in the order in which they first occur.
 
-    A score that is not finite, or as large as MLflow stores infinity, becomes NaN: its run diverged.
+    A score that is not finite, or as large as MLflow stores infinity, becomes NaN: its run diverged. Names that are spelled in several
+    ways are one. A score that stands twice is counted once.
 
     Args:
         observations: The scores in any order.
         is_printed: Whether a metric is printed; of others, scores that are wrong are left out. None: all are.
+        unread: Gets a line for each file whose scores aren't counted.
 
     Raises:
-        ValueError: A score or total is too large or no number, a seed has an item twice or lacks one, or there are too many.
+        ValueError: A score or total is too large or no number, a file has an item of a seed twice, a seed lacks one, two files have the
+            same scores, or there are too many.
     """
-    found: dict[tuple[str, str, str], dict[str, dict[str, tuple[float, float]]]] = {}
-    left_out: set[tuple[str, str, str]] = set()
-    problems: dict[tuple[str, str, str], str] = {}
-    spelled: dict[tuple[Any, ...], tuple[str, str, str]] = {}  # the first spelling of a row, data set and metric
-    first_of: dict[tuple[str, ...], str] = {}  # file that a seed is from
+    unread = [] if unread is None else unread
+    found: dict[Key, _Runs] = {}
+    left_out: set[Key] = set()
+    spelled: dict[tuple[Any, ...], Key] = {}  # the first spelling of a row, data set and metric
+    files: dict[str, _File] = {}
     for count, one in enumerate(observations):
         if count >= MOST:
             raise ValueError(f"more than {MOST} scores; judge fewer rows at a time")
         key = spelled.setdefault(
             (folded(one.row), folded(one.dataset), folded_metric(one.metric)), (one.row, one.dataset, one.metric)
         )
+        runs = found.setdefault(key, _Runs())
         if one.problem:
-            problems.setdefault(key, f"{one.where}: {one.problem}")
+            runs.problem = runs.problem or f"a score of ours isn't read: {one.where}: {one.problem}"
             continue
-        items = found.setdefault(key, {}).setdefault(one.seed, {})
         place = f"{one.where}: " if one.where else ""
         diverged = not abs(one.score) < INFINITY
         finite = math.isfinite(one.total) and one.total >= 0
@@ -147,28 +170,127 @@ def collected(observations: Iterable[Observation], is_printed: Callable[[str], b
                 item = f", item {one.item[:40]!r}" if one.item else ""
                 raise ValueError(f"{place}{_named(one)}{item}: score {one.score} of {one.total} is {wrong}")
             left_out.add(key)
-        elif one.item in items:
-            if items[one.item] == (one.score, one.total) and first_of[*key, one.seed] != one.where.partition(", ")[0]:
-                continue  # two files tell of one run, as all_results.json and eval_results.json
+        files.setdefault(one.file, _File()).add(one)
+        runs.add(one, (math.nan if diverged else one.score, one.total))
+    _no_copies(files)
+    made = []
+    for key, runs in found.items():
+        if key not in left_out:
+            runs.check(unread)
+            made.append(_scores(key, runs.seeds, runs.problem))
+    return made
+
+
+@dataclass
+class _Runs:
+    """The scores of one number by run. problem: why they judge nothing; unclear: why scores of no named run don't."""
+
+    seeds: dict[str, dict[str, Item]] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)  # file of each run
+    settings: dict[tuple[bool, str], str] = field(
+        default_factory=dict
+    )  # file of each setting, with and without a named run
+    unnamed: dict[str, None] = field(default_factory=dict)  # files
+    twice: dict[str, str] = field(default_factory=dict)  # files whose scores stand in another one
+    problem: str = ""
+    unclear: str = ""
+
+    def add(self, one: Observation, score: Item) -> None:
+        """Add a score. ValueError: its file has the item of this seed twice."""
+        items, first = self.seeds.setdefault(one.seed, {}), self.first.setdefault(one.seed, one.file)
+        if not one.seed:
+            self.unnamed[one.file] = None
+        if one.item not in items:
+            items[one.item] = score
+            self.settings.setdefault((bool(one.seed), one.setting), one.file)
+        elif first == one.file:
             twice = f"item {one.item[:40]!r} has two scores; a seed has one for each item"
+            place = f"{one.where}: " if one.where else ""
             raise ValueError(
                 f"{place}{_named(one)}: {twice if one.item else 'two scores; give them a column item, or other seeds'}"
             )
-        first_of.setdefault((*key, one.seed), one.where.partition(", ")[0])
-        items[one.item] = (math.nan if diverged else one.score, one.total)
-    return [_scores(key, seeds, problems.get(key, "")) for key, seeds in found.items() if key not in left_out]
+        elif items[one.item] == score:
+            self.twice[one.file] = first
+        elif one.seed:
+            self.problem = self.problem or f"{first} and {one.file} have different scores of run {one.seed[:40]!r}"
+        else:
+            self.unclear = f"{first} and {one.file} have different scores, and name no run: {NAME_RUNS}"
+
+    def check(self, unread: list[str]) -> None:
+        """Leave out what names no run beside runs, and find what no seeds of one number can be."""
+        if named := any(self.seeds):
+            if self.seeds.pop("", None) is not None:
+                for file in self.unnamed:
+                    _say(unread, f"{file}: not counted: it names no run, as other files do; {NAME_RUNS}")
+        else:
+            self.problem = self.problem or self.unclear
+        for file, first in self.twice.items():
+            _say(unread, f"{file}: not counted: {first} has the same scores of the same run")
+        settings = [(setting, file) for (of, setting), file in self.settings.items() if of == named]
+        if len(settings) > 1:
+            (one, file), (other, second) = settings[:2]
+            self.problem = self.problem or (
+                f"{file} and {second} differ by more than the seed ({_differing(one, other)}): judge one setting at a time"
+            )
+        if not self.seeds:
+            self.seeds[""] = {"": (math.nan, 1.0)}
+
+
+@dataclass
+class _File:
+    """What tells whether two files have the same scores: a digest of them in any order. rare: two runs hardly have them both."""
+
+    digest: int = 0
+    count: int = 0
+    rare: bool = False
+    seeds: set[str] = field(default_factory=set)
+
+    def add(self, one: Observation) -> None:
+        self.digest += hash((one.row, one.dataset, one.metric, one.item, one.score, one.total))
+        self.count += 1
+        self.rare = self.rare or is_rare(one)
+        if len(self.seeds) < MOST_FILES:
+            self.seeds.add(one.seed)
+
+
+def _no_copies(files: Mapping[str, _File]) -> None:
+    """Check that no file has the scores of another one as those of another run. ValueError: one has."""
+    first: dict[tuple[int, int], str] = {}
+    for name, file in files.items():
+        same = first.setdefault((file.digest, file.count), name)
+        if same != name and not file.seeds & files[same].seeds and (file.rare or file.count > MOST_ALIKE):
+            raise ValueError(
+                f"{name}: the same scores as {same}; a copy is no further run: take one away, or add a column seed to both"
+            )
+
+
+def is_rare(one: Observation) -> bool:
+    """Return whether two runs hardly have this score both: it is of one item of several, or has five digits."""
+    return bool(one.item) or len(f"{one.score:.10g}".strip("-0.").replace(".", "")) >= 5
+
+
+def _differing(one: str, other: str) -> str:
+    """Return the parts of two settings that differ."""
+    parts = [part for part in one.split("; ") if part not in other.split("; ")]
+    others = [part for part in other.split("; ") if part not in one.split("; ")]
+    return f"{'; '.join(parts)[:80] or 'nothing'!r} and {'; '.join(others)[:80] or 'nothing'!r}"
+
+
+def _say(unread: list[str], line: str) -> None:
+    if line not in unread:
+        unread.append(line)
 
 
 def _scores(key: tuple[str, str, str], seeds: dict[str, dict[str, tuple[float, float]]], problem: str) -> Scores:
     items = tuple(sorted(set().union(*seeds.values())))
-    for seed, own in seeds.items():
+    for seed, own in seeds.items() if not problem else ():
         if lacking := [item for item in items if item not in own]:
             where = _named(Observation(*key, seed, "", 0))
             raise ValueError(
                 f"{where}: {len(lacking)} of {len(items)} items have no score, such as {lacking[0][:40]!r}; all seeds must have "
                 "the same items"
             )
-    sums = np.array([[own[item] for item in items] for own in seeds.values()], np.float64)
+    sums = np.array([[own.get(item, (math.nan, 1.0)) for item in items] for own in seeds.values()], np.float64)
     return Scores(*key, tuple(seeds), items, sums, problem)
 
 
@@ -188,13 +310,19 @@ NO_METRICS = frozenset(
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # inspect_ai: correct, incorrect, partial, no answer
 NO_SCORE = "no score: write nan if the run diverged, or delete the line"
 NO_NAMES = frozenset("results result scores score all eval test predict metrics summary files wandb".split())
+SAME_RUN = frozenset(
+    ("", *"results result scores score all eval metrics summary files wandb".split())
+)  # words of a run's files
 MOST_ALIKE = 3  # scores of at most four digits that two runs may have in common
-THE_TABLE = Path("the printed table")
-SUMMARIES = frozenset(
-    "mean average avg std sd stdev median all total max min best worst sum summary aggregate overall".split()
-)
+SUMMARIES = frozenset("mean average avg std sd stdev median all total max min best worst sum summary overall".split())
 ENDED = frozenset(("", "finished", "completed", "complete", "success", "succeeded", "done", "ok"))
-SEED = re.compile(r"(?:^|[^a-z])(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)", re.I)
+NAME_RUNS = "name runs as in seed0 and seed1, by file, folder or a column seed, and take away what is no run"
+# What names a run in the name of a file or folder: a time, a word with a number, or a number alone.
+RUN = re.compile(
+    r"(?:run-)?\d{8}[_-]\d{6}(?:-\w+)?|\d{4}-\d\d-\d\dT[\d.:-]+|^\d+$|"
+    r"(?<![^\W_])(?:seed|run|trial|fold|rep|repetition|s)[ _.=-]*\d+(?![^\W_])",
+    re.I,
+)
 
 
 def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observation]:
@@ -216,17 +344,38 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
     if "split" in roles:
         table.rows = list(table.rows)
     several = "split" in roles and len({row.get("split", roles) for row in table.rows}) > 1
+    columns = [column for column in columns if column.long or not is_setting(column.name)]
+    used = {*roles.values(), *(column.name for column in columns)}
+    settings = [name for name in table.columns if name not in used and is_setting(name)]
     for row in table.rows:
         if roles.get("seed") and row.get("seed", roles) == "":
             raise ValueError(f"{row.where}: no seed")
         if why := _no_run(row, roles):
             unread.append(f"{row.where}: not read: {why}")
             continue
+        setting = "; ".join(f"{name} {_text(row.cells.get(name))}" for name in settings)
         for column in columns:
             for one in _scores_of(row, column, roles, names, table.comma, several):
+                one = one._replace(setting="; ".join(filter(None, (one.setting, setting))))
                 if one.problem and one.problem != NO_SCORE:
                     unread.append(f"{one.where}: {one.problem}")
                 yield one
+
+
+PARAMETER = re.compile(r"(?:params?|config)[./]", re.I)
+SETTINGS = frozenset(
+    "lr;learning rate;batch size;dropout;weight decay;optimizer;hidden size;layers;shots;n shot;num fewshot;limit;revision;"
+    "temperature".split(";")
+)
+NO_SETTING = frozenset(
+    "seed random dir path file name id time date host device gpu port tag tags note notes log output run worker".split()
+)
+
+
+def is_setting(name: str) -> bool:
+    """Return whether a column or parameter says how a run was made, so that it is equal for all seeds."""
+    said = words(PARAMETER.sub("", name).replace("_", " "))
+    return (bool(PARAMETER.match(name)) and not NO_SETTING & {*said}) or " ".join(said) in SETTINGS
 
 
 def _no_run(row: Row, roles: Mapping[str, str]) -> str:
@@ -253,6 +402,7 @@ def _scores_of(
         ),
         "seed": column.seed or given["seed"] or names.seed,
     }
+    setting = "" if column.seed or given["seed"] else names.setting
     for metric, part in column.cells_of(cell, given["metric"]):
         where = f"{row.where}, column {column.name}" if not column.long else row.where
         key = (
@@ -265,13 +415,13 @@ def _scores_of(
         try:
             score, total = _read(part, comma), 1.0 if given["total"] in ("", None) else _read(given["total"], comma)
         except ValueError as error:
-            yield Observation(*key, math.nan, where=where, problem=str(error))
+            yield Observation(*key, math.nan, where=where, problem=str(error), setting=setting)
             continue
         if score is None or total is None:  # without a seed, and in a table of several metrics, nothing was measured
             if column.long or column.seed or roles.get("seed"):
-                yield Observation(*key, math.nan, where=where, problem=NO_SCORE)
+                yield Observation(*key, math.nan, where=where, problem=NO_SCORE, setting=setting)
             continue
-        yield Observation(*key, score, total, row.where)
+        yield Observation(*key, score, total, row.where, setting=setting)
 
 
 def _read(cell: Any, comma: bool | None) -> float | None:
@@ -290,7 +440,8 @@ def from_file(path: Path, names: Names, unread: list[str]) -> Iterator[Observati
     if not found:
         unread.append(f"{path}: no table")
     for table in found:
-        yield from from_table(table, names, unread)
+        seed, setting = _run_of([table.where.rpartition(", sheet ")[2]] if ", sheet " in table.where else [])
+        yield from from_table(table, names._replace(seed=seed, setting=setting) if seed else names, unread)
 
 
 def from_lm_eval(path: Path) -> Iterator[Observation]:
@@ -301,7 +452,11 @@ def from_lm_eval(path: Path) -> Iterator[Observation]:
     """
     found = re.fullmatch(r"samples_(.+)_(\d{4}-\d\d-\d\dT[\d.:-]+)\.jsonl", path.name)
     task, date = found.groups() if found else (path.stem.removeprefix("samples_"), path.stem)
-    model = _model_of(path.with_name(f"results_{date}.json")) or path.resolve().parent.name
+    beside = path.with_name(f"results_{date}.json")
+    results = _json(content(beside), str(beside)) if beside.is_file() else {}
+    results = results if isinstance(results, dict) else {}
+    model, setting = _text(results.get("model_name") or "") or path.resolve().parent.name, _setting_of(results, task)
+    problem = PART if "; limit " in f"; {setting}" else ""
     for number, line in enumerate(content(path).splitlines(), 1):
         sample = _json(line, f"{path}, line {number}")
         if not isinstance(sample, dict) or "doc_id" not in sample:
@@ -311,15 +466,28 @@ def from_lm_eval(path: Path) -> Iterator[Observation]:
             if isinstance(value := sample[name], int | float):
                 score = _number(value, where := f"{path}, line {number}")
                 item = _text(sample["doc_id"])
-                yield Observation(model, task, _text(name + kept), date, item, score, where=where)
+                yield Observation(
+                    model, task, _text(name + kept), date, item, score, where=where, problem=problem, setting=setting
+                )
 
 
-def _model_of(path: Path) -> str:
-    """Return the name of the model in lm-evaluation-harness' results; empty if there is no such file."""
-    if not path.is_file():
-        return ""
-    results = _json(content(path), str(path))
-    return _text(results.get("model_name") or "") if isinstance(results, dict) else ""
+def _setting_of(results: Mapping[str, Any], task: str) -> str:
+    """Return how lm-evaluation-harness evaluated a task; a number of a run in its arguments is left out."""
+    about = results.get("config")
+    about = about if isinstance(about, dict) else {}
+    own = {name: about.get(name) for name in ("model_args", "limit", "gen_kwargs", "model_sha", "model_revision")}
+    shots = results.get("n-shot")
+    own["n-shot"] = shots.get(task) if isinstance(shots, dict) else about.get("num_fewshot")
+    return _said(own)
+
+
+PART = "with a limit, so of a part of the test items: evaluate all of them"
+
+
+def _said(settings: Mapping[str, Any]) -> str:
+    """Return settings as text, without those that are empty and without names of runs."""
+    given = {name: value for name, value in settings.items() if value not in (None, "", {})}
+    return "; ".join(RUN.sub("#", f"{name} {_text(value)}") for name, value in given.items())
 
 
 def from_inspect(path: Path) -> Iterator[Observation]:
@@ -336,6 +504,12 @@ def from_inspect(path: Path) -> Iterator[Observation]:
             f"{path}: the run ended with {_text(log.get('status'))!r}; run it again, or take the file away"
         )
     about, run = log["eval"], path.stem
+    config = about.get("config") if isinstance(about.get("config"), dict) else {}
+    names = ("task_args", "solver", "solver_args", "model_args", "model_generate_config", "task_version")
+    setting = _said({name: about.get(name) for name in names} | {"limit": config.get("limit")})
+    ids = {_text(sample.get("id")) for sample in log["samples"] if isinstance(sample, dict)}
+    whole = about.get("dataset", {}).get("samples") if isinstance(about.get("dataset"), dict) else None
+    part = config.get("limit") is not None or (isinstance(whole, int) and len(ids) < whole)
     for place, sample in enumerate(log["samples"]):
         where = f"{path}, sample {place + 1}"
         if not isinstance(sample, dict) or not isinstance(scores := sample.get("scores"), dict):
@@ -344,7 +518,7 @@ def from_inspect(path: Path) -> Iterator[Observation]:
         for scorer, score in scores.items():
             for metric, value in _values(scorer, score.get("value") if isinstance(score, dict) else None, where):
                 names = (_text(about.get("model")), _text(about.get("task")), _text(metric))
-                yield Observation(*names, seed, item, value, where=where)
+                yield Observation(*names, seed, item, value, where=where, problem=PART if part else "", setting=setting)
 
 
 def is_inspect(log: Any) -> bool:
@@ -395,20 +569,30 @@ def _of_harness(found: Mapping[str, Any], path: Path) -> Iterator[Observation]:
         found.get("model_name") or (about.get("model") if isinstance(about, dict) else "") or path.resolve().parent.name
     )
     for task, measures in found["results"].items():
+        setting = _setting_of(found, task)
         if isinstance(measures, dict) and not path.with_name(f"samples_{task}_{date}.jsonl").is_file():
             for name, value in measures.items():
                 metric, _, kept = name.partition(",")
                 if isinstance(value, int | float) and not metric.endswith("_stderr"):
                     shown = metric if kept in ("", "none") else name
                     yield Observation(
-                        _text(model), _text(task), _text(shown), date, "", _number(value, str(path)), where=str(path)
+                        _text(model),
+                        _text(task),
+                        _text(shown),
+                        date,
+                        "",
+                        _number(value, str(path)),
+                        where=str(path),
+                        problem=PART if "; limit " in f"; {setting}" else "",
+                        setting=setting,
                     )
 
 
 def _config(path: Path) -> dict[str, Any]:
     """Return the settings of a run of W&B, in config.yaml beside its summary."""
     text = text_of(path) if path.is_file() else ""
-    return dict(re.findall(r"^(\w+):\n(?:  .*\n)*?  value: ?[\"']?([^\n\"']*)", text, re.M))
+    found = re.findall(r"^(\w+):\n(?:  .*\n)*?  value: ?[\"']?([^\n\"']*)", text, re.M)
+    return {f"config.{name}": value for name, value in found if value}
 
 
 def _compressed(path: Path, names: Names, unread: list[str]) -> Iterator[Observation]:
@@ -432,7 +616,7 @@ def read(
     readers: Mapping[str, Reader] = READERS,
     names: Names | None = None,
     unread: list[str] | None = None,
-    seen: dict[bytes, Path] | None = None,
+    itself: bytes = b"",
 ) -> Iterator[Observation]:
     """Yield the scores of a file, or of all files of a folder; names in any case, and packed by gzip.
 
@@ -441,28 +625,24 @@ def read(
         readers: Reader by the pattern of a file's name.
         names: What the files don't say.
         unread: Gets a line for each file or line that isn't read.
-        seen: Files that were read before by the digest of their content; THE_TABLE is none of them.
+        itself: SHA-256 of the printed table, which is no result.
 
     Raises:
-        ValueError: No file has scores, a file is the copy of another one, or there are too many.
+        ValueError: No file has scores, or there are too many.
     """
-    unread, seen = ([] if unread is None else unread), ({} if seen is None else seen)
+    unread = [] if unread is None else unread
     files = [path] if path.is_file() else _files(path)
     wanted = {file: reader for file in files if (reader := _reader(file, readers))}
     unread += [f"{file}: no file of scores by its name" for file in files if file not in wanted]
-    _of_one_setting(wanted)
     some = False
     for file, reader in wanted.items():
-        same = seen.setdefault(hashlib.sha256(content(file)).digest(), file)
-        if why := _no_file_of_runs(file, same, wanted):
-            unread.append(f"{file}: not read: {why}")
+        named = _named_by(file, path, names or Names())
+        if itself and not named.seed and hashlib.sha256(content(file)).digest() == itself:
+            unread.append(f"{file}: not read: it is the printed table")
             continue
-        rare, count = False, 0
-        for one in reader(file, _named_by(file, path, names or Names(), len(wanted) > 1), unread):
-            some, rare, count = True, rare or is_rare(one), count + 1
-            yield one
-        if same != file and (rare or count > MOST_ALIKE):
-            raise ValueError(f"{file}: the same bytes as {same}; a copy is no further run: take one away")
+        for one in reader(file, named, unread):
+            some = True
+            yield one._replace(file=str(file))
     if not some:
         raise ValueError(f"{path}: no scores; files that are read: {', '.join(readers)}")
 
@@ -472,70 +652,29 @@ def _reader(file: Path, readers: Mapping[str, Reader]) -> Reader | None:
     return next((one for pattern, one in readers.items() if fnmatch(name, pattern)), None)
 
 
-def _no_file_of_runs(file: Path, same: Path, wanted: Iterable[Path]) -> str:
-    """Return why a file holds no runs by its name or content: the printed table, or a summary of the runs beside it."""
-    if same is THE_TABLE:
-        return "it is the printed table"
-    if _words(file) & SUMMARIES and any(SEED.search(other.name) for other in wanted if other.parent == file.parent):
-        return "" if SEED.search(file.name) else "a summary of the runs beside it"
-    return ""
-
-
-def _words(file: Path) -> set[str]:
-    return {*re.split(r"[\s_.-]+", file.name.casefold().partition(".")[0])}
-
-
-def is_rare(one: Observation) -> bool:
-    """Return whether two runs hardly have this score both: it is of one item of several, or has five digits."""
-    return bool(one.item) or len(f"{one.score:.10g}".strip("-0.").replace(".", "")) >= 5
-
-
-def _of_one_setting(files: Iterable[Path]) -> None:
-    """Check that results of lm-evaluation-harness are of one setting for each model and task. ValueError: two differ."""
-    known: dict[tuple[str, str, str], tuple[Any, Path]] = {}
-    for file in files:
-        found = json_of(file) if fnmatch(file.name, "results_*.json*") else None
-        about = found.get("config") if isinstance(found, dict) else None
-        if not isinstance(about, dict) or not isinstance(found.get("results"), dict):
-            continue
-        for task in found["results"]:
-            shots = found.get("n-shot")
-            own = {
-                name: about.get(name) for name in ("model_args", "limit", "gen_kwargs", "model_sha", "model_revision")
-            }
-            own["n-shot"] = shots.get(task) if isinstance(shots, dict) else about.get("num_fewshot")
-            for name, value in own.items():
-                place = _text(found.get("model_name") or about.get("model")), _text(task), name
-                first, other = known.setdefault(place, (value, file))
-                if first != value:
-                    raise ValueError(
-                        f"{file}: {name} is {_text(value)[:60]!r}, but {_text(first)[:60]!r} in {other.name}: seeds have one "
-                        "setting; judge each setting by itself"
-                    )
-
-
-def _named_by(file: Path, root: Path, names: Names, several: bool) -> Names:
-    """Return what a file says by its name, and its folders by theirs: system, metric and seed, where nothing else does."""
-    parts = [
-        file.name[
-            : len(file.name) - len("".join(file.suffixes[-2:] if file.name.endswith(".gz") else file.suffixes[-1:]))
-        ]
-    ]
+def _named_by(file: Path, root: Path, names: Names) -> Names:
+    """Return what a file says by its name, and its folders by theirs: system, metric and run, where nothing else does."""
+    parts = [file.name.removesuffix(".gz").rpartition(".")[0] or file.name]
     parts += reversed(file.relative_to(root).parent.parts if file != root else ())
-    if _words(file) <= NO_NAMES and len(parts) > 1:  # the folder is the run
-        parts = parts[1:]
-    seed = next((found[1] for part in parts if (found := SEED.search(part))), "")
+    seed, setting = _run_of(parts)
     metric = next((word for part in parts for word in re.split(r"[\s_-]+", part) if known(word).kind), "")
     rest = [
-        " ".join(w for w in re.split(r"[\s_-]+", SEED.sub("", part)) if w not in ("", metric, *NO_NAMES))
+        " ".join(w for w in re.split(r"[\s_-]+", RUN.sub("", part)) if w not in ("", metric, *NO_NAMES))
         for part in parts
     ]
     rest = list(filter(None, rest))
     return names._replace(
-        system=names.system or (rest[0] if rest else ""),
-        metric=names.metric or metric,
-        seed=seed or ("/".join(reversed(parts)) if several else "0"),
+        system=names.system or (rest[0] if rest else ""), metric=names.metric or metric, seed=seed, setting=setting
     )
+
+
+def _run_of(parts: Sequence[str]) -> tuple[str, str]:
+    """Return the run that names of a file and its folders say, and those names without it; both empty if they say none."""
+    seed = "/".join(re.sub(r"^\D+", "", found) for part in reversed(parts) for found in RUN.findall(part))
+    rest = [
+        " ".join(word for word in re.split(r"[\s_.-]+", RUN.sub("#", part)) if word not in SAME_RUN) for part in parts
+    ]
+    return seed, "file " + "/".join(filter(None, reversed(rest))) if seed else ""
 
 
 def _files(folder: Path) -> list[Path]:

@@ -65,7 +65,7 @@ JSON = (".json", ".jsonl", ".ndjson")
 
 
 class Names(NamedTuple):
-    """What files don't say: paper, table, system, data set, metric and seed. columns: metric by the name of a column."""
+    """What files don't say: paper, table, system, data set, metric, seed and setting. columns: metric by the name of a column."""
 
     paper: str = ""
     table: str = ""
@@ -73,6 +73,7 @@ class Names(NamedTuple):
     dataset: str = ""
     metric: str = ""
     seed: str = "0"
+    setting: str = ""
     columns: Mapping[str, str] = {}
     systems: frozenset[tuple[str, ...]] = frozenset()  # those that are printed, as `folded`
     datasets: frozenset[tuple[str, ...]] = frozenset()

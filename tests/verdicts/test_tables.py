@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -253,8 +254,8 @@ def test_a_folder_is_read_whole_or_not_at_all(tmp_path):
         "README.md: no table",
     ]
     (tmp_path / "ours" / "copy.csv").write_text(SEEDS)
-    with pytest.raises(ValueError, match=r"the same bytes as .*; a copy is no further run"):
-        read_both(tmp_path / "t.csv", [str(tmp_path / "ours")])
+    both = read_both(tmp_path / "t.csv", [str(tmp_path / "ours")])
+    assert len(both.scores[0].seeds) == 3 and "has the same scores of the same run" in both.unread[-1]
     (tmp_path / "ours" / "copy.csv").write_text("system,accuracy\nBase,82,3\n")
     with pytest.raises(ValueError, match="line 2: 3 cells, but 2 columns"):
         read_both(tmp_path / "t.csv", [str(tmp_path / "ours")])
@@ -386,12 +387,27 @@ def test_a_number_has_as_many_digits_as_a_program_writes(tmp_path):
     assert found == {("A", "accuracy"): ("reproduced", 3)}
 
 
+def two_sources(folder: Path, one: dict[str, str], other: dict[str, str]):
+    """Judge LONG by two folders of ours."""
+    for name, text in {
+        "t.csv": LONG,
+        **{f"x/{n}": t for n, t in one.items()},
+        **{f"y/{n}": t for n, t in other.items()},
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    both = read_both(folder / "t.csv", [str(folder / "x"), str(folder / "y")])
+    return both, judge_table(both.printed, both.scores)
+
+
 def test_a_copy_in_another_folder_is_no_further_run(tmp_path):
-    for name, text in {"x/a.csv": SEEDS, "y/b.csv": SEEDS, "t.csv": LONG}.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text.replace("82.4", "82.4123"))
-    with pytest.raises(ValueError, match="the same bytes as"):
-        read_both(tmp_path / "t.csv", [str(tmp_path / "x"), str(tmp_path / "y")])
+    for copy in ({"a.csv": BY_SEED["seed0.csv"]}, BY_SEED, {"s.csv": SEEDS.partition("Ours")[0]}):
+        both, found = two_sources(tmp_path, BY_SEED, copy)
+        assert len(found[0].values) == 3 and "not counted" in both.unread[-1]
+        shutil.rmtree(tmp_path / "y")
+    long = {name: text.replace("82.", "82.123") for name, text in BY_SEED.items()}
+    with pytest.raises(ValueError, match=r"seed7\.csv: the same scores as .*; a copy is no further run"):
+        two_sources(tmp_path, long, {"seed7.csv": long["seed0.csv"].replace("\n", "\r\n")})
 
 
 def test_two_runs_with_one_round_score_are_two_runs(tmp_path):
@@ -403,10 +419,35 @@ def test_two_runs_with_one_round_score_are_two_runs(tmp_path):
 
 
 def test_several_files_of_one_run_are_one_run(tmp_path):
-    files = {f"A{name}/{kind}_results.json": json.dumps({"model": "A", "eval_accuracy": value, kind: 1})
-             for name, value in (("x", 0.81), ("y", 0.82), ("z", 0.83)) for kind in ("all", "eval")}  # fmt: skip
-    _, found = scores_of(tmp_path, files, "system,accuracy\nA,0.82\n")
-    assert found[("A", "accuracy")] == ("reproduced", 3)
+    files = {f"A/run{n}/{kind}_results.json": json.dumps({"model": "A", "eval_accuracy": 0.81 + n / 100, kind: 1})
+             for n in range(3) for kind in ("all", "eval")}  # fmt: skip
+    both, found = scores_of(tmp_path, files, "system,accuracy\nA,0.82\n")
+    assert found[("A", "accuracy")] == ("reproduced", 3) and "eval_results.json: not counted" in both.unread[0]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [("dev.csv", "test.csv"), ("A/eval_results.json", "A/predict_results.json"), ("mr.csv", "cr.csv"), ("best.csv", "last.csv"),
+     ("checkpoint-500/r.csv", "checkpoint-1000/r.csv"), ("shard0.csv", "shard1.csv"), ("x/r.csv", "y/r.csv")],
+)  # fmt: skip
+def test_files_that_name_no_run_are_no_runs(files, tmp_path):
+    texts = {name: json.dumps({"accuracy": 82.1 + n}) if name.endswith("json") else f"system,accuracy\nA,{82.1 + n}\n"
+             for n, name in enumerate(files)}  # fmt: skip
+    _, found = judged(tmp_path, ("t.csv", "system,accuracy\nA,82.0\n", Names()), texts)
+    assert found[0].verdict == "not comparable" and "name no run" in found[0].reason
+    assert all(name in found[0].reason for name in files)
+
+
+def test_seeds_of_one_number_differ_by_nothing_but_the_seed(tmp_path):
+    for files in (
+        {f"lr{n}/seed{n}.csv": f"system,accuracy\nA,82.{n}\n" for n in range(2)},
+        {"dev_seed0.csv": "system,accuracy\nA,82.1\n", "test_seed1.csv": "system,accuracy\nA,82.2\n"},
+        {f"seed{n}.json": json.dumps({"model": "A", "lr": 10**-n, "accuracy": 82.1 + n / 10}) for n in range(2)},
+        {"runs.csv": "params.model,params.seed,params.depth,metrics.accuracy\nA,0,2,82.1\nA,1,4,82.2\n"},
+    ):
+        _, found = judged(tmp_path, ("t.csv", "system,accuracy\nA,82.0\n", Names()), files)
+        assert found[0].verdict == "not comparable" and "differ by more than the seed" in found[0].reason, files
+        shutil.rmtree(tmp_path / "ours")
 
 
 BY_SEED = {f"seed{n}.csv": f"system,accuracy\nBase,82.{n + 2}\n" for n in range(3)}
@@ -417,7 +458,8 @@ BY_SEED = {f"seed{n}.csv": f"system,accuracy\nBase,82.{n + 2}\n" for n in range(
 )
 def test_a_mean_over_seeds_is_no_seed(mean, tmp_path):
     both, found = scores_of(tmp_path, mean)
-    assert found[("Base", "accuracy")] == ("reproduced", 3) and any("not read: " in line for line in both.unread)
+    said = "summary.csv: not counted: it names no run" if "summary.csv" in mean else "not read: 'mean' is no seed"
+    assert found[("Base", "accuracy")] == ("reproduced", 3) and said in both.unread[0]
 
 
 @pytest.mark.parametrize("pair", ["λ=1|λ=-1", "A|A′", "k=.5|k=5", "A|A#", "CRF|– CRF", "C|C++", "A&B|AB"])
@@ -440,10 +482,14 @@ def test_results_of_another_setting_are_no_seeds(tmp_path):
             {"results": {"d": {"acc,none": 0.8}}, "config": config, "n-shot": {"d": shots}, "model_name": "A"}
         )
 
-    for other in (results(5, limit=None), results(0, limit=10), results(0, limit=None, model_args="revision=b")):
+    for other, said in (
+        (results(5, limit=None), "n-shot"),
+        (results(0, limit=10), "a part"),
+        (results(0, limit=None, model_args="revision=b"), "model_args"),
+    ):
         files = {"results_2026-01-01T00-00-01.json": results(0, limit=None), "results_2026-01-02T00-00-01.json": other}
-        with pytest.raises(ValueError, match="seeds have one setting"):
-            scores_of(tmp_path, files)
+        _, found = judged(tmp_path, ("t.csv", "system,dataset,acc\nA,d,0.8\n", Names()), files)
+        assert found[0].verdict == "not comparable" and said in found[0].reason
 
 
 @pytest.mark.parametrize(

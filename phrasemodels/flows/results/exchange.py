@@ -18,7 +18,7 @@ from phrasemodels.infra.tracking import Tracker, readable
 from phrasemodels.saved import first_line
 from phrasemodels.verdicts.cells import content
 from phrasemodels.verdicts.printed import Printed, read_printed
-from phrasemodels.verdicts.readers import READERS, THE_TABLE, Observation, Scores, collected, from_table, read
+from phrasemodels.verdicts.readers import READERS, Observation, Scores, collected, from_table, is_setting, read
 from phrasemodels.verdicts.tables import OURS, Names, Row, Table, folded, folded_metric, roles_of
 
 # parameters of an MLflow run that name its row, the first that it has
@@ -66,7 +66,7 @@ def read_both(
         datasets=frozenset(folded(one.our_dataset or one.dataset) for one in numbers),
     )
     wanted = {folded_metric(one.our_metric or one.metric) for one in numbers}
-    itself = {hashlib.sha256(content(printed)).digest(): THE_TABLE}
+    itself = hashlib.sha256(content(printed)).digest()
     scores = read_scores(sources, lambda metric: folded_metric(metric) in wanted, known_names, unread, itself)
     return Both(numbers, scores, unread)
 
@@ -76,7 +76,7 @@ def read_scores(
     is_printed: Callable[[str], bool] | None = None,
     names: Names | None = None,
     unread: list[str] | None = None,
-    seen: dict[bytes, Path] | None = None,
+    itself: bytes = b"",
 ) -> list[Scores]:
     """Return the scores in files and folders, and in the databases of MLflow that URIs or folders name.
 
@@ -85,18 +85,18 @@ def read_scores(
         is_printed: Whether a metric is a printed one, see `collected`.
         names: What the files don't say.
         unread: Gets a line for each file, line or run that isn't read.
-        seen: As in `read`.
+        itself: As in `read`.
 
     Raises:
         ValueError: A source cannot be read, or seeds have different items.
     """
-    left, seen = ([] if unread is None else unread), ({} if seen is None else seen)
+    left = [] if unread is None else unread
     found = (
-        from_mlflow(uri, left) if (uri := _tracking(source)) else read(Path(source), ALL_READERS, names, left, seen)
+        from_mlflow(uri, left) if (uri := _tracking(source)) else read(Path(source), ALL_READERS, names, left, itself)
         for source in sources
     )
     try:
-        return collected(chain.from_iterable(found), is_printed)
+        return collected(chain.from_iterable(found), is_printed, left)
     except ValueError as error:
         if any(source in str(error) for source in sources):
             raise
@@ -198,6 +198,11 @@ def from_mlflow(uri: str, unread: list[str]) -> Iterator[Observation]:
         seed = next((known[name] for name in SEEDS_OF_RUNS if name in known), run.info.run_id)
         logged = [one.dataset.name for one in run.inputs.dataset_inputs] if run.inputs else []
         dataset = known.get("dataset", next(iter(logged), ""))
+        own = "; ".join(sorted(f"{name} {value}" for name, value in known.items() if is_setting(f"params.{name}")))
+        setting = own if seed != run.info.run_id else f"no parameter seed; {own}"
         for metric, value in run.data.metrics.items():
             if not metric.startswith(SYSTEM):
-                yield Observation(row, dataset, metric, seed, "", float(value))
+                where = f"{uri}, run {run.info.run_name or run.info.run_id}"
+                yield Observation(
+                    row, dataset, metric, seed, "", float(value), where=where, file=where, setting=setting
+                )
