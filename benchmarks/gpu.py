@@ -47,17 +47,17 @@ ROWS = ("000/table1/{}/phrase-k2", "001/table2/{}/psan", "002/table2/{}/atis-mod
 ROUNDS = 5
 B, N = 3, 6
 BY_TRITON: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
-    "chain": (chain.TAGS, [(B, N, 5), (5, 5)]),
-    "chain, by position": (chain.TAGS, [(B, N, 5), (B, N - 1, 5, 5)]),
+    "chain": (chain.linear_chain, [(B, N, 5), (5, 5)]),
+    "chain, by position": (chain.linear_chain, [(B, N, 5), (B, N - 1, 5, 5)]),
     "eisner, many roots": (eisner.multi_root, [(B, N + 1, N + 1)]),
     "eisner, one root": (eisner.single_root, [(B, N + 1, N + 1)]),
-    "spans": (spans.TREES, [(B, N, N, 2)]),
+    "spans": (spans.labelled_spans, [(B, N, N, 2)]),
 }
 OTHERS: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
     "semimarkov": (segmentations, [(B, N, 2, 3), (3, 3)]),
     "warping": (alignment.warping, [(B, N, N)]),
     "nonprojective": (nonprojective.single_root, [(B, N + 1, N + 1)]),
-    "joint": (joint.trees, [(B, N, N, 2), (B, N + 1, N + 1)]),
+    "joint": (joint.joint_trees, [(B, N, N, 2), (B, N + 1, N + 1)]),
     "pcfg": (pcfg.trees, [(B, N, 2), (2, 4, 4), (2,)]),
 }
 wrong: list[str] = []
@@ -83,7 +83,9 @@ def compare(structures: dict[str, tuple[Any, list[tuple[int, ...]]]], device: to
             for spread in (1.0, 30.0):
                 draw = torch.Generator().manual_seed(0)
                 scores = [torch.randn(s, generator=draw, dtype=torch.float64) * spread for s in shapes]
-                lengths = torch.tensor([[N] * functions.axes, [1] * functions.axes, [3] * functions.axes]).squeeze(1)
+                lengths = torch.tensor(
+                    [[N] * functions.length_axes, [1] * functions.length_axes, [3] * functions.length_axes]
+                ).squeeze(1)
                 with kernels.reference_only():
                     expected = outcome(functions, scores, lengths)
                 on = [s.to(device, dtype) for s in scores]

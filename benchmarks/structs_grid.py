@@ -82,7 +82,7 @@ def aligned(kind: alignment.Alignment, columns: Callable[[int], int]) -> Case:
 
 
 CASES = {
-    "chain": Case(chain.TAGS, partial(by_members, "chain"), 5),
+    "chain": Case(chain.linear_chain, partial(by_members, "chain"), 5),
     "segmentations": Case(
         segmentations, partial(by_uses, graphs.all_segmentations, lambda n: [(n, 2, 2), (2, 2)]), 5, (1,)
     ),
@@ -94,8 +94,8 @@ CASES = {
     "eisner, one root": Case(eisner.single_root, partial(by_members, "single_root"), 4),
     "crossing, many roots": Case(nonprojective.multi_root, partial(by_heads, "multi"), 4),
     "crossing, one root": Case(nonprojective.single_root, partial(by_heads, "single"), 4),
-    "spans": Case(spans.TREES, partial(by_members, "spans"), 4),
-    "joint": Case(joint.trees, partial(by_members, "joint"), 3),
+    "spans": Case(spans.labelled_spans, partial(by_members, "spans"), 4),
+    "joint": Case(joint.joint_trees, partial(by_members, "joint"), 3),
 }
 
 

@@ -20,8 +20,8 @@ from phrasemodels.structs.kernels import reference_only
 from phrasemodels.structs.semimarkov import segmentations
 
 SHAPES = [(1, 10), (1, 40), (32, 10), (32, 40), (256, 10)]
-Sizes = Callable[[int, int], list[tuple[int, ...]]]
-STRUCTURES: dict[str, tuple[object, Sizes, int]] = {  # functions, shapes for B and n, the longest n
+TableSizes = Callable[[int, int], list[tuple[int, ...]]]
+STRUCTURES: dict[str, tuple[object, TableSizes, int]] = {  # functions, shapes for B and n, the longest n
     "chain": (chain, lambda B, n: [(B, n, 10), (10, 10)], 40),
     "segmentations": (segmentations, lambda B, n: [(B, n, 8, 5), (5, 5)], 40),
     "warping": (alignment.warping, lambda B, n: [(B, n, n)], 40),

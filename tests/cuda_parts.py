@@ -63,8 +63,8 @@ SEARCHES = "000/table1/sample/transformer", "000/table1/sample/phrase-k2", "003/
 RECORDED = SEARCHES[0], SEARCHES[1], "000/table1-switches/sample/switch-3", "002/table2/sample/atis-model-1"
 B, N = 2, 4
 STRUCTURES: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
-    "chain": (chain.TAGS, [(B, N, 3), (3, 3)]),
-    "chain, by position": (chain.TAGS, [(B, N, 3), (B, N - 1, 3, 3)]),
+    "chain": (chain.linear_chain, [(B, N, 3), (3, 3)]),
+    "chain, by position": (chain.linear_chain, [(B, N, 3), (B, N - 1, 3, 3)]),
     "chain of order 2": (chain.HigherOrder(2), [(B, N, 2), (2, 2, 2)]),
     "semimarkov": (segmentations, [(B, N, 2, 3), (3, 3)]),
     "warping": (alignment.warping, [(B, N, N)]),
@@ -74,8 +74,8 @@ STRUCTURES: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
     "eisner, one root": (eisner.single_root, [(B, N + 1, N + 1)]),
     "nonprojective, many roots": (nonprojective.multi_root, [(B, N + 1, N + 1)]),
     "nonprojective, one root": (nonprojective.single_root, [(B, N + 1, N + 1)]),
-    "spans": (spans.TREES, [(B, N, N, 2)]),
-    "joint": (joint.trees, [(B, N, N, 2), (B, N + 1, N + 1)]),
+    "spans": (spans.labelled_spans, [(B, N, N, 2)]),
+    "joint": (joint.joint_trees, [(B, N, N, 2), (B, N + 1, N + 1)]),
     "pcfg": (pcfg.trees, [(B, N, 2), (2, 4, 4), (2,)]),
 }
 OPERATIONS: dict[str, dict[str, int]] = {
@@ -139,7 +139,7 @@ def of_structures() -> Iterator[tuple[str, Callable[[], Any]]]:
     for name, (functions, shapes) in STRUCTURES.items():
         draw = torch.Generator().manual_seed(0)
         scores = [torch.randn(shape, generator=draw).to(GPU).requires_grad_() for shape in shapes]
-        lengths = torch.tensor([[N] * functions.axes, [N - 1] * functions.axes]).squeeze(1).to(GPU)
+        lengths = torch.tensor([[N] * functions.length_axes, [N - 1] * functions.length_axes]).squeeze(1).to(GPU)
         for operation, options in OPERATIONS.items():
             run = partial(getattr(functions, operation), *scores, lengths=lengths, **options)
             yield f"{operation} {name}", partial(_both, run)
@@ -167,7 +167,7 @@ def measured(
         if wanted and not any(x in part for x in wanted):
             continue
         cuda.forget()
-        structure._levels.cache_clear()  # so that no figure depends on the parts before
+        structure._schedules.clear()  # so that no figure depends on the parts before
         try:
             run()
         except Exception as error:

@@ -29,9 +29,9 @@ from torch.nn import functional as F
 
 from phrasemodels.layers.blocks import on_device
 from phrasemodels.structs import kernels
+from phrasemodels.structs.dispatch import COMPILE
 from phrasemodels.structs.kernels import over_batch, reference_vjp
-from phrasemodels.structs.kernels.compilation import COMPILE
-from phrasemodels.structs.kernels.exp32 import exp32
+from phrasemodels.structs.kernels.simd import exp32
 
 WIDTH = 32
 _0, _1 = np.float32(0), np.float32(1)

@@ -26,9 +26,9 @@ from torch.nn import functional as F
 
 from phrasemodels.layers.attention import Attend, MultiHeadAttention, softmax_attention
 from phrasemodels.layers.packing import Packing
+from phrasemodels.structs.dispatch import COMPILE
 from phrasemodels.structs.kernels import can_run_kernel, over_batch
-from phrasemodels.structs.kernels.compilation import COMPILE
-from phrasemodels.structs.kernels.exp32 import exp32
+from phrasemodels.structs.kernels.simd import exp32
 
 # e^MOST is finite in float32, and 1 / (1 + e^MOST) is 4e-18
 ONE, TWO, MOST = np.float32(1), np.float32(2), np.float32(40)

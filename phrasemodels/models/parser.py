@@ -262,18 +262,8 @@ class JointParser(nn.Module):
     def _margin(self, posts: Tensor, lengths: Tensor, gold: Tensor) -> Tensor:
         with torch.no_grad():
             labels = self.labels(posts, lengths).float()
-            truth = torch.zeros(labels.shape[:3], dtype=torch.int64, device=labels.device)
-            cells = (gold[..., 0] >= 0).flatten().nonzero().squeeze(1)
-            i, j, label = gold.flatten(0, 1)[cells].unbind(-1)
-            truth[cells // gold.shape[1], i, j] = label
-            # s + Δ: each span whose label is not the gold one gains 1, so the best tree of these scores is max_T [s(T)
-            # + Δ(T)]
-            labels += 1
-            labels.scatter_add_(3, truth[..., None], labels.new_full((1,), -1.0).expand(*truth.shape, 1))
-            (best,) = on_device(labels.device, spans.argmax(labels.cpu(), lengths.cpu())[1])
-            i, j, label = best.clamp(min=0).unbind(-1)
-            own = truth[torch.arange(len(best), device=best.device)[:, None], i, j]
-            wrong = ((own != label) & (best[..., 0] >= 0)).sum(1)
+            right = spans.right_labels(gold.cpu(), labels.shape[1], missing=0)
+            best, wrong = on_device(gold.device, *spans.most_violating(labels.cpu(), right, lengths.cpu()))
         # scored again, now with gradients: only the cells of two trees, not n² L of them
         scores = self.span_scores.cells(posts, torch.cat([best, gold], 1)).split([best.shape[1], gold.shape[1]], 1)
         return (scores[0].sum(1) + wrong - scores[1].sum(1)).relu()

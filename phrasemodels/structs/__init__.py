@@ -31,7 +31,7 @@ _DISTRIBUTIONS = (
     "Parse",
     "SemiMarkovChain",
 )
-_NAMES = {"CRF": "crf", "TreeCRF": "crf", "warm": "calls", **dict.fromkeys(_DISTRIBUTIONS, "distributions")}
+_NAMES = {"CRF": "crf", "TreeCRF": "crf", "warm": "dispatch", **dict.fromkeys(_DISTRIBUTIONS, "distributions")}
 
 
 def __dir__() -> list[str]:

@@ -22,11 +22,11 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs import calls
-from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs import dispatch
+from phrasemodels.structs.dispatch import Lengths
 from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
 from phrasemodels.structs.kernels.simd import COMPILE
-from phrasemodels.structs.structure import Integers, Numbered, Scores, Sizes, Structure
+from phrasemodels.structs.structure import Integers, ScoreLayout, Scores, Structure, TableSizes
 
 Moves = tuple[tuple[int, int], ...]
 
@@ -55,7 +55,7 @@ def _rule(n: Any, m: Any, ways: Any, begins: Any, cells: Any, steps: Any, by_row
 class Alignment(Structure):
     """The functions over the paths by some moves (rows, columns); ends: how many outer columns a path may begin and end at."""
 
-    rule, names, common, axes = _rule, ("cells", "steps"), (0, 0), 2
+    rule, names, shared_dims, length_axes = _rule, ("cells", "steps"), (0, 0), 2
 
     def __init__(self, moves: Moves, ends: int = 1):
         self.moves, self.ends, self.dims = moves, ends, (3, 4)
@@ -79,20 +79,20 @@ class Alignment(Structure):
             )
         return sizes
 
-    def sizes(self, numbered: Numbered) -> Sizes:
+    def sizes(self, numbered: ScoreLayout) -> TableSizes:
         (_, n, m), stepped, moves = numbered.shapes[0], len(numbered.shapes) > 1, len(self.moves)
         by_row = m * moves if stepped and numbered.by_position[1] else 0
         arguments = (n, m, self._ways, self.ends, 0, numbered.offsets[1] if stepped else NONE, by_row, moves)
-        return Sizes(arguments, 1 + n * m, n * m, (len(self._ways) + 1) * n * m, n, max(n + m - 1, 0), n + m)
+        return TableSizes(arguments, 1 + n * m, n * m, (len(self._ways) + 1) * n * m, n, max(n + m - 1, 0), n + m)
 
-    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+    def goals(self, sizes: TableSizes, numbered: ScoreLayout, lengths: Integers) -> Integers:
         (n, m), columns = lengths.T, sizes.arguments[1]
         there, goals = (n > 0) & (m > 0), np.zeros((len(lengths), 7), np.int64)
         goals[:, 0], goals[:, 1], goals[:, 4] = np.where(there, (n - 1) * columns + m, 0), np.where(there, -1, 0), NONE
         goals[:, 6] = np.where(there, np.minimum(self.ends, m), 1)
         return goals
 
-    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+    def valid(self, scores: Scores, lengths: Tensor) -> Scores:
         n, m = (
             torch.arange(size, device=lengths.device) < lengths[:, i, None]
             for i, size in enumerate(scores[0].shape[1:])
@@ -172,4 +172,4 @@ def ctc_scores(
     return cells, torch.stack([free, free, skips], -1), torch.stack([rows, 2 * labels + 1], 1)
 
 
-calls.register("alignment", ctc, (1, 2, 2), (1, 2, 3))
+dispatch.register("alignment", ctc.first_calls(), (1, 2, 2), (1, 2, 3))

@@ -22,14 +22,14 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs import calls, inference
-from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs import dispatch
+from phrasemodels.structs.dispatch import Lengths
 from phrasemodels.structs.kernels.chain import BestTags, NarrowChain
 from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
 from phrasemodels.structs.kernels.gpu import ChainPrograms
 from phrasemodels.structs.kernels.simd import COMPILE
 from phrasemodels.structs.semiring import Log, logsumexp
-from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
+from phrasemodels.structs.structure import ENGINE, Integers, ScoreLayout, Scores, Structure, TableSizes
 
 
 @njit(**COMPILE)
@@ -58,13 +58,13 @@ def _rule(T: Any, C: Any, order: Any, unary: Any, pairwise: Any, step: Any, node
 class HigherOrder(Structure):
     """The functions over sequences of tags whose transitions depend on the `order` tags before."""
 
-    rule, names, visible, event = _rule, ("unary", "pairwise"), 1, 1
+    rule, names, event_scores, event_dims = _rule, ("unary", "pairwise"), 1, 1
 
     def __init__(self, order: int):
         if order < 1:
             raise ValueError(f"order={order}: must be at least 1")
         self.order = order
-        self.dims, self.common = (3, order + 3), (0, order + 1)
+        self.dims, self.shared_dims = (3, order + 3), (0, order + 1)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.order == other.order
@@ -83,22 +83,24 @@ class HigherOrder(Structure):
         each = (B, max(T - self.order, 0), *transitions)
         if pairwise.shape not in (transitions, each):
             raise ValueError(f"pairwise must be {transitions} or {each}, not {tuple(pairwise.shape)}")
-        return inference.check_lengths(lengths, B, T, scores[0].device)
+        return dispatch.check_lengths(lengths, B, T, scores[0].device)
 
-    def sizes(self, numbered: Numbered) -> Sizes:
+    def sizes(self, numbered: ScoreLayout) -> TableSizes:
         _, T, C = numbered.shapes[0]
         states = C**self.order
         step = C ** (self.order + 1) if numbered.by_position[1] else 0
-        return Sizes((T, C, self.order, *numbered.offsets, step), 1 + T * states, T * states, T * states, T, T, T + 1)
+        return TableSizes(
+            (T, C, self.order, *numbered.offsets, step), 1 + T * states, T * states, T * states, T, T, T + 1
+        )
 
-    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+    def goals(self, sizes: TableSizes, numbered: ScoreLayout, lengths: Integers) -> Integers:
         _, C, order = sizes.arguments[:3]
         n, goals = lengths[:, 0], np.zeros((len(lengths), 7), np.int64)
         goals[:, 0] = np.where(n > 0, 1 + (n - 1) * C**order, 0)
         goals[:, 1], goals[:, 4], goals[:, 6] = n > 0, NONE, np.where(n > 0, C ** np.minimum(n, order), 1)
         return goals
 
-    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+    def valid(self, scores: Scores, lengths: Tensor) -> Scores:
         inside = torch.arange(scores[0].shape[1], device=lengths.device) < lengths
         every = torch.ones((), dtype=torch.bool, device=lengths.device)
         pairs = inside[:, self.order :][(..., *(None for _ in range(self.order + 1)))]
@@ -139,7 +141,7 @@ class LinearChains(HigherOrder):
         """α_t(d) = unary_t(d) ⊗ ⊕_c α_t-1(c) ⊗ pairwise_t-1(c, d)."""
         # scores in the padding are replaced, not multiplied by 0: they may be NaN
         unary, pairwise = (
-            semiring.lift(torch.where(m, s, 0)) for m, s in zip(self.read(scores, lengths), scores, strict=True)
+            semiring.lift(torch.where(m, s, 0)) for m, s in zip(self.valid(scores, lengths), scores, strict=True)
         )
         if unary.shape[2] == 0:
             return unary.sum((2, 3))  # one structure, the empty one
@@ -150,18 +152,18 @@ class LinearChains(HigherOrder):
         total = semiring.sum(alpha, -1)
         return torch.where(lengths[:, 0] == 0, semiring.one_like(total), total)
 
-    @calls.not_traced
+    @dispatch.not_traced
     def marginals(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Any:
         """Return p(z_t = c), (B, T, C); 0 in the padding."""
         return self._call(self._marginals_of_tags, self._given(scores, named), lengths)
 
-    @calls.not_traced
+    @dispatch.not_traced
     def pair_marginals(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Tensor:
         """Return p(z_t = c, z_t+1 = d), (B, T-1, C, C); 0 in the padding."""
         found: Tensor = self._call(self._pair_marginals, self._given(scores, named), lengths)
         return found
 
-    @calls.not_traced
+    @dispatch.not_traced
     def gumbel_sample(self, unary: Tensor, pairwise: Tensor, k: int, temperature: float | Tensor, lengths: Lengths = None,
                       hard: bool = False, generator: torch.Generator | None = None) -> Tensor:  # fmt: skip
         """Return k relaxed samples (k, B, T, C), differentiable, by the Gumbel-CRF (Fu et al. 2020); 0 in the padding.
@@ -185,7 +187,7 @@ class LinearChains(HigherOrder):
 
     def _gumbel_sample(self, scores: Scores, lengths: Tensor, k: int, temperature: float | Tensor, hard: bool,
                        generator: torch.Generator | None) -> Tensor:  # fmt: skip
-        unary, pairwise = (torch.where(mask, s, 0) for mask, s in zip(self.read(scores, lengths), scores, strict=True))
+        unary, pairwise = (torch.where(mask, s, 0) for mask, s in zip(self.valid(scores, lengths), scores, strict=True))
         (B, T, C), device = unary.shape, unary.device
         at, sentence = torch.arange(T, device=device), torch.arange(B, device=device)
         # −log of an exponential variable is a Gumbel variable
@@ -217,17 +219,22 @@ class LinearChains(HigherOrder):
         return unary, each.expand(B, max(T - 1, 0), C, C)
 
 
-TAGS = LinearChains()
+linear_chain = LinearChains()
 
 
 log_partition, marginals, pair_marginals, entropy = (
-    TAGS.log_partition,
-    TAGS.marginals,
-    TAGS.pair_marginals,
-    TAGS.entropy,
+    linear_chain.log_partition,
+    linear_chain.marginals,
+    linear_chain.pair_marginals,
+    linear_chain.entropy,
 )
-argmax, topk, sample, minimum_risk = TAGS.argmax, TAGS.topk, TAGS.sample, TAGS.minimum_risk
-gumbel_sample, total = TAGS.gumbel_sample, TAGS.total
+argmax, topk, sample, minimum_risk = (
+    linear_chain.argmax,
+    linear_chain.topk,
+    linear_chain.sample,
+    linear_chain.minimum_risk,
+)
+gumbel_sample, total = linear_chain.gumbel_sample, linear_chain.total
 
 
 def _centred(x: Tensor) -> Tensor:
@@ -258,5 +265,5 @@ def _shapes(scores: Sequence[Tensor]) -> str:
     return " and ".join(str(tuple(s.shape)) for s in scores)
 
 
-calls.register("chain", TAGS, (1, 2, 4), (4, 4))
-calls.register("chain", TAGS, (1, 2, 4), (1, 1, 4, 4))
+dispatch.register("chain", linear_chain.first_calls(), (1, 2, 4), (4, 4))
+dispatch.register("chain", linear_chain.first_calls(), (1, 2, 4), (1, 1, 4, 4))

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels.structs import eisner
+from phrasemodels.structs.dispatch import check_lengths, transformed
 from phrasemodels.structs.distributions import DependencyTree, LinearChain
 from phrasemodels.structs.eisner import Projective
-from phrasemodels.structs.inference import check_lengths, transformed
 from phrasemodels.structs.nonprojective import NonProjective
 
 Reduction = Literal["none", "sum", "mean", "token_mean"]

@@ -22,11 +22,11 @@ from torch import Size, Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
 from phrasemodels.structs import alignment, chain, eisner, joint, nonprojective, pcfg, spans
-from phrasemodels.structs.calls import at_least_float32, common_type
+from phrasemodels.structs.dispatch import Lengths, at_least_float32, common_type
 from phrasemodels.structs.eisner import Projective
-from phrasemodels.structs.inference import Lengths, in_float64
 from phrasemodels.structs.nonprojective import NonProjective
 from phrasemodels.structs.semimarkov import segmentations
+from phrasemodels.structs.semiring import in_float64
 
 
 class Structured(Distribution):
@@ -69,7 +69,7 @@ class Structured(Distribution):
         other = self._like(
             tuple(
                 s if common and s.dim() == common else s.expand(*shape, *s.shape[own:])
-                for s, common in zip(self.scores, self.functions.common, strict=False)
+                for s, common in zip(self.scores, self.functions.shared_dims, strict=False)
             )
         )
         if self.lengths is not None:
@@ -190,7 +190,7 @@ class LinearChain(Structured):
     """Tags by a linear-chain CRF: unary (B, T, C), pairwise (C, C) or (B, T-1, C, C), lengths (B,), as in `chain`."""
 
     def __init__(self, unary: Tensor, pairwise: Tensor, lengths: Lengths = None):
-        super().__init__(chain.TAGS, (unary, pairwise), lengths)
+        super().__init__(chain.linear_chain, (unary, pairwise), lengths)
 
     def gumbel_sample(self, temperature: float | Tensor, sample_shape: Size | list[int] | tuple[int, ...] = (),
                       hard: bool = False) -> Tensor:  # fmt: skip
@@ -231,7 +231,7 @@ class LabelledSpans(Structured):
     """Labelled binary trees: labels (B, n, n, L), lengths (B,), as in `spans`; events are cells (2n-1, 3)."""
 
     def __init__(self, labels: Tensor, lengths: Lengths = None):
-        super().__init__(spans.TREES, (labels,), lengths)
+        super().__init__(spans.labelled_spans, (labels,), lengths)
 
     def event(self) -> Size:
         return Size((max(2 * self._sizes()[0] - 1, 0), 3))
@@ -239,10 +239,10 @@ class LabelledSpans(Structured):
 
 class JointTree(Structured):
     """Trees of labelled spans with heads: labels (B, n, n, L), arcs (B, n+1, n+1), lengths (B,), as in `joint`; events are rows of
-    cells and arcs (3n-1, 5), as in `joint.trees`."""
+    cells and arcs (3n-1, 5), as in `joint.joint_trees`."""
 
     def __init__(self, labels: Tensor, arcs: Tensor, lengths: Lengths = None):
-        super().__init__(joint.trees, (labels, arcs), lengths)
+        super().__init__(joint.joint_trees, (labels, arcs), lengths)
 
     def event(self) -> Size:
         return Size((max(3 * self._sizes()[0] - 1, 0), 5))
@@ -303,8 +303,8 @@ def _shared() -> dict[str, Any]:
         f"{name}.{root}": getattr(of, root) for name, of in several.items() for root in ("multi_root", "single_root")
     }
     paths = {f"alignment.{name}": of for name, of in vars(alignment).items() if isinstance(of, alignment.Alignment)}
-    others = {"joint": joint.trees, "segmentations": segmentations, "pcfg": pcfg.trees}
-    return {"chain": chain.TAGS, "spans": spans.TREES, **roots, **paths, **others}
+    others = {"joint": joint.joint_trees, "segmentations": segmentations, "pcfg": pcfg.trees}
+    return {"chain": chain.linear_chain, "spans": spans.labelled_spans, **roots, **paths, **others}
 
 
 def _comparable(p: Structured, q: Structured) -> tuple[Structured, Structured]:

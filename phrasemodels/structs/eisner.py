@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from phrasemodels.structs import calls, inference, kernels
-from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs import dispatch, kernels
+from phrasemodels.structs.dispatch import Lengths
 from phrasemodels.structs.kernels import NONE
 from phrasemodels.structs.semiring import Chart, Log
-from phrasemodels.structs.structure import ENGINE, AtFirstUse, Integers, Numbered, Scores, Sizes, Structure
+from phrasemodels.structs.structure import ENGINE, AtFirstUse, Integers, ScoreLayout, Scores, Structure, TableSizes
 
 
 def arcs_read(arcs: Tensor, lengths: Tensor) -> Tensor:
@@ -29,10 +29,10 @@ def arcs_read(arcs: Tensor, lengths: Tensor) -> Tensor:
     return word[:, :, None] & (word & (at > 0))[:, None] & (at[:, None] != at)
 
 
-class Trees(Structure):
+class DependencyTrees(Structure):
     """Operations of projective and other dependency trees alike."""
 
-    names, dims, common, event = ("arcs",), (3,), (0,), 1
+    names, dims, shared_dims, event_dims = ("arcs",), (3,), (0,), 1
 
     def __init__(self, one_root: bool):
         self.one_root = one_root
@@ -44,9 +44,9 @@ class Trees(Structure):
         arcs = scores[0]
         if len(scores) != 1 or arcs.dim() != 3 or arcs.shape[1] != arcs.shape[2] or arcs.shape[1] < 1:
             raise ValueError(f"arcs must be (B, n+1, n+1) with the root at 0, not {tuple(arcs.shape)}")
-        return inference.check_lengths(lengths, arcs.shape[0], arcs.shape[1] - 1, arcs.device)
+        return dispatch.check_lengths(lengths, arcs.shape[0], arcs.shape[1] - 1, arcs.device)
 
-    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+    def valid(self, scores: Scores, lengths: Tensor) -> Scores:
         return (arcs_read(scores[0], lengths),)
 
     def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
@@ -69,11 +69,11 @@ class Trees(Structure):
         return score_heads(scores[0], heads).masked_fill((word & (heads < 0)).any(-1), -torch.inf)
 
 
-class Projective(Trees):
+class Projective(DependencyTrees):
     """The functions over projective trees, for any number of root arcs or one."""
 
     kernels = AtFirstUse(lambda: (kernels.gpu.EisnerPrograms(), ENGINE))
-    rule = AtFirstUse(lambda: kernels.rules.eisner)
+    rule = AtFirstUse(lambda: kernels.engine.eisner_rule)
 
     def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         at = torch.arange(rows.shape[-1], device=rows.device)
@@ -84,12 +84,12 @@ class Projective(Trees):
         crossing = (a < b) & (b < c) & (c < d)
         return super().is_structure(scores, rows, lengths) & ~crossing.any((-1, -2))
 
-    def sizes(self, numbered: Numbered) -> Sizes:
+    def sizes(self, numbered: ScoreLayout) -> TableSizes:
         N = numbered.shapes[0][1]
         rows = 5 * N * (N - 1) // 2 + 2 * N
-        return Sizes((N, self.one_root), 1 + 5 * N * N, rows, rows, N - 1, N - 1, 3 * N)
+        return TableSizes((N, self.one_root), 1 + 5 * N * N, rows, rows, N - 1, N - 1, 3 * N)
 
-    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+    def goals(self, sizes: TableSizes, numbered: ScoreLayout, lengths: Integers) -> Integers:
         goals = np.zeros((len(lengths), 7), np.int64)
         goals[:, 0], goals[:, 4], goals[:, 6] = 1 + 5 * lengths[:, 0], NONE, 1
         return goals
@@ -132,9 +132,9 @@ class Projective(Trees):
 
 
 multi_root = Projective(one_root=False)
-"""Trees with any number of arcs from the root."""
+"""DependencyTrees with any number of arcs from the root."""
 single_root = Projective(one_root=True)
-"""Trees with one arc from the root."""
+"""DependencyTrees with one arc from the root."""
 
 
 def score_heads(arcs: Tensor, heads: Tensor) -> Tensor:
@@ -145,4 +145,4 @@ def score_heads(arcs: Tensor, heads: Tensor) -> Tensor:
     return torch.where(heads >= 0, chosen, 0).sum(-1)
 
 
-calls.register("eisner", multi_root, (1, 3, 3))
+dispatch.register("eisner", multi_root.first_calls(), (1, 3, 3))

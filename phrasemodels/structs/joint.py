@@ -17,7 +17,7 @@ Scores in the padding are not read. ValueError: wrong shapes or lengths.
 Merging through W(span, h) = ⊕_m V(span, m) ⊗ arcs(h, m), the hook of Eisner and Satta (1999), takes O(n⁴) time, not O(n⁵).
 The torch path takes O(n⁴) memory too.
 
-The functions return cells and heads; the methods of `trees` return both as rows (B, 3n-1, 5): (i, j, label, -1, -1) for a cell,
+The functions return cells and heads; the methods of `joint_trees` return both as rows (B, 3n-1, 5): (i, j, label, -1, -1) for a cell,
 (-1, -1, -1, h, m) for an arc.
 """
 
@@ -25,20 +25,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from phrasemodels.structs import calls, inference, kernels
+from phrasemodels.structs import dispatch, kernels
+from phrasemodels.structs.dispatch import Lengths
 from phrasemodels.structs.eisner import arcs_read, score_heads, single_root
-from phrasemodels.structs.inference import Lengths
 from phrasemodels.structs.kernels import NONE
 from phrasemodels.structs.semiring import Chart, Log
 from phrasemodels.structs.spans import are_trees, cells_of, score_cells, spans_read
-from phrasemodels.structs.structure import AtFirstUse, Integers, Numbered, Scores, Sizes, Structure
+from phrasemodels.structs.structure import AtFirstUse, Integers, ScoreLayout, Scores, Structure, TableSizes
 
 
 class JointTrees(Structure):
     """The functions over joint trees as rows (B, 3n-1, 5)."""
 
-    rule, names = AtFirstUse(lambda: kernels.rules.joint), ("labels", "arcs")
-    dims, common, visible = (4, 3), (0, 0), 2
+    rule, names = AtFirstUse(lambda: kernels.engine.joint_rule), ("labels", "arcs")
+    dims, shared_dims, event_scores = (4, 3), (0, 0), 2
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         labels = scores[0]
@@ -49,17 +49,17 @@ class JointTrees(Structure):
             raise ValueError(
                 f"arcs must be {(B, n + 1, n + 1)} with the root at 0, not {[tuple(s.shape) for s in scores[1:]]}"
             )
-        return inference.check_lengths(lengths, B, n, labels.device)
+        return dispatch.check_lengths(lengths, B, n, labels.device)
 
-    def sizes(self, numbered: Numbered) -> Sizes:
+    def sizes(self, numbered: ScoreLayout) -> TableSizes:
         _, n, _, L = numbered.shapes[0]
         spans, heads = n * (n + 1) // 2, n * (n + 1) * (n + 2) // 6
         nodes = 2 * spans + 3 * heads + n * spans
-        return Sizes(
+        return TableSizes(
             (n, L, *numbered.offsets), 1 + n * n * (4 * n + 2), nodes, nodes + heads, n, max(3 * n - 1, 0), 8 * n
         )
 
-    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+    def goals(self, sizes: TableSizes, numbered: ScoreLayout, lengths: Integers) -> Integers:
         n, m, goals = sizes.arguments[0], lengths[:, 0], np.zeros((len(lengths), 7), np.int64)
         there = m > 0  # over the heads of the sentence
         goals[:, 0] = np.where(there, 1 + (m - 1) * (4 * n + 2) + 2 * n, 0)
@@ -67,7 +67,7 @@ class JointTrees(Structure):
         goals[:, 4], goals[:, 6] = np.where(there, sizes.arguments[3] + 1, NONE), np.where(there, m, 1)
         return goals
 
-    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+    def valid(self, scores: Scores, lengths: Tensor) -> Scores:
         return spans_read(scores[0].shape[1], lengths)[..., None], arcs_read(scores[1], lengths)
 
     def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
@@ -187,43 +187,48 @@ def split(rows: Tensor) -> tuple[Tensor, Tensor]:
     return cells, heads.scatter(-1, at, rows[..., 3])[..., :-1]
 
 
-trees = JointTrees()
+joint_trees = JointTrees()
 
 
-log_partition, marginals, entropy, total = trees.log_partition, trees.marginals, trees.entropy, trees.total
+log_partition, marginals, entropy, total = (
+    joint_trees.log_partition,
+    joint_trees.marginals,
+    joint_trees.entropy,
+    joint_trees.total,
+)
 
 
-@calls.not_traced
+@dispatch.not_traced
 def argmax(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the score (B,), differentiable, of a best tree, its cells (B, 2n-1, 3) as in `spans.argmax`, and its heads
     (B, n+1) as in `eisner`."""
-    return trees._call(trees._argmax_trees, (labels, arcs), lengths)
+    return joint_trees._call(joint_trees._argmax_trees, (labels, arcs), lengths)
 
 
-@calls.not_traced
+@dispatch.not_traced
 def topk(labels: Tensor, arcs: Tensor, k: int, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the scores (k, B), differentiable, the cells (k, B, 2n-1, 3) and the heads (k, B, n+1) of the k best trees.
 
     The best is first. Where there are fewer trees that are not forbidden, the other scores are -inf, their cells and heads -1.
     """
-    scores, rows = trees.topk(labels, arcs, k=k, lengths=lengths)
+    scores, rows = joint_trees.topk(labels, arcs, k=k, lengths=lengths)
     return scores, *split(rows)
 
 
-@calls.not_traced
+@dispatch.not_traced
 def sample(
     labels: Tensor, arcs: Tensor, k: int, lengths: Lengths = None, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the cells (k, B, 2n-1, 3) and heads (k, B, n+1) of k independent samples."""
-    return split(trees.sample(labels, arcs, k=k, lengths=lengths, generator=generator))
+    return split(joint_trees.sample(labels, arcs, k=k, lengths=lengths, generator=generator))
 
 
-@calls.not_traced
+@dispatch.not_traced
 def minimum_risk(labels: Tensor, arcs: Tensor, lengths: Lengths = None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the expected number (B,) of right cells and arcs, and the cells (B, 2n-1, 3) and heads (B, n+1) of the tree with
     most of them."""
-    return trees._call(trees._minimum_risk_trees, (labels, arcs), lengths)
+    return joint_trees._call(joint_trees._minimum_risk_trees, (labels, arcs), lengths)
 
 
-calls.register("joint", trees, (1, 2, 2, 2), (1, 3, 3))
-calls.register("joint", argmax, (1, 2, 2, 2), (1, 3, 3))
+dispatch.register("joint", joint_trees.first_calls(), (1, 2, 2, 2), (1, 3, 3))
+dispatch.register("joint", [argmax], (1, 2, 2, 2), (1, 3, 3))

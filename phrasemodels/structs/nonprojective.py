@@ -20,15 +20,16 @@ elimination: see `kernels.arborescences`.
 import torch
 from torch import Tensor
 
-from phrasemodels.structs import calls, inference, kernels
-from phrasemodels.structs.eisner import Trees
+from phrasemodels.structs import dispatch, kernels
+from phrasemodels.structs.dispatch import transformed
+from phrasemodels.structs.eisner import DependencyTrees
+from phrasemodels.structs.kernels import Kernel
 from phrasemodels.structs.kernels.arborescences import Arborescences
-from phrasemodels.structs.private import transformed
-from phrasemodels.structs.semiring import Log, logsumexp
+from phrasemodels.structs.semiring import Log, in_float64, logsumexp
 from phrasemodels.structs.structure import Scores
 
 
-class NonProjective(Trees):
+class NonProjective(DependencyTrees):
     """The functions over all dependency trees, for any number of root arcs or one. They have no `total`.
 
     `argmax`, `topk` and `sample` compute on the CPU, wherever the scores are; `topk` takes O(B·k·n⁴) time.
@@ -40,7 +41,7 @@ class NonProjective(Trees):
         """Return log Z, (1, B); only the semiring of logarithms has the division that elimination needs."""
         if type(semiring) is not Log:
             raise NotImplementedError("trees whose arcs may cross: only log Z has an inside pass")
-        (read,) = self.read(scores, lengths)
+        (read,) = self.valid(scores, lengths)
         if scores[0].shape[1] == 1:
             return torch.where(read, scores[0], 0).sum((1, 2))[None]  # one tree, the empty one
         arcs = torch.where(read, scores[0], -torch.inf)
@@ -48,11 +49,11 @@ class NonProjective(Trees):
         return torch.where(lengths[:, 0] == 0, 0, total)[None]
 
     def _entropy(self, scores: Scores, lengths: Tensor) -> Tensor:
-        if transformed() or self.kernel("entropy", scores):
+        if transformed() or self.kernel(Kernel.entropy, scores):
             return super()._entropy(scores, lengths)
         # log Z and E[score], by weights whose largest are 1 for each word, and the rate of log Z if scores change as themselves
-        exact = inference.in_float64(scores)[0]
-        allowed = self.read((exact,), lengths)[0] & (exact != -torch.inf)
+        exact = in_float64(scores)[0]
+        allowed = self.valid((exact,), lengths)[0] & (exact != -torch.inf)
         top = exact.detach().masked_fill(~allowed, -torch.inf).amax(1, keepdim=True)
         centred = torch.where(allowed, exact - top.masked_fill(top == -torch.inf, 0), -torch.inf)
         rates = centred.masked_fill(~allowed, 0)
@@ -112,4 +113,4 @@ def _eliminate(root: Tensor, words: Tensor, lengths: Tensor, one_root: bool) -> 
     return total + logsumexp(root, 1)
 
 
-calls.register("nonprojective", multi_root, (1, 3, 3))
+dispatch.register("nonprojective", multi_root.first_calls(), (1, 3, 3))

@@ -23,13 +23,14 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs import calls, inference
-from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs import dispatch
+from phrasemodels.structs.dispatch import Lengths
 from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
 from phrasemodels.structs.kernels.grammar import GrammarProducts
 from phrasemodels.structs.kernels.simd import COMPILE
+from phrasemodels.structs.semiring import in_float64
 from phrasemodels.structs.spans import are_trees, in_pre_order
-from phrasemodels.structs.structure import ENGINE, Integers, Numbered, Scores, Sizes, Structure
+from phrasemodels.structs.structure import ENGINE, Integers, ScoreLayout, Scores, Structure, TableSizes
 
 
 @njit(**COMPILE)
@@ -83,18 +84,18 @@ class _Parses(Structure):
             raise ValueError(
                 f"rules and roots must be {(N, S, S)} and {(N,)}, or for each sentence, not {tuple(rules.shape)} and {tuple(roots.shape)}"
             )
-        return inference.check_lengths(lengths, B, n, terms.device)
+        return dispatch.check_lengths(lengths, B, n, terms.device)
 
-    def sizes(self, numbered: Numbered) -> Sizes:
+    def sizes(self, numbered: ScoreLayout) -> TableSizes:
         terms, _, roots = numbered.shapes[self.skip :]
         (_, n, P), N = terms, roots[-1]
         spans = n * (n - 1) // 2
         offsets = numbered.offsets if self.skip else [NONE, *numbered.offsets]
         arguments = (n, N, P, *offsets[:3])
         nodes, runs = n * P + spans * (N * N + N), n * P + spans * 2 * N * (N + P)
-        return Sizes(arguments, 1 + n * n * (N * N + N) + n * P, nodes, runs, n, max(2 * n - 1, 0), 3 * n)
+        return TableSizes(arguments, 1 + n * n * (N * N + N) + n * P, nodes, runs, n, max(2 * n - 1, 0), 3 * n)
 
-    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+    def goals(self, sizes: TableSizes, numbered: ScoreLayout, lengths: Integers) -> Integers:
         N = sizes.arguments[1]
         m, goals = lengths[:, 0], np.zeros((len(lengths), 7), np.int64)
         tree = m > 1  # a sentence of one word has none
@@ -104,7 +105,7 @@ class _Parses(Structure):
         goals[:, 6] = np.where(tree, N, m == 0)
         return goals
 
-    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+    def valid(self, scores: Scores, lengths: Tensor) -> Scores:
         word = torch.arange(scores[self.skip].shape[1], device=lengths.device) < lengths
         several = lengths > 1
         rules, roots = scores[self.skip + 1 :]
@@ -150,13 +151,13 @@ class _Parses(Structure):
 class _Cells(_Parses):
     """The functions over parses with scores of symbols over spans (B, n, n, S), in front of the others: the parts of a structure."""
 
-    names, dims, common, skip = ("cells", *_Parses.names), (4, 3, 4, 2), (0, 0, 3, 1), 1
+    names, dims, shared_dims, skip = ("cells", *_Parses.names), (4, 3, 4, 2), (0, 0, 3, 1), 1
 
-    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+    def valid(self, scores: Scores, lengths: Tensor) -> Scores:
         n = scores[0].shape[1]
         word = torch.arange(n, device=lengths.device) < lengths
         spans = word[:, None] & torch.ones(n, n, dtype=torch.bool, device=lengths.device).triu()
-        return spans[..., None], *super().read(scores, lengths)
+        return spans[..., None], *super().valid(scores, lengths)
 
     def total_score(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         i, j, symbol = rows.clamp(min=0).unbind(-1)
@@ -169,7 +170,7 @@ class Grammar(_Parses):
     """The functions over the trees of a grammar."""
 
     kernels = GrammarProducts(), ENGINE
-    dims, common = (3, 4, 2), (0, 3, 1)
+    dims, shared_dims = (3, 4, 2), (0, 3, 1)
 
     def _k_best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return _CELLS._k_best(_with_cells(scores), lengths, k)
@@ -201,8 +202,8 @@ def low_rank_log_partition(
     terms (B, n, P) and roots (N,) or (B, N) as in `trees`, heads (N, R), left and right (S, R), or of each sentence, (B, ·, R). Time is
     O(B·(n³R + n²NR)), memory O(B·n²·(N + R)), on any device, in float64. Weights of symbols below e^-700 of the largest of a span are 0.
     """
-    calls.refuse_tracing()
-    (B, n, _), dtype = terms.shape, calls.common_type({x.dtype for x in (terms, heads, left, right, roots)})
+    dispatch.refuse_tracing()
+    (B, n, _), dtype = terms.shape, dispatch.common_type({x.dtype for x in (terms, heads, left, right, roots)})
     N, rank = roots.shape[-1], heads.shape[-1]
     if (
         terms.dim() != 3
@@ -214,8 +215,8 @@ def low_rank_log_partition(
         raise ValueError(
             f"terms, heads, left, right and roots must be (B, n, P), (N, R), (S, R), (S, R) and (N,), not {shapes}"
         )
-    lengths = inference.check_lengths(lengths, B, n, terms.device)
-    exact = inference.in_float64((heads, left, right, roots))
+    lengths = dispatch.check_lengths(lengths, B, n, terms.device)
+    exact = in_float64((heads, left, right, roots))
     tops = [x.detach().amax() for x in exact]
     heads, left, right, roots = ((x - top).exp() for x, top in zip(exact, tops, strict=True))
     word = (torch.arange(n, device=terms.device) < lengths)[..., None]
@@ -249,4 +250,4 @@ def _divided(weights: Tensor) -> tuple[Tensor, Tensor]:
     return weights / largest.masked_fill(largest == 0, 1)[..., None], largest.log()
 
 
-calls.register("pcfg", trees, (1, 2, 2), (1, 3, 3), (1,))
+dispatch.register("pcfg", trees.first_calls(), (1, 2, 2), (1, 3, 3), (1,))

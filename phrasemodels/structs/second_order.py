@@ -16,9 +16,9 @@ A score of -inf in `arcs` forbids an arc; the others must be finite. Scores in t
 import torch
 from torch import Tensor
 
-from phrasemodels.structs import inference
+from phrasemodels.structs import dispatch
+from phrasemodels.structs.dispatch import Lengths
 from phrasemodels.structs.eisner import arcs_read
-from phrasemodels.structs.inference import Lengths
 
 
 def mean_field(arcs: Tensor, siblings: Tensor | None = None, grandparents: Tensor | None = None, lengths: Lengths = None,
@@ -90,7 +90,7 @@ def _prepared(arcs: Tensor, siblings: Tensor | None, grandparents: Tensor | None
     for name, x in (("siblings", siblings), ("grandparents", grandparents)):
         if x is not None and x.shape != (B, N, N, N):
             raise ValueError(f"{name} must be {(B, N, N, N)}, not {tuple(x.shape)}")
-    read = arcs_read(arcs, inference.check_lengths(lengths, B, N - 1, arcs.device))
+    read = arcs_read(arcs, dispatch.check_lengths(lengths, B, N - 1, arcs.device))
     if siblings is not None:
         different = ~torch.eye(N, dtype=torch.bool, device=arcs.device)
         both = read[..., None] & read[:, :, None] & different

@@ -17,11 +17,11 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs import calls, inference
-from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs import dispatch
+from phrasemodels.structs.dispatch import Lengths
 from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
 from phrasemodels.structs.kernels.simd import COMPILE
-from phrasemodels.structs.structure import Integers, Numbered, Scores, Sizes, Structure
+from phrasemodels.structs.structure import Integers, ScoreLayout, Scores, Structure, TableSizes
 
 
 @njit(**COMPILE)
@@ -48,7 +48,7 @@ def _rule(T: Any, K: Any, C: Any, segments: Any, pairwise: Any, step: Any, nodes
 class SemiMarkov(Structure):
     """The functions over segmentations."""
 
-    rule, names, dims, common = _rule, ("segments", "pairwise"), (4, 4), (0, 2)
+    rule, names, dims, shared_dims = _rule, ("segments", "pairwise"), (4, 4), (0, 2)
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         if len(scores) != 2 or scores[0].dim() != 4:
@@ -56,21 +56,21 @@ class SemiMarkov(Structure):
         (B, T, _, C), pairwise = scores[0].shape, scores[1]
         if pairwise.shape not in ((C, C), (B, max(T - 1, 0), C, C)):
             raise ValueError(f"pairwise must be {(C, C)} or {(B, max(T - 1, 0), C, C)}, not {tuple(pairwise.shape)}")
-        return inference.check_lengths(lengths, B, T, scores[0].device)
+        return dispatch.check_lengths(lengths, B, T, scores[0].device)
 
-    def sizes(self, numbered: Numbered) -> Sizes:
+    def sizes(self, numbered: ScoreLayout) -> TableSizes:
         _, T, K, C = numbered.shapes[0]
         step = C * C if numbered.by_position[1] else 0
         rows = 2 * C * (T + 1)
-        return Sizes((T, K, C, *numbered.offsets, step), 1 + rows, rows, rows, T, T, 2 * T + 1)
+        return TableSizes((T, K, C, *numbered.offsets, step), 1 + rows, rows, rows, T, T, 2 * T + 1)
 
-    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+    def goals(self, sizes: TableSizes, numbered: ScoreLayout, lengths: Integers) -> Integers:
         n, C, goals = lengths[:, 0], sizes.arguments[2], np.zeros((len(lengths), 7), np.int64)
         goals[:, 0], goals[:, 1] = np.where(n > 0, 1 + 2 * C * n + C, 0), n > 0
         goals[:, 4], goals[:, 6] = NONE, np.where(n > 0, C, 1)
         return goals
 
-    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+    def valid(self, scores: Scores, lengths: Tensor) -> Scores:
         _, T, K, _ = scores[0].shape
         t, k = torch.arange(T, device=lengths.device), torch.arange(K, device=lengths.device)
         inside = t[:, None] + k < lengths[..., None]
@@ -110,4 +110,4 @@ class SemiMarkov(Structure):
 segmentations = SemiMarkov()
 
 
-calls.register("semimarkov", segmentations, (1, 2, 2, 2), (2, 2))
+dispatch.register("semimarkov", segmentations.first_calls(), (1, 2, 2, 2), (2, 2))

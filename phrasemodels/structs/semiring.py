@@ -8,8 +8,12 @@ A semiring of your own is a subclass of `Log`, or any object with its five metho
 
     class Variance(Log): ...  # pairs of a log weight and a number, say
     chain.total(Variance(), unary, pairwise)
+
+The functions at the end need an inside pass alone: a function (semiring, *scores) → log Z lifted into the semiring, (S, B), for scores
+(B, ...). They are the reference for the whole package. They run on any device, and can be differentiated any number of times.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -142,3 +146,70 @@ class Chart:
     def suffixes(self, m: int) -> Tensor:
         """Return the cells of the last m right ends, widest first, (S, B, m, widths, ...)."""
         return self.from_right[:, :, -m:].flip(3)
+
+
+InsidePass = Callable[..., Tensor]
+
+
+def log_partition(inside: InsidePass, *scores: Tensor) -> Tensor:
+    """Return log Z, (B,); -inf if every structure is forbidden."""
+    return _run(inside, Log(), scores)
+
+
+def marginals(inside: InsidePass, *scores: Tensor) -> tuple[Tensor, ...]:
+    """Return ∂ log Z / ∂ scores, one tensor per score tensor and of its shape; 0 if every structure is forbidden."""
+    keep_graph = torch.is_grad_enabled() and any(s.requires_grad for s in scores)
+    return _gradient(inside, Log(), scores, keep_graph)
+
+
+def argmax(inside: InsidePass, *scores: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return the score (B,), without gradient, and the parts of a best structure: 0 or 1, in the shape of each score tensor.
+
+    If every structure is forbidden, or a score is NaN, the score is -inf or NaN and all parts are 0.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        leaves = tuple(_leaf(s) for s in scores)
+        best = _run(inside, Max(), leaves)
+        parts = torch.autograd.grad(best.sum(), leaves, materialize_grads=True)
+        return best.detach(), tuple(_possible(p, best.detach()) for p in parts)
+
+
+def _possible(parts: Tensor, best: Tensor) -> Tensor:
+    """Return parts (B, ...) with 0 where the best score (B,) belongs to no structure."""
+    return torch.where((best > -torch.inf).view(-1, *(1 for _ in parts.shape[1:])), parts, 0)
+
+
+def sample(inside: InsidePass, *scores: Tensor, k: int, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
+    """Return the parts of k independent samples: 0 or 1, (k, B, ...) for each score tensor (B, ...)."""
+    repeated = tuple(s.detach().repeat(k, *(1 for _ in s.shape[1:])) for s in scores)
+    parts = _gradient(inside, Sample(generator), repeated, keep_graph=False)
+    return tuple(p.view(k, *s.shape) for p, s in zip(parts, scores, strict=True))
+
+
+def entropy(inside: InsidePass, *scores: Tensor) -> Tensor:
+    """Return −Σ p log p over all structures, in nats, (B,); 0 if every structure is forbidden.
+
+    It is computed in float64: a difference to log Z, which grows with the length, loses its digits.
+    """
+    return _run(inside, Entropy(), in_float64(scores)).to(scores[0].dtype)
+
+
+def in_float64(scores: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return the scores in float64; as they are on Apple's GPUs, which lack the type."""
+    return tuple(s if s.device.type == "mps" else s.double() for s in scores)
+
+
+def _run(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...]) -> Tensor:
+    return semiring.lower(inside(semiring, *scores))
+
+
+def _gradient(inside: InsidePass, semiring: Log, scores: tuple[Tensor, ...], keep_graph: bool) -> tuple[Tensor, ...]:
+    with torch.inference_mode(False), torch.enable_grad():
+        leaves = tuple(s if keep_graph and s.requires_grad else _leaf(s) for s in scores)
+        total = _run(inside, semiring, leaves).sum()
+        return torch.autograd.grad(total, leaves, create_graph=keep_graph, materialize_grads=True)
+
+
+def _leaf(scores: Tensor) -> Tensor:
+    """Return the scores as a leaf that requires gradients; a tensor from inference mode has to be copied."""
+    return (scores.clone() if scores.is_inference() else scores.detach()).requires_grad_()

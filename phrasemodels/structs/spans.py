@@ -10,21 +10,20 @@ span. If a score of a sentence is NaN or +inf, its log Z is NaN, and so are its 
 undefined. A sentence without words has one tree, the empty one, with the score 0. Scores in the padding are not read. Time is
 O(B·(n³ + n²L)), and so is the memory of the torch path. ValueError: wrong shapes or lengths.
 
-`margin` is the structured hinge loss (Taskar et al. 2004; Stern et al. 2017), whose gradient costs no pass over memory.
+`margin` is the structured hinge loss (Taskar et al. 2004; Stern et al. 2017).
 """
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from phrasemodels.structs import calls, inference, kernels
-from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs import dispatch, kernels
+from phrasemodels.structs.dispatch import Lengths
 from phrasemodels.structs.kernels import NONE
 from phrasemodels.structs.semiring import Chart, Log
-from phrasemodels.structs.structure import ENGINE, AtFirstUse, Integers, Numbered, Scores, Sizes, Structure
+from phrasemodels.structs.structure import ENGINE, AtFirstUse, Integers, ScoreLayout, Scores, Structure, TableSizes
 
 
 class Spans(Structure):
@@ -33,24 +32,24 @@ class Spans(Structure):
     kernels = AtFirstUse(
         lambda: (kernels.decode.BestSpans(), kernels.labels.SpanLabels(), kernels.gpu.SpanPrograms(), ENGINE)
     )
-    rule, names, dims, common = AtFirstUse(lambda: kernels.rules.spans), ("labels",), (4,), (0,)
+    rule, names, dims, shared_dims = AtFirstUse(lambda: kernels.engine.spans_rule), ("labels",), (4,), (0,)
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         labels = scores[0]
         if len(scores) != 1 or labels.dim() != 4 or labels.shape[1] != labels.shape[2]:
             raise ValueError(f"labels must be (B, n, n, L), not {tuple(labels.shape)}")
-        return inference.check_lengths(lengths, labels.shape[0], labels.shape[1], labels.device)
+        return dispatch.check_lengths(lengths, labels.shape[0], labels.shape[1], labels.device)
 
-    def sizes(self, numbered: Numbered) -> Sizes:
+    def sizes(self, numbered: ScoreLayout) -> TableSizes:
         _, n, _, L = numbered.shapes[0]
-        return Sizes((n, L, 0), 1 + 2 * n * n, n * n, n * n, n, max(2 * n - 1, 0), 3 * n)
+        return TableSizes((n, L, 0), 1 + 2 * n * n, n * n, n * n, n, max(2 * n - 1, 0), 3 * n)
 
-    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+    def goals(self, sizes: TableSizes, numbered: ScoreLayout, lengths: Integers) -> Integers:
         n, goals = lengths[:, 0], np.zeros((len(lengths), 7), np.int64)
         goals[:, 0], goals[:, 4], goals[:, 6] = np.where(n > 0, 2 * n, 0), NONE, 1
         return goals
 
-    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+    def valid(self, scores: Scores, lengths: Tensor) -> Scores:
         return (spans_read(scores[0].shape[1], lengths)[..., None],)
 
     def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
@@ -115,11 +114,21 @@ def are_trees(cells: Tensor, lengths: Tensor, labelled: Tensor) -> Tensor:
     return right & ~(((a < c) & (c <= b) & (b < d)) | twice).any((-1, -2))
 
 
-TREES = Spans()
+labelled_spans = Spans()
 
 
-log_partition, marginals, entropy, total = TREES.log_partition, TREES.marginals, TREES.entropy, TREES.total
-argmax, topk, sample, minimum_risk = TREES.argmax, TREES.topk, TREES.sample, TREES.minimum_risk
+log_partition, marginals, entropy, total = (
+    labelled_spans.log_partition,
+    labelled_spans.marginals,
+    labelled_spans.entropy,
+    labelled_spans.total,
+)
+argmax, topk, sample, minimum_risk = (
+    labelled_spans.argmax,
+    labelled_spans.topk,
+    labelled_spans.sample,
+    labelled_spans.minimum_risk,
+)
 
 
 def score_cells(labels: Tensor, cells: Tensor) -> Tensor:
@@ -132,76 +141,55 @@ def score_cells(labels: Tensor, cells: Tensor) -> Tensor:
     return torch.where(there, chosen, 0).sum(-1)
 
 
-@calls.not_traced
+def right_labels(gold: Tensor, n: int, missing: int = NONE) -> Tensor:
+    """Return the labels (B, n, n) of the spans of cells (B, R, 3), `missing` for all other spans."""
+    found = gold.new_full((len(gold), n, n), missing)
+    cells = (gold[..., 0] >= 0).flatten().nonzero().squeeze(1)
+    i, j, label = gold.flatten(0, 1)[cells].unbind(-1)
+    found[cells // max(gold.shape[1], 1), i, j] = label
+    return found
+
+
+@torch.no_grad()
+def most_violating(labels: Tensor, right: Tensor, lengths: Lengths = None, cost: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Find the tree with the most of score + cost · wrong cells; the scores are changed in place.
+
+    Args:
+        labels: Scores (B, n, n, L).
+        right: Labels (B, n, n) that cost nothing, as `right_labels` has them; -1: there is none.
+
+    Returns:
+        The cells (B, 2n-1, 3), and the numbers (B,) of wrong ones.
+    """
+    labels += cost
+    less = torch.where(right >= 0, -cost, 0.0).to(labels.dtype)
+    labels.scatter_add_(3, right.clamp(min=0)[..., None], less[..., None])
+    best = labelled_spans.argmax(labels, lengths)[1]
+    i, j, label = best.clamp(min=0).unbind(-1)
+    own = right[torch.arange(len(best), device=best.device)[:, None], i, j]
+    return best, ((own != label) & (best[..., 0] >= 0)).sum(1)
+
+
+@dispatch.not_traced
 def margin(labels: Tensor, gold: Tensor, lengths: Lengths = None, cost: float = 1.0) -> Tensor:
     """Return the structured hinge loss (B,): the most of a tree's score + cost · its wrong cells, minus the score of `gold`.
 
-    labels (B, n, n, L), and gold: the cells (B, R, 3) of the right trees, one label for a span at most. The gradient is memory that the
-    system gives as 0, of which only the cells of two trees are written.
+    Args:
+        labels: Scores (B, n, n, L).
+        gold: The cells (B, R, 3) of the right trees, one label for a span at most.
     """
     sizes = gold.new_tensor(labels.shape[1:])
     if gold.dim() != 3 or gold.shape[::2] != (len(labels), 3) or ((gold < -1) | (gold >= sizes)).any():
         raise ValueError(f"gold must be cells (B, R, 3): spans and labels inside {tuple(labels.shape[1:])}, or -1")
-    calls.refuse_tracing()
-    checked = TREES.check(labels, lengths=lengths)
-    return calls.run(partial(_margin, gold=gold, cost=cost), (labels,), checked)
+    dispatch.refuse_tracing()
+    checked = labelled_spans.check(labels, lengths=lengths)
+    return dispatch.run(partial(_margin, gold=gold, cost=cost), (labels,), checked)
 
 
 def _margin(scores: Scores, lengths: Tensor, gold: Tensor, cost: float) -> Tensor:
-    (labels,), right = scores, _positions(scores[0], gold)
-    if kernels.can_run_kernel(labels):
-        best = _positions(labels, kernels.decode.best_spans(labels, lengths[:, 0], gold, cost)[1])
-    else:
-        lowered = labels.detach() - cost * _indicators(labels, right)
-        best = _positions(labels, TREES.argmax(lowered, lengths=lengths[:, 0])[1])
-    return _Difference.apply(labels, best, right) + cost * _wrong(best, right).to(labels.dtype)
+    (labels,) = scores
+    best, wrong = most_violating(labels.detach().clone(), right_labels(gold, labels.shape[1]), lengths[:, 0], cost)
+    return score_cells(labels, best) - score_cells(labels, gold) + cost * wrong.to(labels.dtype)
 
 
-def _positions(labels: Tensor, cells: Tensor) -> Tensor:
-    """Return the positions (B, 2n-1) of cells in the memory of the labels, -1 for none."""
-    B, n, _, L = labels.shape
-    i, j, label = cells.unbind(-1)
-    sentence = torch.arange(B, device=cells.device)[:, None]
-    return torch.where(i >= 0, ((sentence * n + i) * n + j) * L + label, -1)
-
-
-def _scores(labels: Tensor, at: Tensor) -> Tensor:
-    """Return the sums (B,) of the labels at positions (B, 2n-1)."""
-    return torch.where(at >= 0, labels.reshape(-1)[at.clamp(min=0)], 0).sum(1)
-
-
-def _indicators(labels: Tensor, at: Tensor) -> Tensor:
-    flat = labels.new_zeros(labels.numel())
-    flat[at[at >= 0]] = 1
-    return flat.view(labels.shape)
-
-
-def _wrong(found: Tensor, right: Tensor) -> Tensor:
-    """Return the numbers (B,) of positions that are not among the right ones."""
-    same = (found[:, :, None] == right[:, None]).any(2)
-    return ((found >= 0) & ~same).sum(1)
-
-
-class _Difference(torch.autograd.Function):
-    """(labels, best positions, right positions) → the score of the best minus the score of the right ones, (B,)."""
-
-    @staticmethod
-    def forward(ctx: Any, labels: Tensor, best: Tensor, right: Tensor) -> Tensor:
-        ctx.save_for_backward(labels, best, right)
-        return _scores(labels, best) - _scores(labels, right)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None]:
-        labels, best, right = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            both = lambda x: _scores(x, best) - _scores(x, right)  # noqa: E731
-            return kernels.reference_vjp(both, [labels], grad)[0], None, None
-        # np.zeros, unlike torch.zeros, leaves pages of zeros to the system until they are written
-        out = torch.from_numpy(np.zeros(labels.numel(), kernels.numbers(labels[:0]).dtype))
-        for at, sign in ((best, 1), (right, -1)):
-            out.index_add_(0, at.clamp(min=0).flatten(), torch.where(at >= 0, sign * grad[:, None], 0).flatten())
-        return out.view(labels.shape), None, None
-
-
-calls.register("spans", TREES, (1, 2, 2, 2))
-calls.register("spans", lambda labels: margin(labels, torch.zeros(1, 1, 3, dtype=torch.int64)), (1, 2, 2, 2))
+dispatch.register("spans", labelled_spans.first_calls(), (1, 2, 2, 2))

@@ -16,8 +16,8 @@ and the best structure by scores − u enters S, until its score is τ. Each tim
 vectors. A structure whose u is an affine combination of those in S takes the place of one. p is linear in θ by M, so derivatives are
 exact, and second derivatives 0.
 
-Every function takes a kind of structures (`chain.TAGS`, `eisner.single_root`, `semimarkov.segmentations`, `spans.TREES`, `joint.trees`,
-...) and scores and lengths as that has them. All is computed in float64. Empty sentences have one structure; those without structure
+Every function takes a kind of structures (`chain.linear_chain`, `eisner.single_root`, `spans.labelled_spans`, ...) and scores and
+lengths as that has them. All is computed in float64. Empty sentences have one structure; those without structure
 have p and μ 0; those with a score that is NaN or +inf get NaN.
 """
 
@@ -27,17 +27,17 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from phrasemodels.structs import calls, inference
-from phrasemodels.structs.inference import Lengths
+from phrasemodels.structs import dispatch
+from phrasemodels.structs.dispatch import Lengths, untracked, without_transforms
 from phrasemodels.structs.kernels import NONE
-from phrasemodels.structs.private import untracked, without_transforms
+from phrasemodels.structs.semiring import in_float64
 from phrasemodels.structs.structure import Scores, Structure
 
 EXACT = 1e-9  # relative to the scores: the gap at which the search ends
 FLAT = 1e-7  # relative to ⟨u, u⟩: the curvature below which u is taken for a combination of others
 
 
-@calls.not_traced
+@dispatch.not_traced
 def expected_parts(functions: Structure, *scores: Tensor, lengths: Lengths = None, steps: int = 1000) -> Scores:
     """Return μ, one tensor for each tensor of scores as `Structure.expected_parts`, differentiable.
 
@@ -46,7 +46,7 @@ def expected_parts(functions: Structure, *scores: Tensor, lengths: Lengths = Non
     return functions._call(partial(_expected_parts, functions, steps), scores, lengths)
 
 
-@calls.not_traced
+@dispatch.not_traced
 def structures(
     functions: Structure, *scores: Tensor, lengths: Lengths = None, steps: int = 1000
 ) -> tuple[Tensor, Tensor]:
@@ -76,7 +76,7 @@ def _expected_parts(functions: Structure, steps: int, scores: Scores, lengths: T
 
 def _mixture(functions: Structure, steps: int, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Return p (K, B), differentiable, and structures (K, B, ...) with p = 0 where there is none."""
-    exact = inference.in_float64(scores)
+    exact = in_float64(scores)
     with without_transforms(), torch.inference_mode(False), torch.no_grad():
         p, inverse, rows, theta, active = _search(
             functions, tuple(untracked(s).detach() for s in exact), untracked(lengths), steps
@@ -92,7 +92,7 @@ def _parts(functions: Structure, scores: Scores, lengths: Tensor, p: Tensor, row
     zeros = [torch.zeros(s.shape, dtype=p.dtype, device=p.device) for s in scores]
     found: dict[int, Tensor] = {}
     for shared in (False, True):
-        some = [i for i in which if (scores[i].dim() == functions.common[i]) == shared]
+        some = [i for i in which if (scores[i].dim() == functions.shared_dims[i]) == shared]
         if not some:
             continue
 
@@ -122,7 +122,7 @@ def _search(
             break
     p = state.p * state.active
     p = torch.where((best > -torch.inf)[:, None], p, 0)
-    for s, mask, common in zip(scores, functions.read(scores, lengths), functions.common, strict=False):
+    for s, mask, common in zip(scores, functions.valid(scores, lengths), functions.shared_dims, strict=False):
         wrong = mask & ~(s < torch.inf)
         unknown = wrong.any() & (lengths[:, 0] > 1) if s.dim() == common else wrong.flatten(1).any(1)
         p[unknown, 0] = torch.nan
@@ -144,9 +144,11 @@ class _ActiveSet:
 
     def improve(self) -> bool:
         """Let a structure enter the sets of sentences where one is better than τ; return whether there was any."""
-        seen = range(self.functions.visible)
+        seen = range(self.functions.event_scores)
         u = _parts(self.functions, self.scores, self.lengths, self.p.T, self.rows, seen)
-        lowered = tuple(s - x for s, x in zip(self.scores, u, strict=False)) + self.scores[self.functions.visible :]
+        lowered = (
+            tuple(s - x for s, x in zip(self.scores, u, strict=False)) + self.scores[self.functions.event_scores :]
+        )
         best, rows = self.functions._best(lowered, self.lengths)
         same = (self.rows == rows).flatten(2).all(2).T if rows.numel() else self.active
         size = self.theta.abs().amax(1).clamp(min=1)
@@ -212,9 +214,9 @@ class _ActiveSet:
 
     def _products(self, rows: Tensor) -> Tensor:
         """Return ⟨u of structures (B, ...), u of each slot⟩, (B, K)."""
-        seen = range(self.functions.visible)
+        seen = range(self.functions.event_scores)
         one = torch.ones(1, len(rows), dtype=self.p.dtype, device=rows.device)
         u = _parts(self.functions, self.scores, self.lengths, one, rows[None], seen)
-        rest = (torch.zeros_like(s) for s in self.scores[self.functions.visible :])
+        rest = (torch.zeros_like(s) for s in self.scores[self.functions.event_scores :])
         found = self.functions.total_score((*u, *rest), self.rows, self.lengths)
         return found.masked_fill(found == -torch.inf, 0).T

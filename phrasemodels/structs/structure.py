@@ -7,34 +7,34 @@ A structure is a compiled function that writes the nodes and runs of `kernels.en
 Shapes: B sentences, A axes of length, P scores of a sentence and Q that all sentences share, R the most parts of a structure.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, lru_cache, partial
 from itertools import takewhile
 from math import prod
 from threading import local
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from phrasemodels.structs import calls, inference, kernels
-from phrasemodels.structs.inference import Lengths
-from phrasemodels.structs.kernels import NONE
-from phrasemodels.structs.private import untracked, without_transforms
+from phrasemodels.structs import dispatch, kernels, semiring
+from phrasemodels.structs.dispatch import Lengths, untracked, without_transforms
+from phrasemodels.structs.kernels import NONE, Kernel, column
+from phrasemodels.structs.kernels import Scores as Scores
 from phrasemodels.structs.semiring import Log
 
 if TYPE_CHECKING:
     from phrasemodels.structs.kernels.engine import Table
 
-Scores = tuple[Tensor, ...]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class Sizes(NamedTuple):
+class TableSizes(NamedTuple):
     """The table of a rule for one batch: the rule's arguments, and bounds on what it writes."""
 
     arguments: tuple[Any, ...]
@@ -46,19 +46,19 @@ class Sizes(NamedTuple):
     choices: int  # of a derivation between several edges
 
 
-class Numbered:
+class ScoreLayout:
     """Scores of these shapes, numbered as the engine does: first each sentence's own, then the scores that all sentences share."""
 
     def __init__(self, structure: "Structure", shapes: tuple[torch.Size, ...]):
         self.structure, self.shapes = structure, shapes
-        self.shared = [len(s) == dim for s, dim in zip(shapes, structure.common, strict=False)]
+        self.shared = [len(s) == dim for s, dim in zip(shapes, structure.shared_dims, strict=False)]
         self.by_position = [len(s) == dim for s, dim in zip(shapes, structure.dims, strict=False)]
         self.lengths = [prod(s[0 if one else 1 :]) for s, one in zip(shapes, self.shared, strict=True)]
         self.offsets, place = [0] * len(shapes), 0
         for i in sorted(range(len(shapes)), key=self.shared.__getitem__):
             self.offsets[i], place = place, place + self.lengths[i]
         self.P = sum(size for size, one in zip(self.lengths, self.shared, strict=True) if not one)
-        self.visible = sum(self.lengths[: structure.visible])
+        self.event_scores = sum(self.lengths[: structure.event_scores])
         self.sizes = structure.sizes(self)
         self._kept: tuple[Table, Integers, Integers] | None = None
 
@@ -80,7 +80,7 @@ class Numbered:
         rows = (uncompiled(rule) if plain else rule)(*sizes.arguments, nodes, runs, ends)
         table = kernels.engine.Table(nodes, runs, rows, sizes.numbers)
         # the goals of all lengths are kept too; with two axes these would be as many as pairs of lengths
-        if small and self.structure.axes == 1:
+        if small and self.structure.length_axes == 1:
             each = np.arange(sizes.longest + 1)[:, None]
             self._kept = table, ends, self.structure.goals(sizes, self, each)
         return table, ends
@@ -116,34 +116,9 @@ SMALL = 2**12  # runs of a table that is kept, at most 224 KiB
 
 
 @lru_cache(maxsize=64)
-def numbered(structure: "Structure", shapes: tuple[torch.Size, ...]) -> Numbered:
+def numbered(structure: "Structure", shapes: tuple[torch.Size, ...]) -> ScoreLayout:
     """Return the numbers of scores of these shapes, with their table if it is small."""
-    return Numbered(structure, shapes)
-
-
-class Implementation(Protocol):
-    """Serves some operations of structures in place of the torch path: those that a class has of
-
-    passes(structure, scores, lengths, scale, which, each)
-        log Z (B,); unless scale, (B,) or 1.0, is None also scale times the marginals of the scores `which`, summed for shared
-        ones unless `each`
-    covariances(structure, scores, lengths, grads, scale)
-        the gradients to the scores times scale (B,), with the gradients `grads` to the marginals, or None
-    log_partition(structure, scores, lengths, wanted)
-        log Z (B,), and a function from its gradient (B,) to the scores' gradients, if `wanted`; in place of `passes` for `LogPartition`
-    entropy(structure, scores, lengths)
-        entropies (B,)
-    best(structure, scores, lengths), topk(structure, scores, lengths, k)
-        scores (B,) and structures (B, ...) or scores (k, B) and structures (k, B, ...), -1 where there is none
-    sample(structure, scores, lengths, k, generator)
-        structures (k, B, ...), -1 where there is none
-    waits
-        true if to ask for a number waits for a device: then nobody looks at the weights of sentences
-    """
-
-    def takes(self, structure: "Structure", scores: Scores) -> bool:
-        """Return whether it takes these scores."""
-        return kernels.can_run_kernel(*scores)
+    return ScoreLayout(structure, shapes)
 
 
 class _Run:
@@ -151,20 +126,20 @@ class _Run:
 
     def __init__(self, structure: "Structure", scores: Scores, lengths: Tensor):
         self.structure, self.scores, self.lengths = structure, scores, lengths
-        self.numbered = numbered(structure, tuple([s.shape for s in scores]))
-        self.table, ends = self.numbered.table()
+        self.layout = numbered(structure, tuple([s.shape for s in scores]))
+        self.table, ends = self.layout.table()
         words = lengths.numpy()
-        own, shared = self.numbered.flat(scores, False), self.numbered.flat(scores, True)[0]
+        own, shared = self.layout.flat(scores, False), self.layout.flat(scores, True)[0]
         self.unknown: NDArray[np.bool_] | None = None
         if not (own.max(initial=0) < np.inf and shared.max(initial=0) < np.inf):  # false if a score is NaN
             wrong, lost = ~(own < np.inf), ~(shared < np.inf)
             self.unknown = (wrong & self.read()).any(1) | (lost.any() & (words[:, 0] > 1))
             own, shared = np.where(wrong, 0, own), np.where(lost, 0, shared)
-        self.batch = kernels.engine.Batch(own, shared, self.numbered.goals(words), ends[words[:, 0]])
+        self.batch = kernels.engine.Batch(own, shared, self.layout.goals(words), ends[words[:, 0]])
 
     def read(self) -> NDArray[np.bool_]:
         """Return whether a sentence reads each of its own scores, (B, P)."""
-        masks = zip(self.structure.read(self.scores, self.lengths), self.scores, self.numbered.shared, strict=True)
+        masks = zip(self.structure.valid(self.scores, self.lengths), self.scores, self.layout.shared, strict=True)
         return np.concatenate([m.expand(s.shape).reshape(len(s), -1).numpy() for m, s, one in masks if not one], 1)
 
     def finish(self, *rows: Floats, own: Floats | None = None, shared: Floats | None = None) -> None:
@@ -180,36 +155,33 @@ class _Run:
             shared[self.unknown if shared.ndim > 1 else self.unknown.any()] = np.nan
 
 
-class Engine(Implementation):
+class Engine(Kernel):
     """Every operation, by the rule of a structure."""
 
-    def passes(self, structure: "Structure", scores: Scores, lengths: Tensor, scale: Tensor | float | None, which: Sequence[int],
-               each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
-        """Return log Z (B,), and its gradient by the scores numbered `which`, times `scale` of each sentence; no scale: none."""
+    def marginals(self, structure: "Structure", scores: Scores, lengths: Tensor, scale: Tensor | float | None,
+                  which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
         run = _Run(structure, scores, lengths)
-        wanted = tuple(any(run.numbered.shared[i] == one for i in which) for one in (False, True))
+        wanted = tuple(any(run.layout.shared[i] == one for i in which) for one in (False, True))
         by = kernels.engine.NOTHING if scale is None else kernels.factors(scale, len(lengths))
         log_z, _, own, shared = kernels.engine.passes(run.table, run.batch, by, wanted=wanted, each=each)
         run.finish(log_z, own=own, shared=shared)
-        found = () if scale is None else run.numbered.tensors(own, shared, which, scores[0].dtype)
+        found = () if scale is None else run.layout.tensors(own, shared, which, scores[0].dtype)
         return kernels.tensor(log_z, scores[0].dtype), found
 
-    def covariances(self, structure: "Structure", scores: Scores, lengths: Tensor, grads: Sequence[Tensor | None],
-                    scale: Tensor | None = None) -> Scores:  # fmt: skip
-        """Return the product of the covariances of all parts with `grads`, as tensors of scores: the gradient of marginals."""
+    def hessian_vector(
+        self, structure: "Structure", scores: Scores, lengths: Tensor, grads: Sequence[Tensor | None]
+    ) -> Scores:
         run = _Run(structure, scores, lengths)
-        masks = structure.read(scores, lengths)
+        masks = structure.valid(scores, lengths)
         given = [x if x is None or one else torch.where(mask, x, 0)
-                 for x, mask, one in zip(grads, masks, run.numbered.shared, strict=True)]  # fmt: skip
-        own, shared = (run.numbered.flat(given, one) for one in (False, True))
-        by = kernels.factors(1.0 if scale is None else scale, len(lengths))
-        _, _, own, shared = kernels.engine.passes(run.table, run.batch, by, own, shared)
+                 for x, mask, one in zip(grads, masks, run.layout.shared, strict=True)]  # fmt: skip
+        own, shared = (run.layout.flat(given, one) for one in (False, True))
+        _, _, own, shared = kernels.engine.passes(run.table, run.batch, np.ones(len(lengths)), own, shared)
         run.finish(own=own, shared=shared)
-        return run.numbered.tensors(own, shared, range(len(scores)), scores[0].dtype)
+        return run.layout.tensors(own, shared, range(len(scores)), scores[0].dtype)
 
-    @calls.not_traced
+    @dispatch.not_traced
     def entropy(self, structure: "Structure", scores: Scores, lengths: Tensor) -> Tensor:
-        """Return the entropy in nats, (B,)."""
         run = _Run(structure, scores, lengths)
         log_z, mean, _, _ = kernels.engine.passes(run.table, run.batch, np.ones(len(lengths)), means=True)
         # the difference of almost equal numbers may be below 0
@@ -217,75 +189,54 @@ class Engine(Implementation):
         run.finish(value)
         return kernels.tensor(value, scores[0].dtype)
 
-    @calls.not_traced
+    @dispatch.not_traced
     def best(self, structure: "Structure", scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the largest score (B,), and the structures (B, ...) that have it."""
         run = _Run(structure, scores, lengths)
-        best, parts = kernels.engine.best(run.table, run.batch, run.numbered.visible, run.numbered.sizes.parts)
+        best, parts = kernels.engine.best(run.table, run.batch, run.layout.event_scores, run.layout.sizes.parts)
         run.finish(best)
         rows = structure.rows(scores, torch.from_numpy(parts), lengths)[0]
         return kernels.tensor(best, scores[0].dtype), rows
 
-    @calls.not_traced
+    @dispatch.not_traced
     def topk(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return the k largest scores (k, B), best first, and their structures (k, B, ...)."""
         run = _Run(structure, scores, lengths)
-        best, parts = kernels.engine.topk(run.table, run.batch, k, run.numbered.visible, run.numbered.sizes.parts)
+        best, parts = kernels.engine.topk(run.table, run.batch, k, run.layout.event_scores, run.layout.sizes.parts)
         run.finish(best.T)
         return kernels.tensor(best, scores[0].dtype), structure.rows(scores, torch.from_numpy(parts), lengths)
 
-    @calls.not_traced
-    def sample(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
-        """Return k independent samples (k, B, ...)."""
+    @dispatch.not_traced
+    def sample(
+        self, structure: "Structure", scores: Scores, lengths: Tensor, k: int, generator: torch.Generator | None
+    ) -> Tensor:
         run = _Run(structure, scores, lengths)
-        draws = torch.rand((k, len(lengths), run.numbered.sizes.choices + 1), generator=generator, dtype=torch.float64)
+        draws = torch.rand((k, len(lengths), run.layout.sizes.choices + 1), generator=generator, dtype=torch.float64)
         parts = kernels.engine.samples(
-            run.table, run.batch, draws.numpy(), run.numbered.visible, run.numbered.sizes.parts
+            run.table, run.batch, draws.numpy(), run.layout.event_scores, run.layout.sizes.parts
         )
         return structure.rows(scores, torch.from_numpy(parts), lengths)
 
 
 class LogPartition(torch.autograd.Function):
-    """(structure, implementation, lengths, *scores) → log Z (B,). The marginals are computed with it, as they share most of the work."""
+    """(structure, kernel, lengths, *scores) → log Z (B,). The marginals are computed with it, as they share most of the work."""
 
     @staticmethod
-    def forward(ctx: Any, structure: "Structure", kernel: Any, lengths: Tensor, *scores: Tensor) -> Tensor:
-        ctx.call = structure, kernel, lengths
+    def forward(ctx: Any, structure: "Structure", kernel: Kernel, lengths: Tensor, *scores: Tensor) -> Tensor:
+        ctx.call = structure, lengths
         ctx.save_for_backward(*scores)
-        which = [i for i, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
-        if hasattr(kernel, "log_partition"):
-            log_z, ctx.gradient = kernel.log_partition(structure, scores, lengths, bool(which))
-            return log_z
-        ctx.waits = getattr(kernel, "waits", False)
-        log_z, parts = kernel.passes(structure, scores, lengths, 1.0 if which else None, which, ctx.waits)
-        ctx.parts = dict(zip(which, parts, strict=True))
+        ctx.which = [i for i, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
+        log_z, ctx.gradient = kernel.log_partition(structure, scores, lengths, ctx.which)
         return log_z
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        (structure, kernel, lengths), scores = ctx.call, ctx.saved_tensors
+        (structure, lengths), scores = ctx.call, ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient is itself differentiated
             which = tuple(i for i, x in enumerate(scores) if x.requires_grad)
-            parts = dict(zip(which, Parts.apply(structure, which, lengths, *scores), strict=True))
-            weighed = {i: p * _column(grad, p) for i, p in parts.items()}
-            weighed = {i: p.sum(0) if p.dim() > scores[i].dim() else p for i, p in weighed.items()}
-            return None, None, None, *(weighed.get(i) for i in range(len(scores)))
-        if hasattr(kernel, "log_partition"):
-            return None, None, None, *ctx.gradient(grad)
-        parts = ctx.parts
-        if ctx.waits:
-            weighed = {i: p * _column(grad, p) for i, p in parts.items()}
-            parts = {i: p.sum(0) if p.dim() > scores[i].dim() else p for i, p in weighed.items()}
-        elif grad.stride(0) == 0 or (grad == grad[:1]).all():  # as of a sum over the batch
-            by = grad[0].item()
-            parts = parts if by == 1.0 else {i: p * by for i, p in parts.items()}
-        elif any(scores[i].dim() == structure.common[i] for i in parts):
-            # each sentence has a weight of its own in the sums of shared scores, which are not known sentence by sentence
-            parts = dict(
-                zip(parts, kernel.passes(structure, scores, lengths, grad, list(parts), False)[1], strict=True)
-            )
+            weighed = [p * column(grad, p) for p in Parts.apply(structure, which, lengths, *scores)]
+            found = [p.sum(0) if p.dim() > scores[i].dim() else p for i, p in zip(which, weighed, strict=True)]
         else:
-            parts = {i: p * _column(grad, p) for i, p in parts.items()}
+            which, found = ctx.which, ctx.gradient(grad)
+        parts = dict(zip(which, found, strict=True))
         return None, None, None, *(parts.get(i) for i in range(len(scores)))
 
 
@@ -346,7 +297,7 @@ class LogZ(_Operation):
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         lengths, *scores = ctx.saved_tensors
         parts = Parts.apply(ctx.structure, tuple(range(len(scores))), lengths, *scores)
-        return None, None, *(_column(grad, p) * p for p in parts)
+        return None, None, *(column(grad, p) * p for p in parts)
 
     @staticmethod
     def jvp(ctx: Any, _: Any, __: Any, *tangents: Tensor | None) -> Tensor:
@@ -409,7 +360,7 @@ class Covariances(_Operation):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         structure, which, n = ctx.structure, ctx.which, ctx.n
         lengths, *given = ctx.saved_tensors
-        if inference.transformed():
+        if dispatch.transformed():
             raise NotImplementedError("torch.func: third derivatives of log Z; torch.autograd.grad has them")
 
         def reference(*x: Tensor) -> Scores:
@@ -438,7 +389,7 @@ class Entropy(_Operation):
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         lengths, *scores = ctx.saved_tensors
         own = ctx.structure._own(scores)
-        given = [-_column(grad, s) * kernels.possible_scores(s) for s in own]
+        given = [-column(grad, s) * kernels.possible_scores(s) for s in own]
         found = Covariances.apply(ctx.structure, tuple(range(len(scores))), lengths, len(scores), *scores, *given)
         return None, None, *found
 
@@ -479,11 +430,6 @@ def _inner(one: Sequence[Tensor], other: Sequence[Any]) -> Tensor:
     return torch.stack([(x * y).flatten(1).sum(1) for x, y in zip(one, other, strict=True)]).sum(0)
 
 
-def _column(x: Tensor, like: Tensor) -> Tensor:
-    """Return x (B,) with as many dimensions as a tensor (B, ...)."""
-    return x.view(-1, *(1 for _ in like.shape[1:]))
-
-
 _buffers = local()
 
 
@@ -500,13 +446,16 @@ def _buffer(name: str, rows: int, columns: int) -> Integers:
 ENGINE = Engine()
 
 
-class AtFirstUse:
+Made = TypeVar("Made")
+
+
+class AtFirstUse(Generic[Made]):
     """An attribute of a class that is made when it is first read, for kernels: numba takes half a second and 130 MB to import."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Made]) -> None:
         self.make = cache(make)
 
-    def __get__(self, owner: object, kind: type | None = None) -> Any:
+    def __get__(self, owner: object, kind: type | None = None) -> Made:
         return self.make()
 
 
@@ -518,30 +467,30 @@ class Structure:
     these dimensions alone, as (B,) with scores (B, heads, ...).
     """
 
-    kernels: ClassVar[tuple[Implementation, ...]] = (ENGINE,)
+    kernels: ClassVar[tuple[Kernel, ...]] = (ENGINE,)
     names: ClassVar[tuple[str, ...]]  # of the scores, as keywords
     # dimensions of the scores, if each sentence, and where there are some each position, has its own
     dims: tuple[int, ...]
-    common: tuple[int, ...]  # their dimensions if all sentences share them; 0 if they cannot
+    shared_dims: tuple[int, ...]  # their dimensions if all sentences share them; 0 if they cannot
     # (*arguments, nodes, runs, ends): writes nodes, runs, and the rows that each length needs; returns the rows
     rule: ClassVar[Any]
-    visible: ClassVar[int] = 1  # the first tensors of scores, whose parts are a structure
-    axes: ClassVar[int] = 1  # A
-    event: ClassVar[int] = 2  # dimensions of a structure: of rows (R, w) 2, of tags or heads 1
+    event_scores: ClassVar[int] = 1  # the first tensors of scores, whose parts are a structure
+    length_axes: ClassVar[int] = 1  # A
+    event_dims: ClassVar[int] = 2  # dimensions of a structure: of rows (R, w) 2, of tags or heads 1
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         """Return lengths (B, A). ValueError: shapes or lengths are wrong."""
         raise NotImplementedError
 
-    def sizes(self, numbered: Numbered) -> Sizes:
+    def sizes(self, numbered: ScoreLayout) -> TableSizes:
         """Return the sizes of the table for these scores."""
         raise NotImplementedError
 
-    def goals(self, sizes: Sizes, numbered: Numbered, lengths: Integers) -> Integers:
+    def goals(self, sizes: TableSizes, numbered: ScoreLayout, lengths: Integers) -> Integers:
         """Return the goals (B, 7) of sentences of these lengths (B, A)."""
         raise NotImplementedError
 
-    def read(self, scores: Scores, lengths: Tensor) -> Scores:
+    def valid(self, scores: Scores, lengths: Tensor) -> Scores:
         """Return which scores are read: masks that broadcast to the tensors of scores."""
         raise NotImplementedError
 
@@ -564,29 +513,29 @@ class Structure:
     def __repr__(self) -> str:
         return f"{self.module}.{type(self).__name__}"
 
-    @calls.not_traced
+    @dispatch.not_traced
     def log_partition(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Tensor:
         """Return log Z, (B,), at least float32."""
         return self._call(self._log_partition, self._given(scores, named), lengths, rounded=False)
 
-    @calls.not_traced
+    @dispatch.not_traced
     def marginals(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Any:
         """Return the expected number of times that each score is in a structure, in the shape of each score tensor."""
         found = self._call(self._expected_parts, self._given(scores, named), lengths)
         return found if len(found) > 1 else found[0]
 
-    @calls.not_traced
+    @dispatch.not_traced
     def expected_parts(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Scores:
         """Return the marginals as a tuple of one tensor for each tensor of scores."""
         found: Scores = self._call(self._expected_parts, self._given(scores, named), lengths)
         return found
 
-    @calls.not_traced
+    @dispatch.not_traced
     def argmax(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Any:
         """Return the score (B,), differentiable, and a best structure (B, ...)."""
         return self._call(self._argmax, self._given(scores, named), lengths)
 
-    @calls.not_traced
+    @dispatch.not_traced
     def topk(self, *scores: Any, k: int | None = None, lengths: Lengths = None, **named: Tensor) -> Any:
         """Return the scores (k, B), differentiable, and the k best structures (k, B, ...), best first: topk(*scores, k, lengths).
 
@@ -594,31 +543,36 @@ class Structure:
         """
         return self._call(self._topk, self._given(scores, named), lengths, k, ranked=True)
 
-    @calls.not_traced
+    @dispatch.not_traced
     def sample(self, *scores: Any, k: int | None = None, lengths: Lengths = None, generator: torch.Generator | None = None,
                **named: Tensor) -> Any:  # fmt: skip
         """Return k independent samples (k, B, ...): sample(*scores, k, lengths)."""
         return self._call(self._sample, self._given(scores, named), lengths, k, ranked=True, generator=generator)
 
-    @calls.not_traced
+    @dispatch.not_traced
     def entropy(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Tensor:
         """Return −Σ p log p over all structures, in nats, (B,)."""
         return self._call(self._entropy, self._given(scores, named), lengths)
 
-    @calls.not_traced
+    @dispatch.not_traced
     def minimum_risk(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Any:
         """Return the expected number (B,) of right parts, differentiable, and the structure (B, ...) with most of them (Goodman 1996)."""
         return self._call(self._minimum_risk, self._given(scores, named), lengths)
 
-    @calls.not_traced
+    @dispatch.not_traced
     def score(self, *scores: Any, rows: Tensor, lengths: Lengths = None, **named: Tensor) -> Tensor:
         """Return the scores (..., B), differentiable, of structures (..., B, ...); -inf for what is no structure of its sentence."""
         return self._call(self._checked_score, self._given(scores, named), lengths, rows=rows)
 
-    @calls.not_traced
+    @dispatch.not_traced
     def total(self, semiring: Log, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Tensor:
         """Return ⊕ over all structures of the products ⊗ of their scores in any semiring, lowered; see `semiring`."""
         return self._call(self._total, self._given(scores, named), lengths, semiring=semiring)
+
+    def first_calls(self) -> list[Callable[..., Any]]:
+        """Return functions of the scores alone that run all operations with kernels."""
+        some = [self.log_partition, self.expected_parts, self.entropy, self.argmax]
+        return [*some, partial(self.topk, k=1), partial(self.sample, k=1)]
 
     def _given(self, scores: tuple[Any, ...], named: dict[str, Tensor]) -> tuple[Any, ...]:
         """Return the arguments with the scores that were given by name."""
@@ -629,7 +583,7 @@ class Structure:
     def _call(self, operation: Callable[..., Any], arguments: tuple[Any, ...], lengths: Lengths, k: int | None = None,
               ranked: bool = False, rounded: bool = True, **options: Any) -> Any:  # fmt: skip
         """Run a function of scores and lengths on arguments as users give them: scores, k if `ranked`, lengths."""
-        calls.refuse_tracing()
+        dispatch.refuse_tracing()
         scores = tuple(takewhile(_is_score, arguments))
         rest = list(arguments[len(scores) :])
         if ranked:
@@ -646,17 +600,17 @@ class Structure:
         if nested != 1 and nested >= 0:
             scores = tuple(
                 s if common and s.dim() == common else _one_batch(s, batch)
-                for s, common in zip(scores, self.common, strict=False)
+                for s, common in zip(scores, self.shared_dims, strict=False)
             )
             if lengths is not None:
-                lengths = _of_batch(torch.as_tensor(lengths), batch, self.axes)
+                lengths = _of_batch(torch.as_tensor(lengths), batch, self.length_axes)
             if "rows" in options:
-                event = options["rows"].dim() - self.event
+                event = options["rows"].dim() - self.event_dims
                 options["rows"] = (
                     options["rows"].flatten(event - nested, event - 1) if nested else options["rows"].unsqueeze(event)
                 )
         lengths = self.check(*scores, lengths=lengths)
-        result = calls.run(partial(operation, **options) if options else operation, scores, lengths, rounded)
+        result = dispatch.run(partial(operation, **options) if options else operation, scores, lengths, rounded)
         if nested == 1:
             return result
         results = result if isinstance(result, tuple) else (result,)
@@ -671,58 +625,57 @@ class Structure:
         """The module whose first calls compile the kernels of this structure."""
         return type(self).__module__.rpartition(".")[2]
 
-    def kernel(self, operation: str, scores: Scores) -> Any:
-        """Return the implementation that serves an operation on these scores, or None: torch does."""
+    def kernel(self, operation: Callable[..., Any], scores: Scores) -> Kernel | None:
+        """Return the kernel that serves an operation, a method of `Kernel`, on these scores, or None: torch does."""
         if not kernels.allowed("numba", "triton"):
             return None
         for kernel in self.kernels:
-            if hasattr(kernel, operation) and kernel.takes(self, scores):
+            if kernel.serves(operation) and kernel.supports(self, scores):
                 return kernel
         return None
 
     def _log_partition(self, scores: Scores, lengths: Tensor) -> Tensor:
-        if inference.transformed():
+        if dispatch.transformed():
             return LogZ.apply(self, lengths, *self._own(scores))
-        if kernel := self.kernel("passes", scores):
+        if kernel := self.kernel(Kernel.marginals, scores):
             if not differentiated(scores):
-                return kernel.passes(self, scores, lengths, None, (), False)[0]
+                return kernel.marginals(self, scores, lengths, None, (), False)[0]
             return LogPartition.apply(self, kernel, lengths, *scores)
-        return inference.log_partition(self._inside(lengths), *self._expanded(scores))
+        return semiring.log_partition(self._inside(lengths), *self._expanded(scores))
 
     def _expected_parts(self, scores: Scores, lengths: Tensor, which: Sequence[int] | None = None) -> Scores:
         which = tuple(range(len(scores)) if which is None else which)
-        if inference.transformed():
+        if dispatch.transformed():
             found: Scores = Parts.apply(self, which, lengths, *self._own(scores))
             return found
-        if kernel := self.kernel("passes", scores):
+        if kernel := self.kernel(Kernel.marginals, scores):
             if differentiated(scores):
                 found = Parts.apply(self, which, lengths, *scores)
             else:
-                found = kernel.passes(self, scores, lengths, 1.0, which, True)[1]
+                found = kernel.marginals(self, scores, lengths, 1.0, which, True)[1]
             return found
-        every = inference.marginals(self._inside(lengths), *self._expanded(scores))
+        every = semiring.marginals(self._inside(lengths), *self._expanded(scores))
         # those that positions share are summed, as kernels do
         return tuple(every[i].sum(tuple(range(1, every[i].dim() - scores[i].dim())))
                      if every[i].dim() > scores[i].dim() + 1 else every[i] for i in which)  # fmt: skip
 
     def _covariances(self, scores: Scores, lengths: Tensor, given: dict[int, Tensor]) -> Scores:
         """Return Cov[Σ g, part], in the shapes of the scores, for numbers g of some scores."""
-        if kernel := self.kernel("covariances", scores):
-            found: Scores = kernel.covariances(self, scores, lengths, [given.get(i) for i in range(len(scores))])
-            return found
+        if kernel := self.kernel(Kernel.hessian_vector, scores):
+            return kernel.hessian_vector(self, scores, lengths, [given.get(i) for i in range(len(scores))])
         with torch.inference_mode(False), torch.enable_grad(), kernels.reference_only():
             leaves = tuple(s.detach().clone().requires_grad_() for s in scores)
             parts = self._expected_parts(leaves, lengths, tuple(given))
             return torch.autograd.grad(parts, leaves, tuple(given.values()), materialize_grads=True)
 
     def _entropy(self, scores: Scores, lengths: Tensor) -> Tensor:
-        if inference.transformed():
+        if dispatch.transformed():
             return Entropy.apply(self, lengths, *self._own(scores))
-        if kernel := self.kernel("entropy", scores):
+        if kernel := self.kernel(Kernel.entropy, scores):
             if differentiated(scores):
                 return Entropy.apply(self, lengths, *scores)
             return kernel.entropy(self, scores, lengths)
-        return inference.entropy(self._inside(lengths), *self._expanded(scores))
+        return semiring.entropy(self._inside(lengths), *self._expanded(scores))
 
     def _argmax(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         best, rows = self._chosen(self._best, 0, scores, lengths)
@@ -738,46 +691,43 @@ class Structure:
 
     def _chosen(self, operation: Callable[..., Any], axis: int | None, scores: Scores, lengths: Tensor) -> Any:
         """Run an operation without derivatives, whose results have the batch in this dimension."""
-        if inference.transformed():
+        if dispatch.transformed():
             return Chosen.apply(operation, axis, lengths, *(s.detach() for s in self._own(scores)))
         return operation(scores, lengths)
 
     def _best(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        if kernel := self.kernel("best", scores):
-            found: tuple[Tensor, Tensor] = kernel.best(self, scores, lengths)
-            return found
-        best, flags = inference.argmax(self._inside(lengths), *self._expanded(scores))
+        if kernel := self.kernel(Kernel.best, scores):
+            return kernel.best(self, scores, lengths)
+        best, flags = semiring.argmax(self._inside(lengths), *self._expanded(scores))
         return best, self._rows(scores, [f[None] for f in flags], lengths)[0]
 
     def _k_best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        if kernel := self.kernel("topk", scores):
-            found: tuple[Tensor, Tensor] = kernel.topk(self, scores, lengths, k)
-            return found
+        if kernel := self.kernel(Kernel.topk, scores):
+            return kernel.topk(self, scores, lengths, k)
         best, flags = _topk_by_levels(self, self._expanded(scores), lengths, k)
         return best, self._rows(scores, flags, lengths)
 
     def _draw(self, scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
-        if kernel := self.kernel("sample", scores):
-            found: Tensor = kernel.sample(self, scores, lengths, k, generator)
-            return found
+        if kernel := self.kernel(Kernel.sample, scores):
+            return kernel.sample(self, scores, lengths, k, generator)
         inside = self._inside(lengths.repeat(k, 1))
-        flags = inference.sample(inside, *self._expanded(scores), k=k, generator=generator)
+        flags = semiring.sample(inside, *self._expanded(scores), k=k, generator=generator)
         return self._rows(scores, flags, lengths)
 
     def _minimum_risk(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         # the marginals take the place of the scores: the best structure by them has the most right parts (Goodman 1996)
-        p = self._expected_parts(scores, lengths, range(self.visible))
-        zeros = [*p, *(torch.zeros_like(s) for s in scores[self.visible :])]
+        p = self._expected_parts(scores, lengths, range(self.event_scores))
+        zeros = [*p, *(torch.zeros_like(s) for s in scores[self.event_scores :])]
         # what is forbidden stays forbidden, although its marginal, 0, would be a score like others
         return self._argmax(
             tuple(torch.where(s == -torch.inf, s, x) for s, x in zip(scores, zeros, strict=True)), lengths
         )
 
     def _checked_score(self, scores: Scores, lengths: Tensor, rows: Tensor) -> Tensor:
-        if rows.is_floating_point() or rows.dim() < self.event + 1:
+        if rows.is_floating_point() or rows.dim() < self.event_dims + 1:
             raise ValueError(f"structures must be integers (..., B, ...), not {tuple(rows.shape)} of {rows.dtype}")
         right = self.is_structure(scores, rows, lengths)
-        safe = rows.masked_fill(~right[(..., *(None for _ in range(self.event)))], NONE)
+        safe = rows.masked_fill(~right[(..., *(None for _ in range(self.event_dims)))], NONE)
         return self.total_score(scores, safe, lengths).masked_fill(~right, -torch.inf)
 
     def _total(self, scores: Scores, lengths: Tensor, semiring: Log) -> Tensor:
@@ -794,7 +744,7 @@ class Structure:
         """Return scores that each sentence has of its own."""
         B = len(scores[0])
         return tuple(
-            s.expand(B, *s.shape) if s.dim() == dim else s for s, dim in zip(scores, self.common, strict=False)
+            s.expand(B, *s.shape) if s.dim() == dim else s for s, dim in zip(scores, self.shared_dims, strict=False)
         )
 
     def _own(self, scores: Sequence[Tensor]) -> Scores:
@@ -802,12 +752,12 @@ class Structure:
         B = len(scores[0])
         return tuple(
             s.expand(B, *s.shape) if common and s.dim() == common else s
-            for s, common in zip(scores, self.common, strict=False)
+            for s, common in zip(scores, self.shared_dims, strict=False)
         )
 
     def _rows(self, scores: Scores, flags: Sequence[Tensor], lengths: Tensor) -> Tensor:
         """Return structures (k, B, ...) from flags (k, B, ...), 1 for the parts of a structure."""
-        flat = torch.cat([f.detach().flatten(2) for f in flags[: self.visible]], 2) > 0
+        flat = torch.cat([f.detach().flatten(2) for f in flags[: self.event_scores]], 2) > 0
         most = min(numbered(self, tuple(s.shape for s in scores)).sizes.parts, flat.shape[2])
         found = torch.where(flat, torch.arange(flat.shape[2], device=flat.device), flat.shape[2])
         found = found.topk(most, largest=False).values if most else found[..., :0]
@@ -858,7 +808,7 @@ class Level(NamedTuple):
     part: Tensor  # scores (n, E)
 
 
-class Levels(NamedTuple):
+class DepthSchedule(NamedTuple):
     """A table as steps of torch: the nodes of one depth at once, and for each sentence its goal.
 
     The places of the nodes of a level follow the places of the levels before; place 0 is the empty derivation. places: of nodes, by number.
@@ -868,9 +818,26 @@ class Levels(NamedTuple):
     places: Integers
 
 
-@lru_cache(maxsize=16)
-def _levels(structure: Structure, shapes: tuple[torch.Size, ...], device: torch.device) -> Levels:
-    scores = Numbered(structure, shapes)
+_schedules: OrderedDict[Any, DepthSchedule] = OrderedDict()
+LARGEST_SCHEDULES = 2**26  # bytes of the schedules that are kept
+
+
+def _levels(*key: Any) -> DepthSchedule:
+    """Return the steps for a structure, shapes of scores and a device; the last ones are kept."""
+    if key not in _schedules:
+        _schedules[key] = _schedule(*key)
+        while len(_schedules) > 1 and sum(map(_size, _schedules.values())) > LARGEST_SCHEDULES:
+            _schedules.popitem(last=False)
+    _schedules.move_to_end(key)
+    return _schedules[key]
+
+
+def _size(schedule: DepthSchedule) -> int:
+    return schedule.places.nbytes + sum(x.numel() * x.element_size() for level in schedule.levels for x in level)
+
+
+def _schedule(structure: Structure, shapes: tuple[torch.Size, ...], device: torch.device) -> DepthSchedule:
+    scores = ScoreLayout(structure, shapes)
     table, _ = scores.table(plain=not kernels.allowed("numba"))
     nodes, runs, rows = table.nodes, table.runs, table.rows
     P = sum(scores.lengths)
@@ -895,7 +862,7 @@ def _levels(structure: Structure, shapes: tuple[torch.Size, ...], device: torch.
             part[row, : len(one)] = np.where(scored < 0, P, scored)
         own = nodes[members, kernels.engine.OWN]
         levels.append(Level(*(_on_device(x, device) for x in (np.where(own < 0, P, own), left, right, part))))
-    return Levels(levels, places)
+    return DepthSchedule(levels, places)
 
 
 def _on_device(x: Integers, device: torch.device) -> Tensor:
@@ -912,14 +879,14 @@ def _edges(runs: Integers) -> tuple[Integers, Integers, Integers]:
     return left + each * to_left, right + each * to_right, np.where(part < 0, NONE, part + each * to_part)
 
 
-def _flat(structure: Structure, scores: Scores) -> tuple[Tensor, Numbered]:
+def _flat(structure: Structure, scores: Scores) -> tuple[Tensor, ScoreLayout]:
     """Return scores (B, P + Q + 2), with the scores of weights 1 and 0 at the end."""
     flat = torch.cat([s.flatten(1) for s in scores], 1)
     ends = flat.new_tensor([0.0, -torch.inf]).expand(len(flat), 2)
     return torch.cat([flat, ends], 1), numbered(structure, tuple(s.shape for s in scores))
 
 
-def _goals(scores: Numbered, levels: Levels, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def _goals(scores: ScoreLayout, levels: DepthSchedule, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Return the places and scores (B, E) of the goals of all sentences."""
     goals = scores.structure.goals(scores.sizes, scores, untracked(lengths).cpu().numpy())
     each = [_edges(goal[None]) for goal in goals]
@@ -932,7 +899,7 @@ def _goals(scores: Numbered, levels: Levels, lengths: Tensor) -> tuple[Tensor, T
 
 def _inside_by_levels(structure: Structure, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
     """The inside pass of any rule, one step for all nodes of the same depth."""
-    masked = tuple(torch.where(m, s, 0) for m, s in zip(structure.read(scores, lengths), scores, strict=True))
+    masked = tuple(torch.where(m, s, 0) for m, s in zip(structure.valid(scores, lengths), scores, strict=True))
     flat, by_number = _flat(structure, masked)
     steps = _levels(structure, tuple(s.shape for s in scores), flat.device)
     lifted = semiring.lift(flat[:, :-2])
@@ -951,7 +918,7 @@ def _topk_by_levels(structure: Structure, scores: Scores, lengths: Tensor, k: in
     # the caller may have turned gradients off; here they are the method, not the result
     with torch.inference_mode(False), torch.enable_grad():
         leaves = tuple(s.detach().clone().requires_grad_() for s in scores)
-        masked = tuple(torch.where(m, s, 0) for m, s in zip(structure.read(leaves, lengths), leaves, strict=True))
+        masked = tuple(torch.where(m, s, 0) for m, s in zip(structure.valid(leaves, lengths), leaves, strict=True))
         flat, by_number = _flat(structure, masked)
         steps = _levels(structure, tuple(s.shape for s in scores), flat.device)
 

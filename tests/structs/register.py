@@ -43,16 +43,16 @@ def _aligned(functions: alignment.Alignment, *shapes: tuple[int, ...], lengths: 
 
 SECOND_ORDER = chain.HigherOrder(2)
 STRUCTURES = {
-    "chain": Registered(chain.TAGS, distributions.LinearChain, ((2, 4, 3), (3, 3)), [4, 2]),
-    "chain, by position": Registered(chain.TAGS, distributions.LinearChain, ((2, 4, 2), (2, 3, 2, 2)), [4, 3]),
+    "chain": Registered(chain.linear_chain, distributions.LinearChain, ((2, 4, 3), (3, 3)), [4, 2]),
+    "chain, by position": Registered(chain.linear_chain, distributions.LinearChain, ((2, 4, 2), (2, 3, 2, 2)), [4, 3]),
     "second order": Registered(SECOND_ORDER, _HigherOrderChain, ((2, 4, 2), (2, 2, 2)), [4, 3]),
     "semi-Markov": Registered(semimarkov.segmentations, distributions.SemiMarkovChain, ((2, 4, 3, 2), (2, 2)), [4, 2]),
     "multi-root": _trees(eisner.multi_root, 3),
     "single-root": _trees(eisner.single_root, 4),
     "crossing, multi-root": _trees(nonprojective.multi_root, 3),
     "crossing, single-root": _trees(nonprojective.single_root, 3),
-    "spans": Registered(spans.TREES, distributions.LabelledSpans, ((2, 3, 3, 2),), [3, 2]),
-    "joint": Registered(joint.trees, distributions.JointTree, ((2, 3, 3, 2), (2, 4, 4)), [3, 2]),
+    "spans": Registered(spans.labelled_spans, distributions.LabelledSpans, ((2, 3, 3, 2),), [3, 2]),
+    "joint": Registered(joint.joint_trees, distributions.JointTree, ((2, 3, 3, 2), (2, 4, 4)), [3, 2]),
     "warping": _aligned(alignment.warping, (2, 3, 4), lengths=[[3, 4], [2, 3]]),
     "frames": _aligned(alignment.frames, (2, 4, 3), (2, 3, 2), lengths=[[4, 3], [3, 2]]),
     "ctc": _aligned(alignment.ctc, (2, 4, 3), (2, 4, 3, 3), lengths=[[4, 3], [3, 3]]),

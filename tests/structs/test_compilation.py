@@ -39,7 +39,7 @@ def test_a_kernel_is_recompiled_if_a_kernel_of_another_file_that_it_calls_change
     (log_z, once, twice), first = run()
     assert log_z == once != twice
     assert run() == ([log_z, once, twice], first), "unchanged kernels are compiled again"
-    edited = copy / "phrasemodels/structs/kernels/scaled.py"
+    edited = copy / "phrasemodels/structs/kernels/simd.py"
     edited.write_text(edited.read_text().replace(ONCE, TWICE))
     (log_z, *_), second = run()
     assert log_z == twice
@@ -59,16 +59,22 @@ def test_without_a_place_for_a_cache_kernels_are_compiled_uncached_and_a_line_sa
 import numpy as np
 from phrasemodels.layers import multidim, ngrams
 from phrasemodels.tasks.prepare import constituents, phrases
-from phrasemodels.structs.kernels import compilation, scaled
-compilation.announce(scaled.exponential)
-print(compilation.CACHED)
+from phrasemodels.structs import dispatch
+from phrasemodels.structs.kernels import simd
+dispatch.announce(simd.exponential)
+print(dispatch.CACHED)
 """
-    expected = {
-        "/dev/null": ("False", "in every process: set NUMBA_CACHE_DIR"),
-        str(tmp_path): ("True", "once for this"),
-    }
-    for home, (cached, message) in expected.items():
-        variables = environment | {"NUMBA_CACHE_DIR": home}
+    taken, free = tmp_path / "taken", tmp_path / "free"
+    for folder in (taken, free):
+        folder.mkdir()
+    (taken / f"phrasemodels-{os.getuid()}").symlink_to(free)  # as of another user
+    expected = (
+        (taken, "/dev/null", "False", "in every process: set NUMBA_CACHE_DIR"),
+        (free, "/dev/null", "True", "once for this"),
+        (taken, str(tmp_path), "True", "once for this"),
+    )
+    for temporary, home, cached, message in expected:
+        variables = environment | {"NUMBA_CACHE_DIR": home, "TMPDIR": str(temporary)}
         done = subprocess.run([sys.executable, "-c", code], cwd=copy, env=variables, capture_output=True, text=True)
         assert done.stdout.strip() == cached, done.stderr
         assert message in done.stderr

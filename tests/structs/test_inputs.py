@@ -80,7 +80,7 @@ def test_a_hidden_markov_model_in_short_types() -> None:
 def test_an_empty_sentence_has_one_structure_and_a_forbidden_one_none(name: str, path: str) -> None:
     kind, scores = STRUCTURES[name], STRUCTURES[name].scores()
     scores[0][1] = -torch.inf
-    p = kind.distribution(*scores, [0, 1] if kind.functions.axes == 1 else [[0, 0], [1, 1]])
+    p = kind.distribution(*scores, [0, 1] if kind.functions.length_axes == 1 else [[0, 0], [1, 1]])
     with reference_only() if path == "reference" else torch.no_grad():
         best, rows = p.functions.argmax(*scores, lengths=p.lengths)[:2]
         assert best.tolist() == [0, -torch.inf]

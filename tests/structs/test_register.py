@@ -142,7 +142,7 @@ def test_what_is_no_structure_has_no_probability(kind):
 def canonical(kind, row, size):
     """Return a structure of so many words as its support has it: what is in the padding, or at the root, is not looked at."""
     row, name = row.clamp(min=-1), kind.functions.module
-    if kind.functions.event == 1:
+    if kind.functions.event_dims == 1:
         root = int(name in ("eisner", "nonprojective"))
         row[size + root :], row[:root] = -1, -1
     else:
@@ -160,9 +160,9 @@ def test_lengths_and_scores_may_be_given_in_every_form(kind):
     assert torch.equal(f.log_partition(lengths=lengths, **dict(zip(f.names, scores, strict=False))), expected)
     with pytest.raises(TypeError, match="nothing: the scores of"):
         f.log_partition(*scores, nothing=scores[0])
-    heads = [s if f.common[i] == s.dim() else s[:, None].expand(2, 3, *s.shape[1:]) for i, s in enumerate(scores)]
+    heads = [s if f.shared_dims[i] == s.dim() else s[:, None].expand(2, 3, *s.shape[1:]) for i, s in enumerate(scores)]
     torch.testing.assert_close(f.log_partition(*heads, lengths), expected[:, None].expand(2, 3))
-    if f.axes == 1:
+    if f.length_axes == 1:
         longest = scores[0].shape[1] - int("root" in repr(f))
         mask = torch.arange(longest) < lengths[:, None]
         assert torch.equal(f.log_partition(*scores, mask), expected)

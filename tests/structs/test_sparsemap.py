@@ -19,7 +19,7 @@ def kind(request):
 @pytest.mark.parametrize("std", [0, 0.3, 1, 10, 1e4])
 def test_no_structure_of_the_support_improves_the_mixture(kind, std, path):
     """A mixture is best if no structure has a higher score by scores − u than the mixture, as the program is concave."""
-    f, lengths, seen = kind.functions, kind.lengths, kind.functions.visible
+    f, lengths, seen = kind.functions, kind.lengths, kind.functions.event_scores
     scores = [std * s for s in kind.scores]
     scores[0][..., 0] = torch.where(torch.rand(scores[0][..., 0].shape) < 0.2, -torch.inf, scores[0][..., 0])
     p, support = kind._like(tuple(scores)), kind.enumerate_support()
@@ -55,7 +55,7 @@ def test_derivatives_equal_finite_differences(kind):
 
 def test_one_position_is_sparsemax():
     scores = torch.tensor([[[1.0, 0.7, -0.5]], [[3.0, 0.0, 1.0]]])
-    found, _ = sparsemap.expected_parts(chain.TAGS, scores, torch.zeros(3, 3))
+    found, _ = sparsemap.expected_parts(chain.linear_chain, scores, torch.zeros(3, 3))
     torch.testing.assert_close(found[:, 0], torch.tensor([[0.65, 0.35, 0], [1, 0, 0]]))
 
 
@@ -68,10 +68,13 @@ def test_inputs_that_are_easily_forgotten():
     torch.testing.assert_close(parts.sum((2, 3)), torch.tensor([[4.0, 0, 2], [1, 3, 4]]))
     labels = torch.randn(3, 4, 4, 2)
     labels[0, 1, 2, 0], labels[1] = torch.nan, -torch.inf
-    (parts,) = sparsemap.expected_parts(spans.TREES, labels)
+    (parts,) = sparsemap.expected_parts(spans.labelled_spans, labels)
     assert parts[0].isnan().any() and (parts[1] == 0).all() and parts[2].sum().item() == pytest.approx(7)
-    assert sparsemap.expected_parts(spans.TREES, labels[:0])[0].shape == (0, 4, 4, 2)
+    assert sparsemap.expected_parts(spans.labelled_spans, labels[:0])[0].shape == (0, 4, 4, 2)
     with torch.inference_mode():
-        assert sparsemap.structures(chain.TAGS, torch.randn(1, 9, 4), torch.randn(4, 4), lengths=[5])[0].sum() > 0.99
-    first, last = (sparsemap.structures(spans.TREES, labels[2:], steps=k)[0] for k in (1, 1000))
+        assert (
+            sparsemap.structures(chain.linear_chain, torch.randn(1, 9, 4), torch.randn(4, 4), lengths=[5])[0].sum()
+            > 0.99
+        )
+    first, last = (sparsemap.structures(spans.labelled_spans, labels[2:], steps=k)[0] for k in (1, 1000))
     assert len(first) <= 2 and len(last) > 2, "steps bound the number of structures"

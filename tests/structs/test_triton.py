@@ -18,11 +18,11 @@ F64 = torch.float64
 
 LENGTHS = torch.tensor([5, 1, 3, 0])
 CASES = {
-    "chain": (chain.TAGS, [(4, 5, 3), (3, 3)]),
-    "chain, each": (chain.TAGS, [(4, 5, 4), (4, 4, 4, 4)]),
+    "chain": (chain.linear_chain, [(4, 5, 3), (3, 3)]),
+    "chain, each": (chain.linear_chain, [(4, 5, 4), (4, 4, 4, 4)]),
     "multi-root": (eisner.multi_root, [(4, 6, 6)]),
     "single-root": (eisner.single_root, [(4, 6, 6)]),
-    "spans": (spans.TREES, [(4, 5, 5, 3)]),
+    "spans": (spans.labelled_spans, [(4, 5, 5, 3)]),
 }
 KINDS = "plain", "forbidden parts", "nothing allowed", "unknown"
 TOLERANCE = {F64: {"rtol": 1e-9, "atol": 1e-9}, torch.float32: {"rtol": 1e-4, "atol": 2e-4}}
@@ -128,7 +128,7 @@ def test_derivatives_of_marginals_and_best_tags_of_chains(case, shape, lengths, 
     weight = torch.randn(2, 4, 3, generator=gen, dtype=F64)
 
     def outcome():
-        p, pairs = chain.TAGS.expected_parts(*scores, lengths=lengths)
+        p, pairs = chain.linear_chain.expected_parts(*scores, lengths=lengths)
         pairs = pairs.sum(1) if shape == (3, 3) and pairs.dim() == 4 else pairs  # the reference has them by position
         grads = torch.autograd.grad((p * weight).sum() + pairs.sin().sum(), scores)
         best, tags = chain.argmax(*scores, lengths=lengths)

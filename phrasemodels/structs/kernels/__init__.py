@@ -1,7 +1,7 @@
 """Compiled CPU kernels, which compute what the reference computes, for CPU tensors of float32 and float64, but faster.
 
-Users do not call them: each `structure.Structure` names those that serve it, unless `reference_only()` forbids them for tests and
-comparisons. Sums are float64 for scores of either type; `scaled` says why they are exact at any spread.
+Users do not call them: each `structure.Structure` names the `Kernel`s that serve it, unless `reference_only()` forbids them for tests and
+comparisons. Sums are float64 for scores of either type; `simd` says why they are exact at any spread.
 """
 
 import importlib
@@ -12,17 +12,26 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from threading import local
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from phrasemodels.structs.kernels.compilation import announce
-from phrasemodels.structs.private import transformed
+from phrasemodels.structs.dispatch import announce, transformed
+
+if TYPE_CHECKING:
+    from phrasemodels.structs.kernels import decode as decode
+    from phrasemodels.structs.kernels import engine as engine
+    from phrasemodels.structs.kernels import gpu as gpu
+    from phrasemodels.structs.kernels import labels as labels
+    from phrasemodels.structs.structure import Structure
+
+Scores = tuple[Tensor, ...]
+Gradient = Callable[[Tensor], Scores]
 
 NONE = -1  # where there is no part, score or word
-_MODULES = ("decode", "engine", "gpu", "labels", "rules")
+_MODULES = ("decode", "engine", "gpu", "labels")
 
 
 def __getattr__(name: str) -> Any:
@@ -66,6 +75,83 @@ def can_run_kernel(*scores: Tensor) -> bool:
         and allowed("numba")
         and not transformed()
     )
+
+
+class Kernel:
+    """Serves some operations of structures in place of the torch path: the methods that a class overrides.
+
+    Every method takes a structure, its scores and lengths (B, A). What is no structure is -1.
+    """
+
+    waits = False
+    """Whether a look at a number waits for a device. Then nobody looks at the weights of sentences."""
+
+    def serves(self, operation: Callable[..., Any]) -> bool:
+        """Return whether this class has an operation, a method of `Kernel`."""
+        return getattr(type(self), operation.__name__) is not operation
+
+    def supports(self, structure: "Structure", scores: Scores) -> bool:
+        """Return whether it takes these scores."""
+        return can_run_kernel(*scores)
+
+    def marginals(self, structure: "Structure", scores: Scores, lengths: Tensor, scale: Tensor | float | None,
+                  which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
+        """Return log Z (B,), and scale times the marginals of the scores `which`.
+
+        Args:
+            scale: (B,), or 1.0; None: no marginals.
+            each: Also of scores that sentences share, one for each sentence; else their sum.
+        """
+        raise NotImplementedError
+
+    def log_partition(
+        self, structure: "Structure", scores: Scores, lengths: Tensor, which: Sequence[int]
+    ) -> tuple[Tensor, Gradient]:
+        """Return log Z (B,), and a function from its gradient (B,) to the gradients of the scores `which`."""
+        log_z, parts = self.marginals(structure, scores, lengths, 1.0 if which else None, which, self.waits)
+
+        def gradient(grad: Tensor) -> Scores:
+            if self.waits:
+                weighed = [p * column(grad, p) for p in parts]
+                return tuple(p.sum(0) if p.dim() > scores[i].dim() else p for i, p in zip(which, weighed, strict=True))
+            if grad.stride(0) == 0 or (grad == grad[:1]).all():  # as of a sum over the batch
+                by = grad[0].item()
+                return parts if by == 1.0 else tuple(p * by for p in parts)
+            if any(scores[i].dim() == structure.shared_dims[i] for i in which):
+                # each sentence has a weight of its own in the sums of shared scores, which are not known sentence by sentence
+                return self.marginals(structure, scores, lengths, grad, which, False)[1]
+            return tuple(p * column(grad, p) for p in parts)
+
+        return log_z, gradient
+
+    def hessian_vector(
+        self, structure: "Structure", scores: Scores, lengths: Tensor, grads: Sequence[Tensor | None]
+    ) -> Scores:
+        """Return the gradients to the scores, with the gradients `grads` to the marginals, or None for some."""
+        raise NotImplementedError
+
+    def entropy(self, structure: "Structure", scores: Scores, lengths: Tensor) -> Tensor:
+        """Return the entropies in nats, (B,)."""
+        raise NotImplementedError
+
+    def best(self, structure: "Structure", scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the largest scores (B,), and structures (B, ...) that have them."""
+        raise NotImplementedError
+
+    def topk(self, structure: "Structure", scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Return the k largest scores (k, B), best first, and their structures (k, B, ...)."""
+        raise NotImplementedError
+
+    def sample(
+        self, structure: "Structure", scores: Scores, lengths: Tensor, k: int, generator: torch.Generator | None
+    ) -> Tensor:
+        """Return k independent samples (k, B, ...)."""
+        raise NotImplementedError
+
+
+def column(x: Tensor, like: Tensor) -> Tensor:
+    """Return x (B,) with as many dimensions as a tensor (B, ...)."""
+    return x.view(-1, *(1 for _ in like.shape[1:]))
 
 
 def numbers(x: Tensor) -> np.ndarray:

@@ -28,14 +28,16 @@ Shapes: B sentences, N positions, the root at 0. A history of one sentence is (N
 """
 
 import heapq
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numba import njit
+from torch import Tensor
 
-from phrasemodels.structs.kernels import can_run_kernel, doubles, over_batch, tensor
-from phrasemodels.structs.kernels.scaled import exponential, ratio
-from phrasemodels.structs.kernels.simd import COMPILE, INNER, LANES, added, load, spread, store
+from phrasemodels.structs.kernels import Kernel, Scores, doubles, over_batch, tensor
+from phrasemodels.structs.kernels.simd import COMPILE, INNER, LANES, added, exponential, load, ratio, spread, store
 
 
 @njit(**INNER)
@@ -669,13 +671,11 @@ def _k_best(first, step, scores, lengths, one_root, k, score, heads):
                     found[size], banned[size] = -1, False
 
 
-class Arborescences:
-    """Serves trees whose arcs may cross; see `structure.Implementation`."""
+class Arborescences(Kernel):
+    """Serves trees whose arcs may cross; see `Kernel`."""
 
-    def takes(self, structure, scores):
-        return can_run_kernel(*scores)
-
-    def passes(self, structure, scores, lengths, scale, which, each):
+    def marginals(self, structure: Any, scores: Scores, lengths: Tensor, scale: Tensor | float | None,
+                  which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
         (arcs,), wanted = scores, scale is not None
         log_z, p = np.empty(len(arcs)), np.zeros(arcs.shape if wanted else (0, 0, 0))
         over_batch(_passes, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, log_z, p)
@@ -684,32 +684,32 @@ class Arborescences:
         found = (tensor(p, arcs.dtype),) if which and wanted else ()
         return tensor(log_z, arcs.dtype), found
 
-    def covariances(self, structure, scores, lengths, grads, scale=None):
+    def hessian_vector(self, structure: Any, scores: Scores, lengths: Tensor, grads: Sequence[Any]) -> Scores:
         (arcs,) = scores
         out = np.zeros(arcs.shape)
-        given = doubles(grads[0] if scale is None else grads[0] * scale[:, None, None])
+        given = doubles(grads[0])
         over_batch(_covariances, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, given, out)
         return (tensor(out, arcs.dtype),)
 
-    def entropy(self, structure, scores, lengths):
+    def entropy(self, structure: Any, scores: Scores, lengths: Tensor) -> Tensor:
         (arcs,), out = scores, np.empty(len(scores[0]))
         over_batch(_entropies, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, out)
         return tensor(out, arcs.dtype)
 
-    def best(self, structure, scores, lengths):
+    def best(self, structure: Any, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         (arcs,) = scores
         score, heads = np.empty(len(arcs)), np.full(arcs.shape[:2], -1)
         over_batch(_best, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, score, heads)
         return tensor(score, arcs.dtype), torch.from_numpy(heads)
 
-    def topk(self, structure, scores, lengths, k):
+    def topk(self, structure: Any, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
         (arcs,) = scores
         B, N, _ = arcs.shape
         score, heads = np.full((k, B), -np.inf), np.full((k, B, N), -1)
         over_batch(_k_best, B, doubles(arcs), lengths.numpy()[:, 0], structure.one_root, k, score, heads)
         return tensor(score, arcs.dtype), torch.from_numpy(heads)
 
-    def draw(self, structure, scores, lengths, draws):
+    def draw(self, structure: Any, scores: Scores, lengths: Tensor, draws: Tensor) -> Tensor:
         """Return the heads (k, B, N) of samples from uniform numbers draws (k, B, N, N), float64."""
         (arcs,), heads = scores, np.full(draws.shape[:3], -1)
         over_batch(_samples, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, draws.numpy(), heads)

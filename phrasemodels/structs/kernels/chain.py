@@ -8,8 +8,10 @@ both up to factors whose logarithms are added to log Z,
     b_t-1(j) = Σ_k w_t-1(j, k) y_t(k),  b of the last is 1     log Z = Σ_t log c_t
     p(z_t = k) = f_t(k) b_t(k)                                 p(z_t-1 = j, z_t = k) = f_t-1(j) w_t-1(j, k) y_t(k)
 
-Two numbers of a row of f or b differ by a factor of exp(range of unary + range of pairwise scores) at most, however long a
-sequence is. Where that is ≤ exp WIDEST, nothing overflows or vanishes, and all is exact up to the rounding of float64; the
+If no score is -inf, two numbers of a row of f or b differ by a factor of exp(range of unary + range of pairwise scores) at most,
+however long a sequence is. Where that is ≤ exp WIDEST, nothing overflows or vanishes, and all is exact up to the rounding of float64.
+A score of -inf is the weight 0, and the range is that of the others. Then a row may spread more. As long as all numbers of a row but 0
+are above SMALLEST, no product of the next row vanishes; so the passes look at each row, and log Z is NaN after one that has less. The
 engine is for the rest. The batch decides, with its padding; the two agree to the last digits.
 
 Gradients to marginals are covariances. With g centred at each position, a = f E[Σ_v≤t g_v | z_t] and r = b E[Σ_v>t g_v | z_t],
@@ -29,43 +31,66 @@ Shapes: B sequences, T positions, C tags; S pairwise scores of each of P sequenc
 vectors; `stride` is from the w of one position to the next one's, 0 if all share it.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from numba import njit
+from torch import Tensor
 
-from phrasemodels.structs.kernels import can_run_kernel, doubles, factors, numbers, over_batch, scratch, tensor
-from phrasemodels.structs.kernels.compilation import announce
-from phrasemodels.structs.kernels.scaled import exponential, ratio
+from phrasemodels.structs.dispatch import announce
+from phrasemodels.structs.kernels import (
+    Kernel,
+    Scores,
+    can_run_kernel,
+    doubles,
+    factors,
+    numbers,
+    over_batch,
+    possible_scores,
+    scratch,
+    tensor,
+)
 from phrasemodels.structs.kernels.simd import (
     COMPILE,
     INLINE,
     INNER,
     LANES,
+    above,
     added,
+    exponential,
     highest,
     larger,
     load,
     maximum,
+    minus_finite,
     number,
+    ratio,
     spread,
     store,
+    unknown,
 )
 
+if TYPE_CHECKING:
+    from phrasemodels.structs.structure import Structure
+
 WIDEST = 200.0
+SMALLEST = 1e-100  # SMALLEST · exp(−2 WIDEST) is above the smallest number of float64
 
 
 @njit(**COMPILE)
 def _range(scores):
-    """Return the largest score minus the smallest, NaN if one is NaN or infinite."""
+    """Return the largest score minus the smallest but -inf, 0 if all are -inf; NaN if one is NaN or +inf."""
     whole = len(scores) // LANES * LANES
     top, bottom, wrong = spread(-np.inf), spread(-np.inf), spread(0.0)  # bottom: of −score
     for at in range(0, whole, LANES):
         x = load(scores, at)
-        top, bottom, wrong = maximum(top, x), maximum(bottom, 0.0 - x), wrong + (x - x)
+        top, bottom, wrong = maximum(top, x), maximum(bottom, minus_finite(x)), wrong + unknown(x)
     for at in range(whole, len(scores)):
         x = spread(number(scores, at))
-        top, bottom, wrong = maximum(top, x), maximum(bottom, 0.0 - x), wrong + (x - x)
-    return highest(top) + highest(bottom) + added(wrong)
+        top, bottom, wrong = maximum(top, x), maximum(bottom, minus_finite(x)), wrong + unknown(x)
+    return max(highest(top) + highest(bottom), 0.0) + added(wrong)
 
 
 @njit(**INLINE)
@@ -77,6 +102,8 @@ def _exponentials(scores, rows, C, width, to):
         top = number(scores, row * C)
         for c in range(1, C):
             top = max(top, number(scores, row * C + c))
+        if top == -np.inf:
+            top = 0.0
         tops += top
         for c in range(C):
             to[row * width + c] = number(scores, row * C + c) - top
@@ -136,6 +163,8 @@ def weights(pairwise, C, width, w, turned):
         for j in range(C):
             for k in range(C):
                 top = max(top, pairwise[s, j, k])
+        if top == -np.inf:
+            top = 0.0
         tops += top
         for j in range(C):
             for k in range(width):
@@ -152,8 +181,9 @@ def weights(pairwise, C, width, w, turned):
 
 @njit(**INNER)
 def forward(unary, n, stride, C, width, w, x, f, c):
-    """Compute x and f (T, width) and c (T,) of a sequence of n positions; return log Z without the tops of pairwise scores."""
-    z, factor = _exponentials(unary, n, C, width, x), 1.0
+    """Compute x and f (T, width) and c (T,) of a sequence of n positions; return log Z without the tops of pairwise scores, NaN if a row
+    has a number below SMALLEST."""
+    z, factor, small = _exponentials(unary, n, C, width, x), 1.0, spread(0.0)
     for t in range(n):
         row = t * width
         if t > 0:
@@ -164,13 +194,20 @@ def forward(unary, n, stride, C, width, w, x, f, c):
             total += each
             store(f, k, each)
         c[t] = added(total)
+        if c[t] == 0.0:
+            return -np.inf if added(small) == 0.0 else np.nan
         share = 1.0 / c[t]
         for k in range(row, row + width, LANES):
-            store(f, k, load(f, k) * share)
+            each = load(f, k) * share
+            store(f, k, each)
+            small += each - above(each, SMALLEST)
+        if c[t] < 1e-100:
+            z += np.log(c[t])
+            continue
         factor *= c[t]
-        if not 1e-100 < factor < 1e100:  # one logarithm for many positions; c is above exp(−2 WIDEST), 1e-174
+        if not 1e-100 < factor < 1e100:  # one logarithm for many positions
             z, factor = z + np.log(factor), 1.0
-    return z + np.log(factor)
+    return z + np.log(factor) if added(small) == 0.0 else np.nan
 
 
 @njit(**INNER)
@@ -214,8 +251,9 @@ def _weigh(w, size, pairs):
 
 @njit(**INNER)
 def _backward(n, stride, C, width, w, turned, x, f, c, scale, shared, out, pairs):
-    """Write scale · p(z_t = k) to out (T, C), and see `_pairs` unless pairs is empty. y takes the place of x."""
-    last, b = (n - 1) * width, np.empty(width)
+    """Write scale · p(z_t = k) to out (T, C), and see `_pairs` unless pairs is empty. y takes the place of x. Return whether no number
+    is below SMALLEST, or too large, as of a state that no path reaches."""
+    last, b, small = (n - 1) * width, np.empty(width), spread(0.0)
     for k in range(last, last + width, LANES):
         store(x, k, load(x, k) / c[n - 1])
     for k in range(C):
@@ -224,11 +262,15 @@ def _backward(n, stride, C, width, w, turned, x, f, c, scale, shared, out, pairs
         product(x, t * width, turned, (t - 1) * stride, C, width, b, 0)
         row, share = (t - 1) * width, 1.0 / c[t - 1]
         for j in range(0, width, LANES):
-            store(x, row + j, load(x, row + j) * load(b, j) * share)
+            each = load(b, j)
+            y = load(x, row + j) * each * share
+            store(x, row + j, y)
+            small += each - above(each, SMALLEST) + unknown(y)
         for k in range(C):
             out[t - 1, k] = scale * (f[row + k] * b[k])
     if pairs.size > 0:
         _pairs(n, stride, C, width, w, x, f, scale, shared, pairs)
+    return added(small) == 0.0
 
 
 @njit(**COMPILE)
@@ -253,10 +295,11 @@ def _run(first, step, unary, pairwise, shared, each, lengths, scale, log_z, out,
             elif not ready:
                 tops, ready = weights(pairwise[0], C, width, w, turned), True
             log_z[b] = forward(unary[b], n, stride, C, width, w, x, f, c) + tops * (n - 1 if shared else 1)
-            if out.size > 0:
+            if out.size > 0 and log_z[b] > -np.inf:  # not NaN
                 row = block // LANES if shared and not each else b
                 own = pairs[row] if pairs.size > 0 else none
-                _backward(n, stride, C, width, w, turned, x, f, c, scale[b], shared, out[b], own)
+                if not _backward(n, stride, C, width, w, turned, x, f, c, scale[b], shared, out[b], own):
+                    log_z[b] = np.nan
         if ready and pairs.size > 0:
             for row in range(block if each else block // LANES, min(block + LANES, B) if each else block // LANES + 1):
                 _weigh(w, C * width, pairs[row])
@@ -265,7 +308,8 @@ def _run(first, step, unary, pairwise, shared, each, lengths, scale, log_z, out,
 @njit(**INNER)
 def _centre(n, stride, C, width, turned, x, f, c, b, u, grad, a):
     """Write g (T, width) to a: grad (T, C) without its mean at each position, so that Σ_k p g is 0. x becomes x / c; b is filled,
-    and u is workspace."""
+    and u is workspace. Return whether no number of b is below SMALLEST, or too large."""
+    small = False
     for t in range(n - 1, -1, -1):
         row, share, mean = t * width, 1.0 / c[t], 0.0
         for k in range(C):
@@ -276,8 +320,10 @@ def _centre(n, stride, C, width, turned, x, f, c, b, u, grad, a):
         for k in range(width):
             a[row + k] = (grad[t, k] - mean) if k < C else 0.0
             u[row + k] = x[row + k] * b[row + k]
+            small |= 0.0 < b[row + k] < SMALLEST or not u[row + k] < 1e250
         if t > 0:
             product(u, row, turned, (t - 1) * stride, C, width, b, row - width)
+    return not small
 
 
 @njit(**INNER)
@@ -355,9 +401,9 @@ def _covariance(n, stride, C, width, w, turned, rates, turned_rates, means, x, f
 
 
 @njit(**COMPILE)
-def _covariances(first, step, unary, pairwise, shared, lengths, grad, pair_grad, out, pairs):
+def _covariances(first, step, unary, pairwise, shared, lengths, grad, pair_grad, known, out, pairs):
     """Compute the gradients to unary, out (B, T, C), and to pairwise scores: pairs, see `_run`. Both were 0 before. pair_grad: v
-    (B, S, C, C), or empty."""
+    (B, S, C, C), or empty. known (B,): whether no number is below SMALLEST."""
     B, T, C = unary.shape
     S, width = max(1, pairwise.shape[1]), -(-C // LANES) * LANES
     stride = C * width if S > 1 else 0
@@ -369,7 +415,7 @@ def _covariances(first, step, unary, pairwise, shared, lengths, grad, pair_grad,
     rates, weighed, turned_rates = np.zeros(size), np.zeros(size), np.zeros(size)
     for block in range(first * LANES, B, step * LANES):
         for s in range(block, min(block + LANES, B)):
-            n = lengths[s]
+            n, known[s] = lengths[s], True
             if n == 0:
                 continue
             if not shared:
@@ -377,8 +423,12 @@ def _covariances(first, step, unary, pairwise, shared, lengths, grad, pair_grad,
             elif not ready:
                 weights(pairwise[0], C, width, w, turned)
                 ready = True
-            forward(unary[s], n, stride, C, width, w, x, f, c)
-            _centre(n, stride, C, width, turned, x, f, c, b, u, grad[s], a)
+            log_z = forward(unary[s], n, stride, C, width, w, x, f, c)
+            if log_z == -np.inf:
+                continue
+            known[s] = log_z == log_z and _centre(n, stride, C, width, turned, x, f, c, b, u, grad[s], a)
+            if not known[s]:
+                continue
             if size > 0:
                 _rates(pair_grad[s, : 1 if shared else n - 1], C, width, w, rates, weighed, turned_rates)
             _sums_before(n, stride, C, width, w, weighed, x, f, b, a, u, r, q, means)
@@ -487,37 +537,42 @@ def _viterbi(first, step, work, unary, pairwise, lengths, score, tags):
             tags[b] = -1
 
 
-class NarrowChain:
-    """Serves log Z, marginals, their gradients and entropies of chains whose scores spread little; see
-    `structure.Implementation`."""
+class NarrowChain(Kernel):
+    """Serves log Z, marginals, their gradients and entropies of chains whose scores but -inf spread little; see `Kernel`."""
 
-    def takes(self, structure, scores):
+    def supports(self, structure: "Structure", scores: Scores) -> bool:
         return scores[1].dim() != 3 and can_run_kernel(*scores)
 
-    def passes(self, structure, scores, lengths, scale, which, each):
+    def marginals(self, structure: "Structure", scores: Scores, lengths: Tensor, scale: Tensor | float | None,
+                  which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
         batch, wanted = _Batch(scores, lengths), scale is not None
         paired = wanted and 1 in which
         if not batch.narrow:
-            return structure.kernels[-1].passes(structure, scores, lengths, scale, which, each)
+            return structure.kernels[-1].marginals(structure, scores, lengths, scale, which, each)
         by, each = factors(1.0 if scale is None else scale, batch.B), each and batch.shared
         out = np.zeros(batch.unary.shape if wanted else (0, 0, 0))
         log_z, pairs = np.empty(batch.B), batch.pairs(paired, each)
         over_batch(_run, batch.blocks, *batch.scores, each, batch.lengths, by, log_z, out, pairs)
-        found = {0: tensor(out, scores[0].dtype), 1: batch.tensor(pairs, each) if paired else None}
+        if np.isnan(log_z).any():
+            return structure.kernels[-1].marginals(structure, scores, lengths, scale, which, each)
+        found = {0: tensor(out, scores[0].dtype)} | ({1: batch.tensor(pairs, each)} if paired else {})
         return tensor(log_z, scores[0].dtype), tuple(found[i] for i in which) if wanted else ()
 
-    def entropy(self, structure, scores, lengths):
+    def entropy(self, structure: "Structure", scores: Scores, lengths: Tensor) -> Tensor:
         if not _Batch(scores, lengths).narrow:
             return structure.kernels[-1].entropy(structure, scores, lengths)
         exact = tuple(s.detach().double() for s in scores)
-        log_z, (p, pairs) = self.passes(structure, exact, lengths, 1.0, (0, 1), True)
-        mean = (p * exact[0]).sum((1, 2)) + (pairs * exact[1]).flatten(1).sum(1)
-        return (log_z - mean).clamp(min=0).to(scores[0].dtype)
+        log_z, (p, pairs) = self.marginals(structure, exact, lengths, 1.0, (0, 1), True)
+        unary, pairwise = map(possible_scores, exact)
+        mean = (p * unary).sum((1, 2)) + (pairs * pairwise).flatten(1).sum(1)
+        return torch.where(log_z == -torch.inf, 0, (log_z - mean).clamp(min=0)).to(scores[0].dtype)
 
-    def covariances(self, structure, scores, lengths, grads, scale=None):
+    def hessian_vector(
+        self, structure: "Structure", scores: Scores, lengths: Tensor, grads: Sequence[Tensor | None]
+    ) -> Scores:
         batch = _Batch(scores, lengths)
-        if not batch.narrow or scale is not None:
-            return structure.kernels[-1].covariances(structure, scores, lengths, grads, scale)
+        if not batch.narrow:
+            return structure.kernels[-1].hessian_vector(structure, scores, lengths, grads)
         out, pairs = np.zeros_like(batch.unary), batch.pairs(True)
         given, of_pairs = (None if x is None else doubles(x) for x in grads)
         given = np.zeros(batch.unary.shape) if given is None else given
@@ -525,7 +580,10 @@ class NarrowChain:
         if batch.shared and of_pairs.size:
             of_pairs = np.broadcast_to(of_pairs.reshape(-1, 1, batch.C, batch.C), (batch.B, 1, batch.C, batch.C))
         of_pairs = np.ascontiguousarray(of_pairs)
-        over_batch(_covariances, batch.blocks, *batch.scores, batch.lengths, given, of_pairs, out, pairs)
+        known = np.empty(batch.B, np.bool_)
+        over_batch(_covariances, batch.blocks, *batch.scores, batch.lengths, given, of_pairs, known, out, pairs)
+        if not known.all():
+            return structure.kernels[-1].hessian_vector(structure, scores, lengths, grads)
         return tensor(out, scores[0].dtype), batch.tensor(pairs)
 
 
@@ -544,11 +602,11 @@ class _Batch:
 
     @property
     def narrow(self):
-        """Whether weights are within exp WIDEST of each other, and vectors of tags are faster than vectors of sequences."""
+        """Whether weights but 0 are within exp WIDEST of each other, and vectors of tags are faster than vectors of sequences."""
         if self.C < LANES < 2 * self.B:
             return False
         announce(_range)
-        return sum(_range(x.reshape(-1)) for x in self.scores[:2]) <= WIDEST  # false if a score is NaN or infinite
+        return sum(_range(x.reshape(-1)) for x in self.scores[:2]) <= WIDEST  # false if a score is NaN or +inf
 
     def pairs(self, wanted, each=False):
         """Return memory for what `_pairs` and `_pair_covariances` write, 0; each: of each sequence, also of shared scores."""
@@ -563,13 +621,13 @@ class _Batch:
         return tensor(pairs.reshape(self.pairwise.shape), self.pairwise.dtype)
 
 
-class BestTags:
-    """Serves `best` of chains; see `structure.Implementation`."""
+class BestTags(Kernel):
+    """Serves `best` of chains; see `Kernel`."""
 
-    def takes(self, structure, scores):
+    def supports(self, structure: "Structure", scores: Scores) -> bool:
         return scores[1].dim() != 3 and can_run_kernel(*scores)
 
-    def best(self, structure, scores, lengths):
+    def best(self, structure: "Structure", scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         unary, pairwise = scores
         B, T, C = unary.shape
         x, pairs = numbers(unary), numbers(pairwise[None, None] if pairwise.dim() == 2 else pairwise)

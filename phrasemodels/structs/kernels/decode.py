@@ -6,12 +6,18 @@ equal the torch path's.
 Shapes: B sentences, n words of a sentence, N = max n, L labels. Arrays are read as flat memory, from a position on.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from numba import njit
+from torch import Tensor
 
-from phrasemodels.structs.kernels import can_run_kernel, numbers, over_batch, scratch, tensor
+from phrasemodels.structs.kernels import Kernel, Scores, numbers, over_batch, scratch, tensor
 from phrasemodels.structs.kernels.simd import COMPILE, INLINE, INNER, highest, larger, load, number, spread, store
+
+if TYPE_CHECKING:
+    from phrasemodels.structs.structure import Structure
 
 
 @njit(**INLINE)
@@ -71,31 +77,12 @@ def _argmax_of_sum(x, at, y, to, n):
 
 
 @njit(**INNER)
-def _best_label(labels, at, L, gold, cost):
-    """Return the first best of L labels from `at` on and its score, with the score of the label `gold`, if ≥ 0, less its cost."""
-    if gold < 0:
-        return _argmax(labels, at, L), np.float64(_largest(labels, at, L))
-    best, top = gold, np.float64(number(labels, at + gold)) - cost
-    for label in range(L):
-        x = np.float64(number(labels, at + label))
-        if label != gold and (x > top or (x == top and label < best)):
-            best, top = label, x
-    return best, top
-
-
-@njit(**INNER)
-def _fill_spans(labels, n, gold, right, cost, best, best_t):
-    """Fill best[i, j] = best_t[j, i], the score of the best labelled tree over words i..j, and right[i, j] = label of the cells of
-    `gold`."""
+def _fill_spans(labels, n, best, best_t):
+    """Fill best[i, j] = best_t[j, i], the score of the best labelled tree over words i..j."""
     _, N, L = labels.shape
     for i in range(n):
         for j in range(i, n):  # in the order of memory, as reading labels takes most of the time
             best[i, j] = _largest(labels, (i * N + j) * L, L)
-    for row in range(len(gold)):
-        i, j, label = gold[row]
-        if label >= 0 and i <= j < n:
-            right[i, j] = label
-            best[i, j] = _best_label(labels, (i * N + j) * L, L, label, cost)[1]
     for i in range(n):
         best_t[i, i] = best[i, i]
     for j in range(1, n):
@@ -105,16 +92,15 @@ def _fill_spans(labels, n, gold, right, cost, best, best_t):
 
 
 @njit(**COMPILE)
-def _spans(first, step, labels, lengths, gold, cost, score, cells):
+def _spans(first, step, labels, lengths, score, cells):
     _, N, _, L = labels.shape
-    right = np.full((N, N), -1)  # the label of each span that costs
     for b in range(first, len(lengths), step):
         n = lengths[b]
         score[b] = 0.0
         if n == 0:
             continue
         best, best_t = np.empty((n, n)), np.empty((n, n))
-        _fill_spans(labels[b], n, gold[b], right, cost, best, best_t)
+        _fill_spans(labels[b], n, best, best_t)
         score[b] = best[0, n - 1]
         todo, size = np.empty((n + 1, 2), np.int64), 1
         todo[0, 0], todo[0, 1] = 0, n - 1
@@ -122,24 +108,19 @@ def _spans(first, step, labels, lengths, gold, cost, score, cells):
             size -= 1
             i, j = todo[size]
             cells[b, row, 0], cells[b, row, 1] = i, j
-            cells[b, row, 2] = _best_label(labels, ((b * N + i) * N + j) * L, L, right[i, j], cost)[0]
+            cells[b, row, 2] = _argmax(labels, ((b * N + i) * N + j) * L, L)
             if i < j:
                 k = i + _argmax_of_sum(best, i * n + i, best_t, j * n + i + 1, j - i)
                 todo[size, 0], todo[size, 1] = k + 1, j
                 todo[size + 1, 0], todo[size + 1, 1] = i, k
                 size += 2
-        for row in range(len(gold[b])):
-            if gold[b, row, 2] >= 0:
-                right[gold[b, row, 0], gold[b, row, 1]] = -1
 
 
-def best_spans(labels, lengths, gold=None, cost=0.0):
-    """Return the score (B,) and cells (B, 2N-1, 3) of best trees: labels (B, N, N, L), lengths (B,). The cells of gold (B, R, 3) have
-    their scores less the cost."""
+def best_spans(labels, lengths):
+    """Return the score (B,) and cells (B, 2N-1, 3) of best trees: labels (B, N, N, L), lengths (B,)."""
     B, n, _, _ = labels.shape
     score, cells = np.empty(B), np.full((B, max(2 * n - 1, 0), 3), -1)
-    right = np.empty((B, 0, 3), np.int64) if gold is None else numbers(gold)
-    over_batch(_spans, B, numbers(labels), lengths.numpy(), right, float(cost), score, cells)
+    over_batch(_spans, B, numbers(labels), lengths.numpy(), score, cells)
     return tensor(score, labels.dtype), torch.from_numpy(cells)
 
 
@@ -297,15 +278,8 @@ def best_joint(labels, arcs, lengths):
     return tensor(score, labels.dtype), torch.from_numpy(cells), torch.from_numpy(heads)
 
 
-class Best:
-    """Serves `best` on the CPU; see `structure.Implementation`."""
+class BestSpans(Kernel):
+    """Serves best labelled spans on the CPU; see `Kernel`."""
 
-    def takes(self, structure, scores):
-        return can_run_kernel(*scores)
-
-
-class BestSpans(Best):
-    """Best labelled spans."""
-
-    def best(self, structure, scores, lengths):
-        return best_spans(*scores, lengths[:, 0])
+    def best(self, structure: "Structure", scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        return best_spans(scores[0], lengths[:, 0])

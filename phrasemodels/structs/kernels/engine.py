@@ -12,7 +12,7 @@ the weights of its edges and of its nodes' own scores.
     rows   (B,)       the number of rows that a sentence needs
 
 Scores of a sentence are numbered 0..P-1, those that all sentences share P..P+Q-1. LANES sentences are one vector, whose weights are
-the ones of `scaled`; all arrays are parts of one flat workspace w, w[0] is for node 0. q is the posterior of an edge given its node:
+the ones of `simd`; all arrays are parts of one flat workspace w, w[0] is for node 0. q is the posterior of an edge given its node:
 
     p(edge) = p(v) q,   p(tail) gains p(edge)
     e(v) = g(own) + Σ q (g + e(left) + e(right)),   the expectation of Σ g inside v, with the gradient g to the marginals
@@ -20,35 +20,34 @@ the ones of `scaled`; all arrays are parts of one flat workspace w, w[0] is for 
     d(left) gains q d + p(edge) (g + e(right)), d(right) likewise
     gradient of an edge's score = q d + p(edge) (g + e(left) + e(right) − E[Σ g]), of an own score = d(v) + p(v) (e(v) − E[Σ g])
 
-which are covariances: no pass takes a difference of large numbers.
+which are covariances: no pass takes a difference of large numbers. The rules of spans, projective trees and joint trees are at the end.
+Their structures can decode a short sentence by torch, without numba.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from phrasemodels.structs.kernels import NONE as NONE
 from phrasemodels.structs.kernels import over_batch, scratch
-from phrasemodels.structs.kernels.scaled import (
+from phrasemodels.structs.kernels.simd import (
+    COMPILE,
     FORBIDDEN,
+    INLINE,
+    INNER,
+    LANES,
     WEIGHT,
+    above,
     exponentials,
+    highest,
+    load,
     logarithm,
+    maximum,
     normal,
     possible,
     power_of_two,
     ratio,
-)
-from phrasemodels.structs.kernels.simd import (
-    COMPILE,
-    INLINE,
-    INNER,
-    LANES,
-    above,
-    highest,
-    load,
-    maximum,
     spread,
     store,
 )
@@ -773,3 +772,105 @@ def samples(table, batch, draws, visible, most):
     order = np.argsort(batch.rows, kind="stable")
     over_batch(_samples, blocks, work, order, table, batch, draws, visible, chosen)
     return chosen
+
+
+@njit(**COMPILE)
+def spans_rule(n: Any, L: Any, labels: Any, nodes: Any, runs: Any, ends: Any) -> Any:
+    """Nodes of the words i..j are 1 + 2 (i · n + j): its two halves, and 1 more: with a label."""
+    v = r = 0
+    for j in range(n):
+        for i in range(j, -1, -1):
+            here, below, own = 1 + 2 * (i * n + j), 1 + 2 * (i * n + i), 1 + 2 * ((i + 1) * n + j)
+            if i < j:
+                v = add_node(nodes, v, here, NONE, r)
+                r = add_run(runs, r, below + 1, 2, own + 1, 2 * n, NONE, 0, j - i)
+            v = add_node(nodes, v, here + 1, NONE, r)
+            r = add_run(runs, r, here if i < j else 0, 0, 0, 0, labels + (i * n + j) * L, 1, L)
+        ends[j + 1] = v
+    nodes[v, FIRST] = r
+    return v
+
+
+@njit(**COMPILE)
+def eisner_rule(N: Any, one_root: Any, nodes: Any, runs: Any, ends: Any) -> Any:
+    """Nodes of the positions i..j begin at 1 + 5 (i · N + j): complete spans with the head i or j, incomplete ones with the head i or j,
+    and the part that both incomplete ones share."""
+    v = r = 0
+    row, column = 5 * N, 5
+    for j in range(N):
+        for kind in range(2):
+            v = add_node(nodes, v, 1 + j * row + j * column + kind, NONE, r)
+            r = add_run(runs, r, 0, 0, 0, 0, NONE, 0, 1)
+        for i in range(j - 1, -1, -1):
+            here, below, own = 1 + i * row + j * column, 1 + i * row + i * column, 1 + (i + 1) * row + j * column
+            # with one root arc, the root has no complete span that another arc of it could follow
+            splits = 1 if one_root and i == 0 else j - i
+            v = add_node(nodes, v, here + 4, NONE, r)
+            # ⊕_k C→(i,k) ⊗ C←(k+1,j), shared by both directions; the equations are those of `inside`
+            r = add_run(runs, r, below, column, own + 1, row, NONE, 0, splits)
+            # I→(i,j)
+            v = add_node(nodes, v, here + 2, i * N + j, r)
+            r = add_run(runs, r, here + 4, 0, 0, 0, NONE, 0, 1)
+            if i > 0:
+                # I←(i,j); the root, i = 0, has no head
+                v = add_node(nodes, v, here + 3, j * N + i, r)
+                r = add_run(runs, r, here + 4, 0, 0, 0, NONE, 0, 1)
+                v = add_node(nodes, v, here + 1, NONE, r)
+                # C←(i,j)
+                r = add_run(runs, r, below + 1, column, here + 3, row, NONE, 0, j - i)
+            v = add_node(nodes, v, here, NONE, r)
+            # C→(i,j)
+            r = add_run(runs, r, below + column + 2, column, own, row, NONE, 0, j - i)
+        ends[j] = v
+    nodes[v, FIRST] = r
+    return v
+
+
+@njit(**COMPILE)
+def joint_rule(n: Any, L: Any, labels: Any, arcs: Any, nodes: Any, runs: Any, ends: Any) -> Any:
+    """Nodes of the words i..j begin at 1 + (i · n + j) (4n + 2): for each head h, the hook W, the body with any label U and with a full one
+    V, and the body; then any label of the span, and any full one."""
+    v = r = 0
+    width = 4 * n + 2
+    row, column = n * width, width
+    for j in range(n):
+        for k in range(j):  # the hooks of the head j, of spans before it
+            for i in range(k + 1):
+                here = 1 + i * row + k * column
+                v = add_node(nodes, v, here + j, NONE, r)
+                r = add_run(runs, r, here + 2 * n + i, 1, 0, 0, arcs + (j + 1) * (n + 1) + i + 1, 1, k - i + 1)
+        for i in range(j, -1, -1):
+            here, below, right = 1 + i * row + j * column, 1 + i * row + i * column, 1 + (i + 1) * row + j * column
+            label = labels + (i * n + j) * L
+            v = add_node(nodes, v, here + 4 * n, NONE, r)
+            r = add_run(runs, r, 0, 0, 0, 0, label, 1, L)
+            v = add_node(nodes, v, here + 4 * n + 1, NONE, r)
+            r = add_run(runs, r, 0, 0, 0, 0, label + 1, 1, L - 1)
+            for h in range(i, j + 1):
+                v = add_node(nodes, v, here + 3 * n + h, NONE, r)
+                if i == j:
+                    r = add_run(runs, r, 0, 0, 0, 0, NONE, 0, 1)
+                if h < j:  # the head is in the left half
+                    r = add_run(
+                        runs,
+                        r,
+                        below + (h - i) * column + n + h,
+                        column,
+                        right + (h - i) * row + h,
+                        row,
+                        NONE,
+                        0,
+                        j - h,
+                    )
+                if h > i:
+                    r = add_run(runs, r, below + h, column, right + n + h, row, NONE, 0, h - i)
+                v = add_node(nodes, v, here + n + h, NONE, r)
+                r = add_run(runs, r, here + 3 * n + h, 0, here + 4 * n, 0, NONE, 0, 1)
+                v = add_node(nodes, v, here + 2 * n + h, NONE, r)  # a single word may have the empty label
+                r = add_run(runs, r, here + 3 * n + h, 0, here + 4 * n + (1 if i < j else 0), 0, NONE, 0, 1)
+            for h in range(i):
+                v = add_node(nodes, v, here + h, NONE, r)
+                r = add_run(runs, r, here + 2 * n + i, 1, 0, 0, arcs + (h + 1) * (n + 1) + i + 1, 1, j - i + 1)
+        ends[j + 1] = v
+    nodes[v, FIRST] = r
+    return v

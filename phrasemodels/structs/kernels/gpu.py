@@ -3,15 +3,17 @@
 structure. The torch path computes k best and samples, which stay on the device, too."""
 
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from phrasemodels.structs.inference import transformed
-from phrasemodels.structs.kernels import allowed
-from phrasemodels.structs.private import not_traced
+from phrasemodels.structs.dispatch import not_traced, transformed
+from phrasemodels.structs.kernels import Kernel, Scores, allowed, column
 
 MOST = 128  # tags of a chain, whose square a program holds
 
@@ -26,12 +28,12 @@ def _programs():
     return gpu_programs
 
 
-class Programs:
-    """Serves scores on a GPU, all float32 or all float64 and not empty; see `structure.Implementation`."""
+class Programs(Kernel):
+    """Serves scores on a GPU, all float32 or all float64 and not empty; see `Kernel`."""
 
     waits = True
 
-    def takes(self, structure, scores):
+    def supports(self, structure: Any, scores: Scores) -> bool:
         device, dtype = scores[0].device.type, scores[0].dtype
         return (
             (device == "cuda" or (device == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"))
@@ -93,19 +95,20 @@ def chain_passes(unary, pairwise, lengths, wanted, pairs_wanted=True):
 class ChainPrograms(Programs):
     """Linear chains of up to MOST tags."""
 
-    def takes(self, structure, scores):
-        return scores[0].shape[2] <= MOST and scores[1].dim() != 3 and super().takes(structure, scores)
+    def supports(self, structure: Any, scores: Scores) -> bool:
+        return scores[0].shape[2] <= MOST and scores[1].dim() != 3 and super().supports(structure, scores)
 
-    def passes(self, structure, scores, lengths, scale, which, each):
-        log_z, p, pairs = chain_passes(*scores, lengths[:, 0], scale is not None, 1 in which)
+    def marginals(self, structure: Any, scores: Scores, lengths: Tensor, scale: Tensor | float | None,
+                  which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
+        log_z, p, pairs = chain_passes(scores[0], scores[1], lengths[:, 0], scale is not None, 1 in which)
         if scale is None:
             return log_z, ()
-        found = [x if x is None else _times(x, scale) for x in (p, pairs)]
+        found: list[Any] = [x if x is None else _times(x, scale) for x in (p, pairs)]
         if pairs is not None and scores[1].dim() == 2 and not each:
             found[1] = found[1].sum(0)
         return log_z, tuple(found[i] for i in which)
 
-    def covariances(self, structure, scores, lengths, grads, scale=None):
+    def hessian_vector(self, structure: Any, scores: Scores, lengths: Tensor, grads: Sequence[Any]) -> Scores:
         unary, pairwise = (s.detach().contiguous() for s in scores)
         (B, T, C), run, lengths = unary.shape, _programs(), lengths[:, 0]
         u, v = (torch.zeros_like(s) if g is None else g.contiguous() for s, g in zip(scores, grads, strict=True))
@@ -118,10 +121,9 @@ class ChainPrograms(Programs):
         pairs = unary.new_zeros((B, C, C) if summed else (B, T - 1, C, C))
         options = {"PAIRS": True, "SUMMED": summed, "MEAN": 1, "BLOCK": block, "TILE": tile(block)}
         _launch(run.chain_backward, unary, *given, log_z, u, v, moved, p, pairs, p_u, work, *sizes, *of_v, **options)
-        pairs = _times(pairs, scale)
-        return _times(p_u, scale), pairs.sum(0) if summed else pairs
+        return p_u, pairs.sum(0) if summed else pairs
 
-    def entropy(self, structure, scores, lengths):
+    def entropy(self, structure: Any, scores: Scores, lengths: Tensor) -> Tensor:
         unary, pairwise = (s.detach().contiguous() for s in scores)
         (B, T, C), run, lengths = unary.shape, _programs(), lengths[:, 0]
         alpha, log_z, entropy = torch.empty_like(unary), unary.new_empty(B), unary.new_empty(B)
@@ -131,7 +133,7 @@ class ChainPrograms(Programs):
         return entropy
 
     @not_traced
-    def best(self, structure, scores, lengths):
+    def best(self, structure: Any, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         unary, pairwise = (s.detach().contiguous() for s in scores)
         (B, T, C), lengths = unary.shape, lengths[:, 0]
         tags = torch.full((B, T), -1, dtype=torch.int64, device=unary.device)
@@ -143,7 +145,7 @@ class ChainPrograms(Programs):
 
 def _times(x, scale):
     """Return x (B, ...) times scale (B,), 1.0 or None."""
-    return x * scale.to(x).view(-1, *(1 for _ in x.shape[1:])) if isinstance(scale, torch.Tensor) else x
+    return x * column(scale.to(x), x) if isinstance(scale, torch.Tensor) else x
 
 
 class Charts(Programs):
@@ -177,14 +179,15 @@ class EisnerPrograms(Charts):
 
     planes, names = (4,), "eisner"
 
-    def passes(self, structure, scores, lengths, scale, which, each):
+    def marginals(self, structure: Any, scores: Scores, lengths: Tensor, scale: Tensor | float | None,
+                  which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
         if scale is None:
             return self.inside(scores[0].detach().contiguous(), lengths[:, 0], one_root=structure.one_root)[0], ()
         log_z, p = self._marginals(structure, scores, lengths)
         return log_z, (_times(p, scale),)
 
-    def covariances(self, structure, scores, lengths, grads, scale=None):
-        return (_times(self._marginals(structure, scores, lengths, grads[0].contiguous(), 1)[1], scale),)
+    def hessian_vector(self, structure: Any, scores: Scores, lengths: Tensor, grads: Sequence[Any]) -> Scores:
+        return (self._marginals(structure, scores, lengths, grads[0].contiguous(), 1)[1],)
 
     def _marginals(self, structure, scores, lengths, moves=None, mean=0):
         """Return log Z (B,), and the marginals (B, N, N) or with `mean` their derivatives in the direction `moves`."""
@@ -195,11 +198,11 @@ class EisnerPrograms(Charts):
         self._launch("outside", arcs, *arguments, MEAN=mean)
         return log_z, found
 
-    def entropy(self, structure, scores, lengths):
+    def entropy(self, structure: Any, scores: Scores, lengths: Tensor) -> Tensor:
         return self.inside(scores[0].detach().contiguous(), lengths[:, 0], None, 2, one_root=structure.one_root)[3]
 
     @not_traced
-    def best(self, structure, scores, lengths):
+    def best(self, structure: Any, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         arcs, words = scores[0].detach().contiguous(), lengths[:, 0]
         B, N, _ = arcs.shape
         back = torch.empty((B, 3, N, N), dtype=torch.int32, device=arcs.device)
@@ -214,19 +217,20 @@ class SpanPrograms(Charts):
 
     names = "spans"
 
-    def passes(self, structure, scores, lengths, scale, which, each):
+    def marginals(self, structure: Any, scores: Scores, lengths: Tensor, scale: Tensor | float | None,
+                  which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
         spans, shares = _spans_and_labels(scores[0])
         if scale is None:
             return self.inside(spans, lengths[:, 0])[0], ()
         log_z, p, _ = self._marginals(spans, lengths)
         return log_z, (_of_labels(p, _times(p, scale)[..., None] * shares),)
 
-    def covariances(self, structure, scores, lengths, grads, scale=None):
+    def hessian_vector(self, structure: Any, scores: Scores, lengths: Tensor, grads: Sequence[Any]) -> Scores:
         spans, shares = _spans_and_labels(scores[0])
         of_spans = (shares * grads[0]).sum(3)
         _, p, p_moved = self._marginals(spans, lengths, of_spans, 1)
         found = shares * (p_moved[..., None] + p[..., None] * (grads[0] - of_spans[..., None]))
-        return (_of_labels(p, _times(found, scale)),)
+        return (_of_labels(p, found),)
 
     def _marginals(self, spans, lengths, moves=None, mean=0):
         """Return log Z (B,), the marginals of spans (B, n, n), and with `mean` their derivatives in the direction `moves`."""
@@ -236,12 +240,12 @@ class SpanPrograms(Charts):
         self._launch("outside", chart, chart, moved, lengths[:, 0], p, p_moved, log_z, spans.shape[1], MEAN=mean)
         return log_z, p, p_moved
 
-    def entropy(self, structure, scores, lengths):
+    def entropy(self, structure: Any, scores: Scores, lengths: Tensor) -> Tensor:
         spans, shares = _spans_and_labels(scores[0])
         return self.inside(spans, lengths[:, 0], torch.special.entr(shares).sum(3), 2)[3]
 
     @not_traced
-    def best(self, structure, scores, lengths):
+    def best(self, structure: Any, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         labels = scores[0].detach()
         spans, label = labels.max(3)
         spans = torch.where(labels.isnan().any(3), torch.nan, spans).contiguous()

@@ -14,19 +14,26 @@ Weights of a span are within exp(range of rules) of each other if no rule is for
 is for the rest. Shapes: B sentences, n words, N nonterminals, P preterminals; all is float64.
 """
 
-import torch
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from phrasemodels.structs.inference import transformed
-from phrasemodels.structs.kernels import allowed
+import torch
+from torch import Tensor
+
+from phrasemodels.structs.dispatch import transformed
+from phrasemodels.structs.kernels import Kernel, Scores, allowed
+
+if TYPE_CHECKING:
+    from phrasemodels.structs.structure import Structure
 
 WIDEST = 200.0
 SMALLEST = 5000  # products for a span, N² (N + 2P), below which the engine is faster
 
 
-class GrammarProducts:
-    """Serves log Z and marginals of grammars whose scores spread little; see `structure.Implementation`."""
+class GrammarProducts(Kernel):
+    """Serves log Z and marginals of grammars whose scores spread little; see `Kernel`."""
 
-    def takes(self, structure, scores):
+    def supports(self, structure: "Structure", scores: Scores) -> bool:
         device = scores[0].device.type
         if not allowed("numba" if device == "cpu" else "triton") or device == "mps" or transformed():
             return False
@@ -38,7 +45,8 @@ class GrammarProducts:
             return False
         return float(torch.stack([x.max - x.min for x in ranges]).sum()) <= WIDEST  # NaN or infinite if a score is
 
-    def passes(self, structure, scores, lengths, scale, which, each):
+    def marginals(self, structure: "Structure", scores: Scores, lengths: Tensor, scale: Tensor | float | None,
+                  which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
         with torch.no_grad():
             chart = _Chart(structure, scores, lengths[:, 0])
             log_z = chart.inside().to(scores[0].dtype)

@@ -6,29 +6,37 @@ h = Cov[Σ_label p g, span], and the gradient to a label is p(label) (h + p(span
 Shapes: B sentences, N words, L labels.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import torch
 from numba import njit
 from numba.extending import overload
+from torch import Tensor
 
-from phrasemodels.structs.kernels import can_run_kernel, factors, numbers, over_batch, tensor
-from phrasemodels.structs.kernels.exp32 import exp32
-from phrasemodels.structs.kernels.scaled import exponential, ratio
+from phrasemodels.structs.kernels import Gradient, Kernel, Scores, factors, numbers, over_batch, tensor
 from phrasemodels.structs.kernels.simd import (
     COMPILE,
     INLINE,
     LANES,
     added,
+    exp32,
+    exponential,
     highest,
     lanes,
     larger,
     last,
     load,
+    ratio,
     spread,
     store,
     unknown,
 )  # fmt: skip
 from phrasemodels.structs.kernels.trees import span_passes
+
+if TYPE_CHECKING:
+    from phrasemodels.structs.structure import Structure
 
 
 def _exp(x):
@@ -134,33 +142,32 @@ def _wide(labels, more=-np.inf):
     return wide
 
 
-class SpanLabels:
-    """Serves log Z, marginals, their gradients and entropies of labelled spans; see `structure.Implementation`."""
+class SpanLabels(Kernel):
+    """Serves log Z, marginals, their gradients and entropies of labelled spans; see `Kernel`."""
 
-    def takes(self, structure, scores):
-        return can_run_kernel(*scores)
-
-    def log_partition(self, structure, scores, lengths, wanted):
-        """Return log Z (B,), and unless it is not wanted, a function that returns its gradient from that to log Z."""
+    def log_partition(
+        self, structure: "Structure", scores: Scores, lengths: Tensor, which: Sequence[int]
+    ) -> tuple[Tensor, Gradient]:
         weighed = _Weighed(scores[0], lengths)
-        log_z, p = weighed.passes(wanted)
+        log_z, p = weighed.passes(bool(which))
         return log_z.to(scores[0].dtype), lambda grad: (weighed.share(p / weighed.totals, grad),)
 
-    def passes(self, structure, scores, lengths, scale, which, each):
-        log_z, gradient = self.log_partition(structure, scores, lengths, scale is not None)
-        return log_z, () if scale is None else gradient(scale)
+    def marginals(self, structure: "Structure", scores: Scores, lengths: Tensor, scale: Tensor | float | None,
+                  which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
+        weighed = _Weighed(scores[0], lengths)
+        log_z, p = weighed.passes(scale is not None)
+        found = () if scale is None else (weighed.share(p / weighed.totals, scale),)
+        return log_z.to(scores[0].dtype), found
 
-    def covariances(self, structure, scores, lengths, grads, scale=None):
+    def hessian_vector(self, structure: "Structure", scores: Scores, lengths: Tensor, grads: Sequence[Any]) -> Scores:
         weighed, given = _Weighed(scores[0], lengths), _wide(grads[0], 0.0)
         x, totals, out = weighed.x, weighed.totals, np.zeros_like(weighed.x)
         mean = weighed.means(given)
         p, change = weighed.passes(True)[1] / totals, weighed.passes(True, mean)[1] / totals
         over_batch(_changes, len(x), x, weighed.lengths, weighed.tops, p, change, given, mean, out)
-        if scale is not None:
-            out *= scale.to(grads[0].dtype).numpy()[:, None, None, None]
         return (weighed.narrow(out),)
 
-    def entropy(self, structure, scores, lengths):
+    def entropy(self, structure: "Structure", scores: Scores, lengths: Tensor) -> Tensor:
         """Return log Z − E[score], with E[score] = Σ p(span) (top + E[label of the span − top])."""
         weighed = _Weighed(scores[0], lengths)
         log_z, p = weighed.passes(True)

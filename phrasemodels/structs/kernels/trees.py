@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False
-"""Binary trees of spans on the CPU: inside, outside and covariance passes over LANES sentences, with weights as in `scaled`.
+"""Binary trees of spans on the CPU: inside, outside and covariance passes over LANES sentences, with weights as in `simd`.
 
 A span of words i..j is split at k, and its weight is a sum over k of products of two cells of a chart. All arrays are parts of one
 flat workspace w. Each cell is stored at [i, j] (SPAN) and at [j, i] (SPAN_T), so that both factors of every sum are contiguous. SPLITS is
@@ -22,8 +22,23 @@ import numpy as np
 from numba import njit
 
 from phrasemodels.structs.kernels import over_batch, scratch
-from phrasemodels.structs.kernels.scaled import WEIGHT, exponentials, logarithm, normal, possible, ratio
-from phrasemodels.structs.kernels.simd import COMPILE, INLINE, INNER, LANES, above, load, maximum, spread, store
+from phrasemodels.structs.kernels.simd import (
+    COMPILE,
+    INLINE,
+    INNER,
+    LANES,
+    WEIGHT,
+    above,
+    exponentials,
+    load,
+    logarithm,
+    maximum,
+    normal,
+    possible,
+    ratio,
+    spread,
+    store,
+)
 
 NEGLIGIBLE = 1e-120  # a probability; products of smaller ones would be subnormal, for which processors are slow
 SPAN, SPAN_T, SPLITS, OWN = range(4)

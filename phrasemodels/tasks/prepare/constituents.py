@@ -25,7 +25,7 @@ from phrasemodels.config import at_least, one_of
 from phrasemodels.data.formats.shards import level_schema, read_shard, write_shard
 from phrasemodels.data.store.store import Job
 from phrasemodels.inference.structures import heads_and_relations
-from phrasemodels.structs.kernels.compilation import CACHED
+from phrasemodels.structs.dispatch import CACHED
 from phrasemodels.tasks.prepare.phrases import Ints, lists
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 

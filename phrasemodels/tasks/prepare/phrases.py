@@ -18,7 +18,7 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import phrase_schema, read_shard, write_shard
 from phrasemodels.data.store.store import Job
 from phrasemodels.layers.blocks import BEGIN, END, SPECIAL, UNKNOWN
-from phrasemodels.structs.kernels.compilation import CACHED
+from phrasemodels.structs.dispatch import CACHED
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.prepare.vocabulary import read_ids
 

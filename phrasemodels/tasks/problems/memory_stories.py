@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from phrasemodels.structs.kernels.compilation import COMPILE
+from phrasemodels.structs.dispatch import COMPILE
 
 UNORDERED = COMPILE | {"fastmath": {"contract", "reassoc", "nsz"}}  # sums in any order, so that they are vectorised
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.layers.blocks import on_device
-from phrasemodels.structs.kernels.compilation import CACHED
+from phrasemodels.structs.dispatch import CACHED
 
 Rows = NDArray[np.int64]
 Arrange = Callable[[Rows, np.random.Generator], Rows]  # (lengths of all rows, random numbers) -> the order of rows
