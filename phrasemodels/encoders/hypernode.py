@@ -208,7 +208,7 @@ class HypernodeEncoder(nn.Module):
         return nodes.words.pad(x)
 
 
-# with fewer nodes per neighbour, all scores take less time than lists (benchmarks/hypernode.py)
+# with fewer nodes per neighbour, all scores take less time than lists (benchmarks/layers.py)
 NODES_PER_NEIGHBOUR = 6
 
 

@@ -1,4 +1,4 @@
-"""The grid of benchmarks: every operation beside enumeration, with low precision, mixed types, empty, padded and forbidden inputs."""
+"""The grid: every operation beside enumeration, with low precision, mixed types, empty, padded and forbidden inputs."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "benchmarks/structs_grid.py"
+PROGRAM = Path(__file__).parent / "grid.py"
 
 
 @pytest.mark.slow

@@ -412,7 +412,7 @@ def switches(profile: str) -> list[Experiment]:
 
 
 def table_5(profile: str) -> list[Experiment]:
-    """Table 5: accuracy on TREC. Memory is in Table 5-memory, and time in benchmarks/phrase_attention.py."""
+    """Table 5: accuracy on TREC. Memory is in Table 5-memory, and time in benchmarks/layers.py."""
     has = "TREC" in [task.name for task in PROFILES[profile].recipe.suite]
 
     def answers(row: Row) -> tuple[Answer, ...]:

@@ -202,7 +202,7 @@ def epochs(finished: FinishedTable) -> Section:
         lines.append({"System": e.row, "Seconds an epoch": f"{means[e.name]:.1f}", "Simple attention = 1": ratio})
     text = (
         "Training and evaluation by the clock, whatever ran beside them; the authors' structured attention took 5 times "
-        "as long as simple attention. benchmarks/structured_attention.py measures updates side by side."
+        "as long as simple attention. benchmarks/layers.py measures updates side by side."
     )
     return Section("Time of an epoch", text, lines)
 

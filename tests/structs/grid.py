@@ -1,4 +1,4 @@
-"""Structured inference beside enumeration: `python benchmarks/structs_grid.py [values] [derivatives] [structure ...]`.
+"""Structured inference beside enumeration: `python tests/structs/grid.py [values] [derivatives] [structure ...]`.
 
 Every structure × length × kind of input × type of numbers × operation is compared with the list of all structures, which the tests of
 structs enumerate, in float64. A batch has a full sentence, a shorter one with NaN in its padding, and an empty one. Errors are printed in
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "tests" / folder) for folder in ("structs", "")]
+sys.path[:0] = [str(Path(__file__).parents[1])]
 
 import test_enumeration as enumeration  # noqa: E402
 import test_graphs as graphs  # noqa: E402
