@@ -14,9 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, is_dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cache
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from phrasemodels.flows.experiments import overrides
 
 MARKS = {
     **{"reproduced": "=", "higher": "↑", "lower": "↓", "inconclusive": "?", "impossible": "✗", "not comparable": "≁"},
@@ -301,28 +303,6 @@ def configurations(*packages: str) -> Iterator[type]:
                     yield kind
 
 
-def meanings(kind: type) -> dict[str, str]:
-    """Return what docstrings say of the fields of a dataclass, and of those it inherits: "field, field: meaning.", or a
-    docstring below the field."""
-    names = "|".join(field.name for field in dataclass_fields(kind))
-    label = re.compile(rf"(?:^|(?<=[.;] )|(?<=Args: ))((?:{names})(?:, (?:{names}))*): ")
-    found: dict[str, str] = {}
-    for owner in kind.__mro__[:-1]:
-        for paragraph in inspect.cleandoc(owner.__doc__ or "").split("\n\n"):
-            parts = label.split(" ".join(paragraph.split()))[1:]
-            for own, meaning in zip(parts[::2], parts[1::2], strict=True):
-                for name in own.split(", "):
-                    found.setdefault(name, meaning.rstrip(".; ") + ".")
-        for field, after in pairwise(_body(owner)):
-            if (
-                isinstance(field, ast.AnnAssign)
-                and isinstance(after, ast.Expr)
-                and isinstance(after.value, ast.Constant)
-            ):
-                found.setdefault(ast.unparse(field.target), " ".join(str(after.value.value).split()))
-    return found
-
-
 def about(kind: type) -> str:
     """Return the first sentences of a configuration's docstring, without what they say of fields."""
     names = "|".join(field.name for field in dataclass_fields(kind))
@@ -339,10 +319,10 @@ def made_by(kind: type) -> type | None:
 
 def configuration(kind: type) -> str:
     """Return the reference of a configuration: its fields with types and defaults, and what it builds, with shapes."""
-    said, types = meanings(kind), {}
+    said, types = overrides.meanings(kind), {}
     for owner in reversed(kind.__mro__[:-1]):
         types |= {
-            ast.unparse(f.target): ast.unparse(f.annotation) for f in _body(owner) if isinstance(f, ast.AnnAssign)
+            ast.unparse(f.target): ast.unparse(f.annotation) for f in overrides.body_of(owner) if isinstance(f, ast.AnnAssign)
         }
     rows = [
         (
@@ -367,12 +347,6 @@ def configuration(kind: type) -> str:
     elif hasattr(kind, "build") and kind.build.__doc__:
         parts.append(inspect.cleandoc(kind.build.__doc__))
     return "\n\n".join(parts) + "\n"
-
-
-def _body(kind: type) -> list[ast.stmt]:
-    """Return the statements of a class."""
-    (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    return parsed.body if isinstance(parsed, ast.ClassDef) else []
 
 
 def _default(field: Any) -> str:

@@ -87,7 +87,8 @@ class MultiHeadAttention(nn.Module):
 
     Args:
         attend: Computes the outputs of the heads from their queries, keys, values and masks.
-        sigma, readout: The activation, and its place (sigma_on_heads or sigma_on_projection).
+        sigma: The activation.
+        readout: Its place, sigma_on_heads or sigma_on_projection.
     """
 
     def __init__(

@@ -151,7 +151,8 @@ class Parse:
         words: Its tokens with their places in the text that was given; both are empty for words that were given as
             such.
         note: What was done otherwise than asked, for example for a long sentence.
-        lemmas, features: Of each word, if the parser knows them.
+        lemmas: Of each word, if the parser knows them.
+        features: Likewise.
     """
 
     tokens: list[str]
@@ -420,8 +421,8 @@ class Parser(Pretrained):
     """A trained parser. Parses do not depend on the batch that a sentence is in.
 
     Args:
-        model, entries: A model, whose weights are read when the parser is made, and its vocabularies by side; of a
-            model that is in training a copy is taken.
+        model: A model. Its weights are read once; of a model in training a copy is taken.
+        entries: Its vocabularies by side.
         decode: How trees are found.
         divide: Words into pieces of a pretrained encoder.
         limits: Of memory.

@@ -21,18 +21,23 @@ def experiments(
     table: Annotated[str, typer.Option(help="Only this table, as `reproduce --table` takes it.")] = "",
     profile: Annotated[str, typer.Option(help="Only this size: sample, laptop or paper.")] = "",
     bibtex: Annotated[bool, typer.Option("--bibtex", help="Print entries of the papers for a bibliography.")] = False,
+    settings: Annotated[bool, typer.Option("--settings", help="Show each setting of one experiment for `--set`.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the tables of the papers, or the experiments of one.
 
     With a word or an option it lists experiments, with the printed number that each answers.
 
-    Examples: phrasemodels experiments; phrasemodels experiments --paper 002 --profile laptop; phrasemodels experiments ATIS
+    Examples: phrasemodels experiments; phrasemodels experiments --paper 002 --profile laptop; phrasemodels experiments ATIS;
+    phrasemodels experiments 000/table1/sample/phrase-k2 --settings
     """
     from phrasemodels.flows.cli.terminal import print_rows
 
     if bibtex:
         _print_bibtex(paper)
+        return
+    if settings:
+        _print_settings(words or [], as_json)
         return
     rows = chosen(listed(), words or [], {"paper": paper, "number": table, "profile": profile})
     if as_json:
@@ -67,6 +72,21 @@ def _print_bibtex(paper: str) -> None:
         raise ValueError(f"no paper {paper!r} here: {closest(paper, known)}")
     for one in [known[paper]] if paper else known.values():
         print(one.bibtex + "\n")
+
+
+def _print_settings(words: list[str], as_json: bool) -> None:
+    """Print the settings of one experiment. ValueError: not one experiment is named."""
+    from phrasemodels.flows.cli.terminal import print_rows
+    from phrasemodels.flows.experiments.catalogue import experiment
+    from phrasemodels.flows.experiments.overrides import settings
+
+    if len(words) != 1:
+        raise ValueError("--settings: name one experiment, like 000/table1/sample/phrase-k2")
+    rows = list(settings(experiment(words[0])))
+    if as_json:
+        print_json(rows)
+    else:
+        print_rows(f"Settings of {words[0]}, for --set", ["setting", "value", "takes", "meaning"], rows)
 
 
 def listed() -> list[dict[str, Any]]:

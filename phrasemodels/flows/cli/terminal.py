@@ -45,7 +45,8 @@ Overrides = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Change a setting of train, model or recipe in every row, like train.steps=200; repeatable.",
+        help="Change a setting of train, model or recipe in every row, like train.steps=200; repeatable. "
+        "`experiments ROW --settings` lists them.",
     ),
 ]
 Rows = Annotated[

@@ -4,14 +4,18 @@ Parts that users add are named like values: `model.encoder=NAME`, `recipe.metric
 of this package is `recipe.parsed=english`.
 """
 
+import ast
 import dataclasses
 import functools
 import inspect
+import re
 import sys
+import textwrap
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -313,3 +317,63 @@ def _plain(text: str, kind: Any) -> Any:
     if kind in (int, float, str):
         return kind(text)
     raise ValueError(f"{kind} is not written as text")
+
+
+def settings(experiment: Experiment) -> Iterator[dict[str, str]]:
+    """Yield each field of an experiment that `--set` takes: its name, value, possible values and meaning."""
+    for part in PARTS:
+        yield from _settings(getattr(experiment, part), f"{part}.")
+
+
+def _settings(owner: Any, prefix: str) -> Iterator[dict[str, str]]:
+    said = meanings(type(owner))
+    for field in dataclasses.fields(owner):
+        value, whole = getattr(owner, field.name), prefix + field.name
+        group = "encoders" if isinstance(value, EncoderConfig) else GROUPS.get(field.name, "")
+        nested = dataclasses.is_dataclass(value) and not isinstance(value, type)
+        takes = f"one of your {group}, by name" if group else "" if nested else _takes(owner, field.name, whole)
+        if takes and not (isinstance(owner, SampleCorpus) and field.name == "name"):
+            shown = type(value).__name__ if nested else as_text(value)
+            yield {"setting": whole, "value": shown, "takes": takes, "meaning": said.get(field.name, "")}
+        if nested:
+            yield from _settings(value, f"{whole}.")
+
+
+def _takes(owner: Any, name: str, whole: str) -> str:
+    """Return the type of a field or the names of its parts; empty if it can't be set as text."""
+    kind = typing.get_type_hints(type(owner))[name]
+    first = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
+    if get_origin(first) in (Callable, type):
+        return " · ".join(sorted(choices(first, owner, name)))
+    try:
+        _parsed(as_text(getattr(owner, name)), owner, name, whole)
+    except ValueError:
+        return ""
+    return _words(first)
+
+
+def meanings(kind: type) -> dict[str, str]:
+    """Return the meanings of a dataclass's fields, also of inherited ones, from its docstring or those below the fields."""
+    names = "|".join(field.name for field in dataclasses.fields(kind))
+    label = re.compile(rf"(?:^|(?<=[.;] )|(?<=Args: ))((?:{names})(?:, (?:{names}))*): ")
+    found: dict[str, str] = {}
+    for owner in kind.__mro__[:-1]:
+        for paragraph in inspect.cleandoc(owner.__doc__ or "").split("\n\n"):
+            parts = label.split(" ".join(paragraph.split()))[1:]
+            for own, meaning in zip(parts[::2], parts[1::2], strict=True):
+                for name in own.split(", "):
+                    found.setdefault(name, meaning.rstrip(".; ") + ".")
+        for field, after in pairwise(body_of(owner)):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+            ):
+                found.setdefault(ast.unparse(field.target), " ".join(str(after.value.value).split()))
+    return found
+
+
+def body_of(kind: type) -> list[ast.stmt]:
+    """Return the statements of a class."""
+    (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    return parsed.body if isinstance(parsed, ast.ClassDef) else []
