@@ -11,7 +11,7 @@ from phrasemodels.verdicts.claims import OPEN, ClaimVerdict, Gain, gain_of_items
 from phrasemodels.verdicts.printed import COUNT, Printed, impossible, prints_as
 from phrasemodels.verdicts.readers import Scores, ratio
 from phrasemodels.verdicts.rule import PrintedValue, factor_of, how_made, judge_runs, read_number
-from phrasemodels.verdicts.scales import Decision, decide, known
+from phrasemodels.verdicts.scales import Decision, decide
 from phrasemodels.verdicts.significance import Array, Difference, SeedGroup, difference, few_seeds, holm, seed_group
 from phrasemodels.verdicts.tables import folded, folded_metric
 
@@ -67,9 +67,11 @@ def judge(
             raise ValueError(decision.problem)
         how, doubt = PrintedValue(decision.scale), decision.doubt
         ours = [decision.factor * value for value in ours]
+    doubts = [doubt, few_seeds(len(ours)) if len(ours) == 2 else ""]
+    if len(ours) > 1 and len({*ours}) == 1:
+        doubts[1], ours = f"all {len(ours)} runs have the same scores, so they count as one", ours[:1]
     found = judge_runs(printed, ours, how)
-    verdict = Verdict(found.verdict, found.reason, found.further_seeds)
-    return qualified(verdict, "; ".join(filter(None, (doubt, few_seeds(len(ours)) if len(ours) == 2 else ""))))
+    return qualified(Verdict(found.verdict, found.reason, found.further_seeds), "; ".join(filter(None, doubts)))
 
 
 def qualified(verdict: Verdict, caveat: str) -> Verdict:
@@ -171,8 +173,9 @@ def how_read(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Read]
     made = []
     for (table, metric, scale), places in groups.items():
         numbers, ours = [printed[place] for place in places], [answers[place] for place in places]
-        lower = scale.lower_is_better or any(one.lower_is_better for one in numbers)
-        known = f"{scale.scale}, {'lower' if lower else 'higher'} is better" if scale.scale else "unknown"
+        less = {scale.lower_is_better if one.lower_is_better is None else one.lower_is_better for one in numbers}
+        better = "what is better isn't known" if None in less else f"{'lower' if True in less else 'higher'} is better"
+        known = f"{scale.scale}, {better}" if scale.scale else "unknown"
         made.append(
             Read(
                 table, metric, known, scale.factor,
@@ -242,16 +245,18 @@ def judge_gains(
 
 def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None, scale: Decision) -> ClaimVerdict:
     """Return the answer to one claim; an open one where ours cannot tell."""
-    lower, said = one.lower_is_better or scale.lower_is_better, ""
-    if not lower and not known(one.metric).kind:  # then the paper's claim says what is better
-        lower = read_number(one.digits) < read_number(other.digits)
-        said = f"; {'less' if lower else 'more'} is taken as better, as the claim has it"
-    how = PrintedValue(scale.scale, lower_is_better=lower)
+    lower = scale.lower_is_better if one.lower_is_better is None else one.lower_is_better
+    how = PrintedValue(scale.scale, lower_is_better=bool(lower))
     problem = scale.problem or next((s.problem for s in (ours, base) if s and s.problem), "")
     if ours is None or base is None or problem:
         return ClaimVerdict(OPEN, problem or "ours lack one of the two systems", math.nan)
-    if ours is base:
-        return ClaimVerdict(OPEN, "both systems have the same scores of ours", math.nan)
+    if lower is None:
+        asked = (
+            f"whether more or less of {one.metric} is better isn't known: say --better '{one.metric}=lower' or higher"
+        )
+        return ClaimVerdict(OPEN, asked, math.nan)
+    if ours.same_as(base):
+        return ClaimVerdict(OPEN, "both systems have the same scores of ours, of which one may be a copy", math.nan)
     one_run = [s.repeats for s in (ours, base)]
     if len(ours.items) > 1 and ours.items == base.items and not any((*one_run, *ours.diverged, *base.diverged)):
         factor = scale.factor * factor_of(how)
@@ -261,10 +266,10 @@ def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None
         values = [[scale.factor * x for x in s.values()][: 1 if s.repeats else None] for s in (ours, base)]
         gain = gain_of_values(values[0], values[1], how)
     try:
-        answer = judge_gain(one.digits, other.digits, gain, how)
-        return replace(answer, reason=answer.reason + said)
+        return judge_gain(one.digits, other.digits, gain, how)
     except ValueError as error:
-        return ClaimVerdict(OPEN, str(error), math.nan)
+        said = str(error).replace("exchange the rows, or say kind=equal", f"{'less' if lower else 'more'} is better")
+        return ClaimVerdict(OPEN, said, math.nan)
 
 
 def unused(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores]:
@@ -333,6 +338,10 @@ def _verdict(one: Printed, ours: Scores, values: Sequence[float], scale: Decisio
         return Verdict("not comparable", ours.problem)
     if one.value and scale.problem and not (exact or one.margin or one.not_comparable):
         return Verdict("not comparable", scale.problem)
+    less = scale.lower_is_better if one.lower_is_better is None else one.lower_is_better
+    if ours.diverged and less is None and scale.scale in ("percent", "share"):
+        asked = f"a run diverged, and the worst end of {one.metric} isn't known: say --better '{one.metric}=lower' or higher"
+        return Verdict("not comparable", asked)
     how = how_made(one, scale.scale, len(ours.items) if ours.is_share else 0, scale.lower_is_better)
     if exact:
         return judge(one.digits, values, one.not_comparable, exact, how)
@@ -356,7 +365,12 @@ def _scales(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> lis
         answered = {place: ours for place in places if (ours := answers[place]) is not None}
         shares = bool(answered) and all(ours.is_share for ours in answered.values())
         pairs = [(printed[place].value, answered[place].values() if place in answered else ()) for place in places]
-        decision = decide(str(metric), pairs, str(stated), shares)
+        percent = {ours.percent for ours in answered.values()}
+        decision = decide(str(metric), pairs, str(stated), shares, percent == {True})
+        if len(percent) > 1:
+            decision = Decision(
+                problem=f"some of ours of {metric} are marked as percent, some aren't: mark all or none"
+            )
         for place in places:
             scales[place] = decision
     return scales

@@ -190,7 +190,8 @@ class Printed:
     margin: how far our mean may lie from it, in its unit; None: by the scale. bound: it is a bound, > or <. arithmetic: how the paper's
     numbers make it, such as "mean of A; B"; "count" if it does not vary by seed. baseline: the row that it is tested against.
     our_row, our_dataset, our_metric: names in our results, if they are others. not_comparable: why it cannot be compared with
-    them, such as other data. gain_over: the paper claims that it is better than this row. columns: its line, by the names of columns,
+    them, such as other data. lower_is_better: None: by its metric. gain_over: the paper claims that it is better than this row.
+    columns: its line, by the names of columns,
     with the system and data set that `row` and `dataset` are made of. ValueError: a value that is none of these.
     """
 
@@ -207,7 +208,7 @@ class Printed:
     scale: str = ""
     margin: float | None = None
     bound: str = ""
-    lower_is_better: bool = False
+    lower_is_better: bool | None = None
     arithmetic: str = ""
     baseline: str = ""
     our_row: str = ""
@@ -345,7 +346,7 @@ def _number(
         "value": value.text,
         "deviation": None if deviation in ("", None) else float(deviation),
         "bound": given.get("bound") or value.bound,
-        "lower_is_better": _yes(given.get("lower is better", "")) or column.lower_is_better,
+        "lower_is_better": _less(given.get("lower is better", ""), f"{metric} {column.name}"),
         "scale": given.get("scale") or scale_of_unit(given.get("unit", "")),
         **{name: given.get(name.replace("_", " "), "") for name in TEXTS},
         **{name: _whole(name, given.get(name.replace("_", " "), "")) for name in ("n", "runs", "best_of")},
@@ -372,10 +373,13 @@ def _positive(name: str, text: str) -> float:
     return float(text)
 
 
-def _yes(text: str) -> bool:
+def _less(text: str, header: str) -> bool | None:
+    """Return whether less is better, by a column that says so or by an arrow; None if nothing does."""
     if text.lower() not in ("", "yes", "no", "true", "false", "1", "0"):
         raise ValueError(f"lower_is_better={text[:20]!r}: must be yes or no")
-    return text.lower() in ("yes", "true", "1")
+    if text:
+        return text.lower() in ("yes", "true", "1")
+    return "↓" in header if ("↓" in header) != ("↑" in header) else None
 
 
 def impossible(one: Printed, others: Sequence[Printed]) -> str:

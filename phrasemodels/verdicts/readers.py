@@ -50,6 +50,7 @@ class Observation(NamedTuple):
     problem: Why the score cannot be read.
     file: The file.
     setting: All else by which runs of one number must not differ.
+    percent: Whether it is marked as a percentage.
     """
 
     row: str
@@ -63,6 +64,7 @@ class Observation(NamedTuple):
     problem: str = ""
     file: str = ""
     setting: str = ""
+    percent: bool = False
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no one truth value
@@ -70,7 +72,7 @@ class Scores:
     """The scores of one row, data set and metric; sums: (S, n, 2), score and total of each seed and item.
 
     The metric is Σ score / Σ total. So it is a mean over items, a share of words, or the F1 of 2 · matches in gold + predicted.
-    problem: why a score of them cannot be read, so that they judge nothing.
+    problem: why they judge nothing. percent: they are marked as percentages.
     """
 
     row: str
@@ -80,6 +82,7 @@ class Scores:
     items: tuple[str, ...]
     sums: Array
     problem: str = ""
+    percent: bool = False
 
     @property
     def is_share(self) -> bool:
@@ -106,6 +109,14 @@ class Scores:
             if rare and (first := seen.setdefault(sums.tobytes(), seed)) != seed:
                 return first, seed
         return ()
+
+    def same_as(self, other: "Scores") -> bool:
+        """Whether another row has the same scores of several seeds, or is this one."""
+        if other is self:
+            return True
+        return (
+            len(self.seeds) > 1 and not self.repeats and np.array_equal(np.sort(self.sums, 0), np.sort(other.sums, 0))
+        )
 
     def values(self) -> list[float]:
         """Return the metric of each seed."""
@@ -177,7 +188,7 @@ def collected(
     for key, runs in found.items():
         if key not in left_out:
             runs.check(unread)
-            made.append(_scores(key, runs.seeds, runs.problem))
+            made.append(_scores(key, runs.seeds, runs.problem, runs.percent == {True}))
     return made
 
 
@@ -192,11 +203,13 @@ class _Runs:
     )  # file of each setting, with and without a named run
     unnamed: dict[str, None] = field(default_factory=dict)  # files
     twice: dict[str, str] = field(default_factory=dict)  # files whose scores stand in another one
+    percent: set[bool] = field(default_factory=set)
     problem: str = ""
     unclear: str = ""
 
     def add(self, one: Observation, score: Item) -> None:
         """Add a score. ValueError: its file has the item of this seed twice."""
+        self.percent.add(one.percent)
         items, first = self.seeds.setdefault(one.seed, {}), self.first.setdefault(one.seed, one.file)
         if not one.seed:
             self.unnamed[one.file] = None
@@ -226,6 +239,8 @@ class _Runs:
             self.problem = self.problem or self.unclear
         for file, first in self.twice.items():
             _say(unread, f"{file}: not counted: {first} has the same scores of the same run")
+        if len(self.percent) > 1:
+            self.problem = self.problem or "some of its scores are marked as percent, some aren't: mark all or none"
         settings = [(setting, file) for (of, setting), file in self.settings.items() if of == named]
         if len(settings) > 1:
             (one, file), (other, second) = settings[:2]
@@ -281,7 +296,7 @@ def _say(unread: list[str], line: str) -> None:
         unread.append(line)
 
 
-def _scores(key: tuple[str, str, str], seeds: dict[str, dict[str, tuple[float, float]]], problem: str) -> Scores:
+def _scores(key: Key, seeds: dict[str, dict[str, Item]], problem: str, percent: bool) -> Scores:
     items = tuple(sorted(set().union(*seeds.values())))
     for seed, own in seeds.items() if not problem else ():
         if lacking := [item for item in items if item not in own]:
@@ -291,7 +306,7 @@ def _scores(key: tuple[str, str, str], seeds: dict[str, dict[str, tuple[float, f
                 "the same items"
             )
     sums = np.array([[own.get(item, (math.nan, 1.0)) for item in items] for own in seeds.values()], np.float64)
-    return Scores(*key, tuple(seeds), items, sums, problem)
+    return Scores(*key, tuple(seeds), items, sums, problem, percent)
 
 
 def _named(one: Observation) -> str:
@@ -413,6 +428,7 @@ def _scores_of(
             _text(given["item"]),
         )
         try:
+            percent = "%" in f"{column.name} {metric}" or str(part).rstrip().endswith("%")
             score, total = _read(part, comma), 1.0 if given["total"] in ("", None) else _read(given["total"], comma)
         except ValueError as error:
             yield Observation(*key, math.nan, where=where, problem=str(error), setting=setting)
@@ -421,7 +437,7 @@ def _scores_of(
             if column.long or column.seed or roles.get("seed"):
                 yield Observation(*key, math.nan, where=where, problem=NO_SCORE, setting=setting)
             continue
-        yield Observation(*key, score, total, row.where, setting=setting)
+        yield Observation(*key, score, total, row.where, setting=setting, percent=percent)
 
 
 def _read(cell: Any, comma: bool | None) -> float | None:

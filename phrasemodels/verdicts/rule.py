@@ -65,7 +65,7 @@ class PrintedValue:
             raise ValueError(f"bound={self.bound!r}: must be >, < or empty")
 
 
-def how_made(one: Printed, scale: Scale, items: int = 0, lower_is_better: bool = False) -> PrintedValue:
+def how_made(one: Printed, scale: Scale, items: int = 0, lower_is_better: bool | None = None) -> PrintedValue:
     """Return how a printed number was made, as far as its line says.
 
     Args:
@@ -77,7 +77,7 @@ def how_made(one: Printed, scale: Scale, items: int = 0, lower_is_better: bool =
     margin = one.margin
     if margin is None and one.columns.get("unit") == "percentage points":
         scale, margin = "", max(2 * half_unit(one.digits), min(LARGEST_MARGIN, abs(float(one.digits)) / 2))
-    lower = one.lower_is_better or lower_is_better
+    lower = bool(lower_is_better if one.lower_is_better is None else one.lower_is_better)
     return PrintedValue(scale, margin, items, one.runs, one.best_of, one.deviation, one.bound, lower)
 
 

@@ -17,7 +17,7 @@ TOLERANCE = 1e-6
 WORD = re.compile(r"[^\W_]+|[@+]")
 TIMES = frozenset("ms s sec seconds h hours min minutes".split())
 LESS = TIMES | frozenset("b kb mb gb mib gib bytes".split())
-UNITS = frozenset("ms s sec h min b kb mb gb mib gib k m g".split())
+UNITS = LESS | frozenset("k m g hrs days".split())
 QUALIFIERS = UNITS | frozenset(
     "test dev val valid validation eval train macro micro weighted avg average mean overall total balanced score scores rate points "
     "percent pct in on of n".split()
@@ -31,12 +31,12 @@ class Metric(NamedTuple):
     """A well-known metric.
 
     name: its usual name, empty if the metric is unknown. kind: fraction and error (0 to 1, or 0 to 100), correlation (-1 to 1, or
-    -100 to 100), positive, or empty. An error rate can exceed 100 %.
+    -100 to 100), positive, or empty. An error rate can exceed 100 %. lower_is_better: None if its name doesn't say.
     """
 
     name: str = ""
     kind: str = ""
-    lower_is_better: bool = False
+    lower_is_better: bool | None = None
 
 
 def words(name: str) -> tuple[str, ...]:
@@ -48,7 +48,8 @@ def words(name: str) -> tuple[str, ...]:
 def _metrics() -> dict[tuple[str, ...], Metric]:
     """Return the metrics of metrics.csv by each of their names."""
     with (files("phrasemodels.verdicts") / "metrics.csv").open(encoding="utf-8") as file:
-        rows = [(row["names"].split(";"), row["kind"], row["better"] == "lower") for row in csv.DictReader(file)]
+        less = {"lower": True, "higher": False, "": None}
+        rows = [(row["names"].split(";"), row["kind"], less[row["better"]]) for row in csv.DictReader(file)]
     return {words(name): Metric(names[0], kind, lower) for names, kind, lower in rows for name in names}
 
 
@@ -60,7 +61,7 @@ def known(name: str) -> Metric:
     """
     text, found = words(name), _found(words(name))
     kinds = {metric.kind for _, metric, _ in found}
-    if not found or CHANGING & {*text}:
+    if not found or CHANGING & {*text} or re.match(r"\s*10{0,2}\s*[-−–]", name):
         return Metric()
     end, metric, _ = found[-1]
     if len(kinds) > 1 and not (kinds == {"fraction", "error"} and metric.kind == "error"):  # a top-1 error is an error
@@ -99,10 +100,14 @@ def is_share(metric: str) -> bool:
     )
 
 
-def lower_is_better(metric: str) -> bool:
-    """Return whether less of a metric is better: by its name, or as its unit is of time or memory, as in speed (ms)."""
+def lower_is_better(metric: str) -> bool | None:
+    """Return whether less of a metric is better: by its name, or as its unit is of time or memory, as in speed (ms).
+
+    None: that isn't known, or name and unit say different things.
+    """
     units = re.findall(r"[(\[]\s*([a-z]+)\s*(/|per\b)?[^()\[\]]*[)\]]", metric.casefold())
-    return known(metric).lower_is_better or any(unit in (TIMES if per else LESS) for unit, per in units)
+    said, less = known(metric).lower_is_better, any(unit in (TIMES if per else LESS) for unit, per in units)
+    return (None if said is False else True) if less else said
 
 
 def scale_of_unit(unit: str) -> str:
@@ -119,6 +124,7 @@ def is_name(text: str) -> bool:
         not _found(words(text))
         and not CHANGING & {*words(text)}
         and words(text)[-1:] not in (("to",), ("per",), ("of",))
+        and words(text) not in (("1",), ("100",))
     )
 
 
@@ -135,12 +141,13 @@ def phrase(name: str) -> tuple[str, ...]:
 class Decision:
     """The scale of a metric's printed numbers, and what ours are multiplied by.
 
-    problem: why nothing can be judged, and what to write; then scale is empty. doubt: what was assumed of ours.
+    lower_is_better: None if that isn't known. problem: why nothing can be judged, and what to write; then scale is empty. doubt: what was
+    assumed of ours.
     """
 
     scale: str = ""
     factor: float = 1.0
-    lower_is_better: bool = False
+    lower_is_better: bool | None = None
     problem: str = ""
     doubt: str = ""
 
@@ -151,7 +158,11 @@ class _Pair(NamedTuple):
 
 
 def decide(
-    metric: str, pairs: Iterable[tuple[str, Sequence[float]]], stated: str = "", shares: bool = False
+    metric: str,
+    pairs: Iterable[tuple[str, Sequence[float]]],
+    stated: str = "",
+    shares: bool = False,
+    percent: bool = False,
 ) -> Decision:
     """Decide the scale of a metric once, over all its numbers.
 
@@ -160,6 +171,7 @@ def decide(
         pairs: Each printed number as text, such as "0.9" or "87.1%", with our values for it, of which there may be none.
         stated: The scale, where somebody stated it: percent, share, positive or count.
         shares: Ours are shares for certain, such as means over items that are right or wrong.
+        percent: Ours say that they are percentages.
     """
     texts = [(text.replace("−", "-").replace(" ", ""), _finite(values)) for text, values in pairs if text]
     numbers = [_Pair(float(text.removesuffix("%")), values) for text, values in texts]
@@ -167,13 +179,13 @@ def decide(
         stated = stated or "percent"
     found = known(metric) if metric else Metric("", "correlation")  # so it may be negative
     try:
-        return _decided(metric, found, numbers, stated, shares)
+        return _decided(metric, found, numbers, stated, "share" if shares else "percent" if percent else "")
     except ValueError as problem:
         return Decision(lower_is_better=lower_is_better(metric), problem=str(problem))
 
 
-def _decided(metric: str, found: Metric, pairs: Sequence[_Pair], stated: str, shares: bool) -> Decision:
-    """Return the scale. ValueError: it cannot be decided."""
+def _decided(metric: str, found: Metric, pairs: Sequence[_Pair], stated: str, ours: str) -> Decision:
+    """Return the scale. ours: the unit of ours, if they say it. ValueError: it cannot be decided."""
     option, lower = f"--scale {_quoted(metric)}=", lower_is_better(metric)
     if stated == "count":
         return Decision("count", 1.0, lower)
@@ -183,18 +195,16 @@ def _decided(metric: str, found: Metric, pairs: Sequence[_Pair], stated: str, sh
                 f"{low[0]:g} is not positive, as {metric or 'the scale'} has to be: correct it, or say another {option}…"
             )
         return Decision("positive", 1.0, lower)
-    if not (stated or found.kind or shares):
+    if not (stated or found.kind or ours):
         raise ValueError(f"unknown metric {metric!r}: say {option}percent, or share (0 to 1), positive or count")
     scale = stated or _printed_unit(found, pairs, option)
     _check("printed", [pair.printed for pair in pairs], scale, found, option)
-    unit, doubt = ("share", "") if shares else _our_unit(found, pairs, scale, bool(stated), option)
+    unit, doubt = (ours, "") if ours else _our_unit(found, pairs, scale, bool(stated), option)
     _check("our", [value for pair in pairs for value in pair.ours], unit, found, option)
     if scale == unit:
         return Decision(scale, 1.0, lower, doubt=doubt)
     said = "shares, and multiplied by 100" if unit == "share" else "percentages, and divided by 100"
-    return Decision(
-        scale, 100.0 if unit == "share" else 0.01, lower, doubt="" if shares else f"ours are taken as {said}"
-    )
+    return Decision(scale, 100.0 if unit == "share" else 0.01, lower, doubt="" if ours else f"ours are taken as {said}")
 
 
 def _printed_unit(found: Metric, pairs: Sequence[_Pair], option: str) -> str:

@@ -319,7 +319,7 @@ def roles_of(columns: Sequence[str], wanted: Iterable[str] = ROLES) -> dict[str,
 class Column:
     """A column of numbers: the names that stand in its header. long: it is the one column of numbers of a table with a number a line.
 
-    deviation: the column of their deviations. lower_is_better: its header has an arrow down.
+    deviation: the column of their deviations.
     """
 
     name: str
@@ -329,7 +329,6 @@ class Column:
     seed: str = ""
     long: bool = False
     deviation: str = ""
-    lower_is_better: bool = False
 
     def cells_of(self, cell: Any, metric: str) -> list[tuple[str, Any]]:
         """Return metric and text of each number in a cell. metric: that of its row, if it has one."""
@@ -401,11 +400,11 @@ def _is_deviation(name: str) -> bool:
 
 def _column(name: str, names: Names, has_metric: bool) -> Column:
     """Return what a header says: a data set, metrics, a seed."""
-    text, lower = re.sub(r"\s*[(\[]?\s*[↑↓]\s*[)\]]?\s*", " ", plain(name)).strip(), "↓" in name
+    text = re.sub(r"\s*[(\[]?\s*[↑↓]\s*[)\]]?\s*", " ", plain(name)).strip()
     text = re.sub(r"^(?:eval|predict|metrics?|summary)[_./](?=\w)", "", text)
     if stated := names.columns.get(name) or names.columns.get(text):
         dataset = "" if folded(stated) == folded(text) else text
-        return Column(name, dataset, tuple(part.strip() for part in stated.split("/")), lower_is_better=lower)
+        return Column(name, dataset, tuple(part.strip() for part in stated.split("/")))
     if seed := SEEDS.fullmatch(text):
         return Column(name, seed=seed[1], metrics=(names.metric,))
     if has_metric:
@@ -414,12 +413,12 @@ def _column(name: str, names: Names, has_metric: bool) -> Column:
     for end in range(1, len(text.split())) if not metrics else ():
         first, rest = " ".join(text.split()[:end]), " ".join(text.split()[end:])
         if folded(rest) in names.datasets and _metrics(first):
-            return Column(name, rest, _metrics(first), lower_is_better=lower)
+            return Column(name, rest, _metrics(first))
     if not metrics and folded(text) in names.systems:
         return Column(name, system=text, metrics=(names.metric,))
     if not metrics and (names.metric or folded(text) in names.datasets):
-        return Column(name, text, tuple(part.strip() for part in names.metric.split("/")), lower_is_better=lower)
-    return Column(name, dataset, metrics or (text,), lower_is_better=lower)
+        return Column(name, text, tuple(part.strip() for part in names.metric.split("/")))
+    return Column(name, dataset, metrics or (text,))
 
 
 def split_header(text: str) -> tuple[str, tuple[str, ...]]:

@@ -206,7 +206,8 @@ def test_a_run_that_diverged_is_never_reproduced_and_blocks_no_other_number(lost
     diverged = [*runs([0.90, 0.905], row="base"), Observation("base", "d", "m", "2", "", float(lost))]
     diverged = [one._replace(item="") for one in diverged if one.item in ("", "0")]
     judged = judge_table(
-        [number("90.3%", "base"), number("93.5%", "ours")], collected([*diverged, *runs([0.934, 0.935, 0.936])])
+        [number("90.3%", "base", lower_is_better=False), number("93.5%", "ours", lower_is_better=False)],
+        collected([*diverged, *runs([0.934, 0.935, 0.936])]),
     )
     assert judged[0].verdict == "inconclusive" and judged[1].verdict == "reproduced"
     assert judged[1].test is not None and judged[1].test.note == "not tested: the score of seed '2' is not finite"

@@ -22,7 +22,7 @@ from phrasemodels.verdicts.scales import decide, known, scale_of_unit
     ],
 )  # fmt: skip
 def test_metrics_are_known_by_whole_words(name, usual, lower):
-    assert (known(name).name, known(name).lower_is_better) == (usual, lower)
+    assert (known(name).name, bool(known(name).lower_is_better)) == (usual, lower)
 
 
 def test_units_have_scales():
@@ -129,6 +129,7 @@ def test_seeds_with_equal_scores_of_many_digits_may_be_copies():
 
 
 def test_two_seeds_are_warned_of_at_every_verdict():
+    assert judge("81.0", [81.0] * 3).reason.endswith("all 3 runs have the same scores, so they count as one")
     for values, verdict in (([81.0, 81.1], "reproduced"), ([60.0, 60.1], "lower"), ([79.0, 83.5], "inconclusive")):
         (found,) = table("accuracy", ("81.0", values))
         assert found.verdict == verdict and "2 seeds, which say little" in found.reason

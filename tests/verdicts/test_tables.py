@@ -179,7 +179,7 @@ def test_directions_and_scales_are_shown_and_unknown_ones_are_asked_for(tmp_path
     )
     _, found = judged(tmp_path, ("t.csv", table, Names()), {"s.csv": ours})
     assert [(one.scale.scale, one.scale.lower_is_better) for one in found] == [
-        ("share", False), ("percent", True), ("positive", True), ("positive", True), ("", False),
+        ("share", False), ("percent", True), ("positive", True), ("positive", True), ("", None),
     ]  # fmt: skip
     assert [one.verdict for one in found] == ["reproduced"] * 4 + ["not comparable"] and "--scale checks=" in found[
         -1
@@ -227,7 +227,7 @@ def test_a_run_without_a_score_is_never_left_out(tmp_path):
 def test_other_words_and_orders_name_the_same_metric(tmp_path):
     for mine, theirs in (
         ("dev F1", "F1 (dev)"),
-        ("Acc. (%)", "accuracy"),
+        ("Acc.", "accuracy"),
         ("Recall@5", "R@5"),
         ("F1 mean", "F1-score"),
         ("r²", "R2"),
@@ -291,7 +291,7 @@ def test_a_setting_is_a_part_of_the_system(tmp_path):
 
 def test_a_claimed_gain_is_judged_by_an_option_or_a_column(tmp_path):
     same = "system,seed,accuracy\n" + "".join(
-        f"{name},{n},82.{36 + n}\n" for name in ("Base", "Ours") for n in range(3)
+        f"{name},{n},82.{36 + n * k}\n" for k, name in enumerate(("Base", "Ours"), 1) for n in range(3)
     )
     both, found = judged(tmp_path, ("t.csv", LONG, Names()), {"s.csv": same})
     assert [one.verdict for one in found] == ["reproduced", "reproduced"]
@@ -534,16 +534,60 @@ def test_a_claim_on_one_number_is_no_claim_on_another(tmp_path):
     assert (one.metric, one.answer.verdict) == ("F1", "open") and "A has no printed number" in one.answer.reason
 
 
-@pytest.mark.parametrize("metric", ["Top-1 err. (%)", "Inference speed (ms)", "Foo (%)"])
-def test_the_direction_of_a_gain_is_that_of_the_metric_or_of_the_claim(metric, tmp_path):
+@pytest.mark.parametrize("metric", ["Top-1 err. (%)", "Inference speed (ms)", "Foo (%) ↓", "Top-5 error"])
+def test_the_direction_of_a_gain_is_that_of_the_metric(metric, tmp_path):
     ours = f"system,seed,{metric}\n" + "".join(
         f"{s},{n},{v + n / 10}\n" for s, v in (("A", 25.0), ("B", 20.0)) for n in range(3)
     )
     both, _ = judged(tmp_path, ("t.csv", f"system,{metric}\nA,25.1\nB,20.1\n", Names()), {"s.csv": ours})
-    (one,) = judge_gains(both.printed, both.scores, [("B", "A")])
-    assert one.answer.verdict == "confirmed"
-    (one,) = judge_gains(both.printed, both.scores, [("A", "B")])
-    assert one.answer.verdict == "open" or "more is taken as better" in one.answer.reason
+    answers = [one.answer for one in judge_gains(both.printed, both.scores, [("B", "A"), ("A", "B")])]
+    assert [one.verdict for one in answers] == ["confirmed", "open"] and "less is better" in answers[1].reason
+
+
+@pytest.mark.parametrize("metric", ["LPIPS", "1-accuracy", "speed", "throughput (ms)"])
+def test_a_direction_that_is_not_known_is_asked_for(metric, tmp_path):
+    ours = {"s.csv": f"system,seed,{metric}\n" + "".join(
+        f"{s},{n},{v + n / 10}\n" for s, v in (("A", 25.0), ("B", 20.0)) for n in range(3)
+    )}  # fmt: skip
+    both, _ = judged(tmp_path, ("t.csv", f"system,{metric}\nA,25.1\nB,20.1\n", Names()), ours)
+    name, scales = both.printed[0].metric, {both.printed[0].metric: "positive"}
+    for pair in (("A", "B"), ("B", "A")):
+        both = read_both(tmp_path / "t.csv", [str(tmp_path / "ours")], scales=scales)
+        (one,) = judge_gains(both.printed, both.scores, [pair])
+        assert one.answer.verdict == "open" and f"--better '{name}=lower'" in one.answer.reason
+    for way, verdict in (("lower", "confirmed"), ("higher", "open")):
+        both = read_both(tmp_path / "t.csv", [str(tmp_path / "ours")], scales=scales, better={name: way})
+        assert judge_gains(both.printed, both.scores, [("B", "A")])[0].answer.verdict == verdict
+
+
+def test_an_arrow_is_above_the_name_of_a_metric(tmp_path):
+    both, _ = judged(tmp_path, ("t.csv", "system,accuracy ↓\nBase,82.3\nOurs,60.1\n", Names()), {"s.csv": SEEDS})
+    assert judge_gains(both.printed, both.scores, [("Ours", "Base")])[0].answer.verdict == "confirmed"
+
+
+def test_two_systems_with_the_same_scores_answer_no_claim(tmp_path):
+    ours = "system,seed,accuracy\n" + "".join(f"{s},{n},82.{n}3\n" for s in ("Base", "Ours") for n in range(3))
+    both, _ = judged(tmp_path, ("t.csv", LONG, Names()), {"s.csv": ours})
+    answer = judge_gains(both.printed, both.scores, [("Ours", "Base")])[0].answer
+    assert answer.verdict == "open" and "one may be a copy" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("printed", "ours", "verdict"),
+    [("accuracy\nA,0.9\n", "accuracy\nA,{}%\n", "lower"), ("accuracy\nA,0.9\n", "accuracy (%)\nA,{}\n", "lower"),
+     ("error (%)\nA,5.5\n", "error (%)\nA,{}\n", "lower"), ("accuracy\nA,0.9%\n", "accuracy\nA,{}%\n", "reproduced"),
+     ("accuracy\nA,90\n", "accuracy\nA,{}\n", "reproduced")],
+)  # fmt: skip
+def test_the_unit_that_ours_state_is_theirs(printed, ours, verdict, tmp_path):
+    files = {f"seed{n}.csv": "system," + ours.format(0.89 + n / 100) for n in range(3)}
+    _, (found,) = judged(tmp_path, ("t.csv", f"system,{printed}", Names()), files)
+    assert found.verdict == verdict
+
+
+def test_percent_in_some_of_ours_alone_is_asked_for(tmp_path):
+    files = {"seed0.csv": "system,accuracy\nA,90.1%\n", "seed1.csv": "system,accuracy\nA,90.2\n"}
+    _, (found,) = judged(tmp_path, ("t.csv", "system,accuracy\nA,90.0\n", Names()), files)
+    assert found.verdict == "not comparable" and "mark all or none" in found.reason
 
 
 @pytest.mark.parametrize("cell", ["1.2 × 10<sup>-3</sup>", "1.2×10⁻³", "1.2 · 10^-3", "$1.2\\cdot10^{-3}$"])

@@ -387,6 +387,9 @@ def judge(
     scale: Annotated[
         list[str] | None, typer.Option(help="METRIC=percent, share, positive or count. Repeatable.")
     ] = None,
+    better: Annotated[
+        list[str] | None, typer.Option(help="METRIC=lower or higher, where its name doesn't say it. Repeatable.")
+    ] = None,
     gain: Annotated[
         list[str] | None, typer.Option(help="SYSTEM:BASELINE: judge the claim that the system is better. Repeatable.")
     ] = None,
@@ -419,7 +422,8 @@ def judge(
     columns = dict(_pair(one, "=", "--metric") for one in metric or () if "=" in one)
     alone = next((one for one in metric or () if "=" not in one), "")
     names = Names(paper, table, system, dataset, alone, columns=columns)
-    both = read_both(printed, results, names, dict(_pair(one, "=", "--scale") for one in scale or ()))
+    scales = dict(_pair(one, "=", "--scale") for one in scale or ())
+    both = read_both(printed, results, names, scales, dict(_pair(one, "=", "--better") for one in better or ()))
     read = how_read(both.printed, both.scores)
     if not as_json:
         _print_read(read, both.unread)

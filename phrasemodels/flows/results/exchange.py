@@ -39,7 +39,11 @@ class Both:
 
 
 def read_both(
-    printed: Path, sources: Sequence[str], names: Names | None = None, scales: Mapping[str, str] | None = None
+    printed: Path,
+    sources: Sequence[str],
+    names: Names | None = None,
+    scales: Mapping[str, str] | None = None,
+    better: Mapping[str, str] | None = None,
 ) -> Both:
     """Return the printed numbers of a file and the scores of files, folders and MLflow.
 
@@ -48,19 +52,25 @@ def read_both(
         sources: As in `read_scores`.
         names: What the files don't say.
         scales: Scale by metric, where it is stated.
+        better: lower or higher by metric, where it is stated.
 
     Raises:
-        ValueError: A source cannot be read, or a scale is of no printed metric.
+        ValueError: A source cannot be read, or what is stated is of no printed metric.
     """
     unread: list[str] = []
     names = names or Names()
     numbers = read_printed(printed, names, unread)
-    for metric, scale in (scales or {}).items():
+    stated = [("--scale", metric, scale, {"scale": scale}) for metric, scale in (scales or {}).items()]
+    for metric, way in (better or {}).items():
+        if way not in ("lower", "higher"):
+            raise ValueError(f"--better {metric}={way}: must be lower or higher")
+        stated.append(("--better", metric, way, {"lower_is_better": way == "lower"}))
+    for option, metric, said, change in stated:
         named = [folded_metric(one.metric) == folded_metric(metric) for one in numbers]
         if not any(named):
             known = ", ".join(dict.fromkeys(one.metric for one in numbers))
-            raise ValueError(f"--scale {metric}={scale}: no such metric is printed; printed are {known[:200]}")
-        numbers = [replace(one, scale=scale) if of else one for one, of in zip(numbers, named, strict=True)]
+            raise ValueError(f"{option} {metric}={said}: no such metric is printed; printed are {known[:200]}")
+        numbers = [replace(one, **change) if of else one for one, of in zip(numbers, named, strict=True)]
     known_names = names._replace(
         systems=frozenset(folded(one.our_row or one.row) for one in numbers),
         datasets=frozenset(folded(one.our_dataset or one.dataset) for one in numbers),
