@@ -144,6 +144,10 @@ def rows(**changes: Any) -> Callable[[Path], None]:
     return lambda folder: forged(folder, lambda result: [row.update(changes) for row in result["rows"]])
 
 
+def training(**changes: Any) -> Callable[[Path], None]:
+    return lambda folder: forged(folder, lambda result: [row["training"].update(changes) for row in result["rows"]])
+
+
 JOINED: dict[str, Callable[[Path], object]] = {
     "a file elsewhere": rows(sentences=["/etc/passwd"]),
     "the name of a file": rows(sentences="/etc/passwd"),
@@ -151,6 +155,7 @@ JOINED: dict[str, Callable[[Path], object]] = {
     "rows of another table": rows(experiment="004/table1/laptop/parser"),
     "no settings": rows(settings={}),
     "other settings": rows(settings={"a": 1}),
+    "settings of another kind": rows(settings={"config": {"steps": "many"}}),
     "seeds twice": rows(seeds=[0, 0, 1]),
     "no seeds": rows(seeds=[]),
     "a seed as text": rows(seeds=["0", "1", "2"]),
@@ -158,6 +163,10 @@ JOINED: dict[str, Callable[[Path], object]] = {
     "an infinite value": rows(values={"bleu": [math.inf, 1.0, 1.0]}),
     "no values": rows(values={}),
     "a training of lists": rows(training={"parameters": []}),
+    "other parameters": training(parameters=10**9),
+    "more steps than its settings": training(steps=10**9),
+    "no steps": training(steps=0),
+    "steps as text": training(steps="7"),
     "no rows": lambda folder: forged(folder, lambda result: result.update(rows=[])),
     "rows as text": lambda folder: forged(folder, lambda result: result.update(rows="rows")),
     "another entry": lambda folder: forged(folder, lambda result: result.update(more=1)),

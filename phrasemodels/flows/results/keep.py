@@ -280,6 +280,7 @@ def _joined(row: Mapping[str, Any], more: Mapping[str, Any] | None) -> Mapping[s
             row["settings"].keys() == more["settings"].keys() and same_settings(row["settings"], more["settings"]),
         ),
         ("test set", [part.get("rows") for part in row["test_set"]] == [part.get("rows") for part in more["test_set"]]),
+        ("parameters", row["training"].get("parameters") == more["training"].get("parameters")),
         ("metrics", bool(lost) or row["values"].keys() == more["values"].keys()),
     ):
         if not same:

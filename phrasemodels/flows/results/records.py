@@ -352,6 +352,11 @@ class KeptRow(BaseModel):
             raise ValueError("a seed that diverged is one of the row's")
         if self.metric not in self.values or (self.training and not self.settings):
             raise ValueError("a row has values of its metric, and a training has settings")
+        steps, config = self.training.get("steps", 1), self.settings.get("config")
+        most = config.get("steps") if isinstance(config, dict) else None
+        most = most if isinstance(most, int | float) else math.inf
+        if not isinstance(steps, int | float) or not 0 < steps <= most:
+            raise ValueError("a training has no more steps than its settings")
         return self
 
 
