@@ -29,7 +29,7 @@ from phrasemodels.flows.results.records import read_kept, records
 from phrasemodels.flows.results.results import NOT_COUNTED, FinishedTable, contradiction
 from phrasemodels.flows.results.views import compared, seeds
 from phrasemodels.flows.run.record import attempt
-from phrasemodels.flows.run.tune import fitting, in_order, progress_of_rows, seconds_of, unfinished
+from phrasemodels.flows.run.tune import in_order, progress_of_rows, seconds_of, unfinished
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import STATE, STATUS
@@ -80,26 +80,17 @@ def test_a_run_that_fails_or_is_stopped_is_ended_in_mlflow(tmp_path, error, stat
     assert ended.info.status == status == STATUS[kept["state"]] and ended.data.tags[STATE] == kept["state"]
 
 
-def test_rows_that_are_nearest_to_a_verdict_come_first_and_the_plan_says_what_fits(tmp_path):
+def test_rows_that_are_nearest_to_a_verdict_come_first_with_all_of_their_seeds(tmp_path):
     execution = prepared(Settings(store=tmp_path), SMALL)
     plan, store = execution.plan, execution.store
     assert [(row.experiment.row, math.isnan(row.left)) for row in progress_of_rows(plan, store)] == [
         ("transformer", True),
         ("phrase-k2", True),
     ]
-    assert fitting(progress_of_rows(plan, store), 1e9, 2) == [False, False], "nothing is known of their speed"
     begun = next(p for p in plan.pipelines if p.experiment.row == "phrase-k2" and p.seed == 0)
     executed(dataclasses.replace(execution, plan=SimpleNamespace(steps=[begun.trained])))
     first, second = progress_of_rows(plan, store)
     assert first.experiment.row == "phrase-k2" and [s.done for s in first.seeds] == [30, 0] and first.left < second.left
-    assert fitting([first, second], first.left, 1) == [True, False]
-    assert fitting([first, second], first.left + second.left, 1) == [True, True]
-    two = SimpleNamespace(experiment=SimpleNamespace(train=SimpleNamespace(threads=2, workers=None)))
-    threaded = [
-        dataclasses.replace(row, seeds=tuple(dataclasses.replace(s, pipeline=two) for s in row.seeds))
-        for row in (first, second)
-    ]
-    assert [fitting(rows, 2 * first.left, 2)[1] for rows in ([first, second], threaded)] == [True, False]
     keys = {p.scored.key: (p.experiment.row, p.seed) for p in plan.pipelines}
     scored = [keys[step.key] for step in in_order(plan, [first, second]) if step.key in keys]
     assert scored == [(row, seed) for row in ("phrase-k2", "transformer") for seed in (0, 1)]
@@ -223,8 +214,6 @@ def test_a_campaign_that_is_stopped_and_killed_ends_with_the_same_bits(tmp_path:
         until_step(root, at + 60, process)
         os.kill(process.pid, signal.SIGKILL)
     until_ended(root)
-    told = json.loads(run("plan", *more, "--for", "1h", "--json").stdout)
-    assert told[0]["fits"] == "yes" and not told[0]["left"].startswith("not known")
     last = json.loads(run("reproduce", *more, "--json").stdout)
     assert last["left"] == [] and len(last["rows"]) == 1
     run("train", "000/table1/sample/phrase-k2", "--local", *more[2:-2], store=other)

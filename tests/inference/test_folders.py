@@ -14,6 +14,7 @@ from phrasemodels import LoadedModel, Parser
 from phrasemodels.data.download.manifest import UserFiles
 from phrasemodels.data.download.user_files import locate
 from phrasemodels.encoders.psan import PsanConfig
+from phrasemodels.flows.cli.parse import texts_of
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.keep import join
 from phrasemodels.flows.results.models import load as load_exported
@@ -95,6 +96,17 @@ def test_only_regular_files_inside_of_a_folder_are_read(kind: str, attack: Calla
     with pytest.raises(ValueError, match=r"outside of the f|neither a file|leads to no file|bytes, more than") as error:
         opened(folder)
     assert "\n" not in str(error.value) and SECRET not in str(error.value)
+
+
+def test_a_folder_of_texts_has_no_link_out_of_it(tmp_path: Path) -> None:
+    (secret := tmp_path / "id_rsa").write_text(SECRET)
+    (folder := tmp_path / "folder").mkdir()
+    (folder / "a.txt").write_text("It is.")
+    (folder / "b.txt").symlink_to("a.txt")
+    assert [path.name for path in texts_of(folder)] == ["a.txt", "b.txt"]
+    link(folder / "c.txt", secret)
+    with pytest.raises(ValueError, match=r"c.txt is a link to .*outside of the folder"):
+        texts_of(folder)
 
 
 def test_a_link_that_comes_after_the_loading_is_neither_saved_nor_uploaded(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import typer
 
 from phrasemodels.flows.cli.models import find_model, parser_of
 from phrasemodels.flows.cli.terminal import Force, clean
+from phrasemodels.folders import check_inside
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 INPUTS = ("auto", "text", "lines", "sentences", "tokens", "conllu")
-BETWEEN_REPORTS = 5.0  # seconds
 TEXTS = (".txt", ".text", ".md", ".conllu", ".conll")  # of files that are read in a folder
 
 
@@ -196,6 +195,8 @@ def texts_of(given: Path, table: "Table | None" = None) -> list[Path]:
     endings = ENDINGS if table else TEXTS
     found = sorted(path for path in given.rglob("*") if path.suffix.lower() in endings and path.is_file())
     found = [path for path in found if not any(part.startswith(".") for part in path.relative_to(given).parts)]
+    for path in found:
+        check_inside(path, given.resolve())
     if not found:
         raise ValueError(f"{given}: a folder without texts, whose names end with {', '.join(endings)}; name files")
     return found
@@ -262,11 +263,7 @@ def check_names(form: str, decode: str, read: str) -> None:
 
 @contextmanager
 def _progress(files: Sequence[Path]) -> "Iterator[Callable[[Iterable[Answer]], Iterator[Answer]]]":
-    """Yield a function that passes answers on, and shows progress on stderr: by a bar if it is a terminal and stdout, where the parses
-    go, is none; else by a line from time to time."""
-    if not sys.stderr.isatty() or sys.stdout.isatty():
-        yield _reported
-        return
+    """Yield a function that passes answers on, and shows on stderr how many lines are done."""
     from phrasemodels.flows.run.bars import bar
 
     lengths = [_rows_in(file) for file in files] if all(file.is_file() for file in files) else []
@@ -275,7 +272,7 @@ def _progress(files: Sequence[Path]) -> "Iterator[Callable[[Iterable[Answer]], I
 
         def told(answers: "Iterable[Answer]") -> "Iterator[Answer]":
             for answer in answers:
-                update(before.get(answer.file, 0) + answer.line, None)
+                update(before.get(answer.file, 0) + answer.line)
                 yield answer
 
         yield told
@@ -289,21 +286,6 @@ def _rows_in(file: Path) -> int:
         return int(pq.read_metadata(file).num_rows)
     with file.open("rb") as lines:
         return sum(1 for _ in lines)
-
-
-def _reported(answers: "Iterable[Answer]") -> "Iterator[Answer]":
-    """Yield answers; report their number and rate on stderr, if this takes long."""
-    from phrasemodels.parsing.files import warn
-
-    count, started, last = 0, time.monotonic(), 0.0
-    for answer in answers:
-        last = last or time.monotonic()  # not while the first answers are waited for
-        yield answer
-        count += len(answer.parses)
-        if time.monotonic() - last > BETWEEN_REPORTS:
-            last = time.monotonic()
-            rate = count / (last - started)
-            warn(f"{answer.file}, line {answer.line}: {count:,} sentences, {rate:.0f} a second")
 
 
 def reader(model: list[str], decode: str = "jointly") -> "Parser":

@@ -24,7 +24,6 @@ from phrasemodels.flows.cli.terminal import (
     Sweep,
     TableNumber,
     Tune,
-    check_duration,
     print_json,
 )
 
@@ -142,10 +141,6 @@ def plan(
     first_seed: FirstSeed = 0,
     like: Like = "",
     sweep: Sweep = None,
-    duration: Annotated[
-        str,
-        typer.Option("--for", callback=check_duration, help="Show what fits into this time, like 3h, 90m or 1h30m."),
-    ] = "",
     measure: Annotated[
         bool,
         typer.Option("--measure", help="Run ten updates of each row: memory, and hours of a seed. Prepares its data."),
@@ -154,8 +149,8 @@ def plan(
 ) -> None:
     """Show what `reproduce` would do, and run nothing.
 
-    It lists each step: in the store (hit) or not (miss), and what changed since. --for shows which rows fit into a
-    time. --measure shows the memory and time of each row.
+    It lists each step: in the store (hit) or not (miss), and what changed since. --measure shows the memory and
+    time of each row.
 
     Example: phrasemodels plan --paper 000 --profile paper --row transformer --measure
     """
@@ -168,10 +163,6 @@ def plan(
     if measure:
         _, made, store = _planned(asked, settings)
         _print_costs(made, store, settings, as_json)
-        return
-    if duration:
-        _, made, store = _planned(asked, settings)
-        _print_fitting(made, store, duration, settings.cpus or os.cpu_count() or 1, as_json)
         return
     steps, store = outlined(asked, settings).steps, open_store(settings)
     rows: list[dict[str, Any]] = [
@@ -188,20 +179,6 @@ def plan(
     hits = sum(item["hit"] for item in rows)
     missing = "; `reproduce` with the same options runs the others" * (hits < len(rows))
     print(f"{hits} of {len(rows)} steps are in the store{missing}", file=sys.stderr)
-
-
-def _print_fitting(made: "Plan", store: "Store", duration: str, processors: int, as_json: bool) -> None:
-    """Print the rows of a plan in the order of a time-boxed run, and which of them are expected to end in time."""
-    from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.run.tune import fitting, progress_of_rows, seconds_of
-
-    rows = progress_of_rows(made, store)
-    fits = fitting(rows, seconds_of(duration), processors)
-    summaries = [row.summary(yes) for row, yes in zip(rows, fits, strict=True)]
-    if as_json:
-        print_json(summaries)
-    else:
-        print_rows(f"In {duration}, on {processors} processors", list(summaries[0]) if summaries else [], summaries)
 
 
 def _print_costs(made: "Plan", store: "Store", settings: "Settings", as_json: bool) -> None:

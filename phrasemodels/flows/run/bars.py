@@ -1,53 +1,67 @@
-"""Progress bars on a terminal: done and total work, the rate, the elapsed and the remaining time."""
+"""Progress bars on a terminal: how much is done of how much, the rate, the elapsed and the remaining time; elsewhere lines."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+LINES_EVERY = 15.0  # seconds between plain lines of one step
 
 
-class Rate(ProgressColumn):
-    """Updates or steps a second. Empty before it is known."""
+def bars(disable: bool = False) -> "Progress":
+    """Return bars on stderr without a task; lines that are printed meanwhile appear above them."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
 
-    def render(self, task: Task) -> Text:
-        """Return the rate of a bar."""
-        return Text(f"{task.speed:.3g}/s" if task.speed else "")
+    class Rate(ProgressColumn):
+        """Updates or steps a second; empty before it is known."""
 
+        def render(self, task: Task) -> Text:
+            """Return the rate of a bar."""
+            return Text(f"{task.speed:.3g}/s" if task.speed else "")
 
-def bars(console: Console, disable: bool = False) -> Progress:
-    """Return bars without a task. Lines printed meanwhile appear above them."""
     columns = (BarColumn(), MofNCompleteColumn(), Rate(), TimeElapsedColumn(), TimeRemainingColumn())
     return Progress(
         TextColumn("{task.description}"),
         *columns,
-        console=console,
+        console=Console(stderr=True),
         disable=disable,
         redirect_stdout=sys.stdout.isatty(),  # else what a command prints would not get into its file
     )
 
 
 @contextmanager
-def bar(what: str, total: float | None) -> Iterator[Callable[[float, float | None], None]]:
-    """Show one bar on stderr. Yield a function of the done and the total work (None: as before).
+def bar(what: str, total: float | None) -> Iterator[Callable[[float], None]]:
+    """Yield a function that shows on stderr how much is done: by a bar, or by lines from time to time.
 
-    total: None if it is unknown.
+    Lines are for a stderr that is no terminal, and for a terminal that stdout prints to. total: None if it is not known.
     """
-    with bars(Console(file=sys.stderr)) as shown:
-        task = shown.add_task(what, total=total)
+    if sys.stderr.isatty() and not sys.stdout.isatty():
+        with bars() as shown:
+            task = shown.add_task(what, total=total)
+            yield lambda done: shown.update(task, completed=done)
+        return
+    printed = 0.0
 
-        def update(done: float, of: float | None) -> None:
-            shown.update(task, completed=done, total=of)
+    def tell(done: float) -> None:
+        nonlocal printed
+        printed = printed or time.monotonic()  # not while the first ones are waited for
+        if time.monotonic() - printed > LINES_EVERY:
+            printed = time.monotonic()
+            print(f"{done:,.0f} {what}" + (f" of {total:,.0f}" if total else ""), file=sys.stderr, flush=True)
 
-        yield update
+    yield tell

@@ -20,12 +20,12 @@ from phrasemodels.data.store.fingerprint import users_places
 from phrasemodels.data.store.store import Executor, Job, Store, digest_of, inherited, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import file_name
+from phrasemodels.flows.run.bars import LINES_EVERY
 from phrasemodels.folders import check_folder
 from phrasemodels.tasks.problems.recipe import Stage
 from phrasemodels.tasks.train.trainer import PROGRESS, history
 from phrasemodels.written import writing_folder
 
-LINES_EVERY = 15.0  # seconds between lines of progress
 RECIPE = "recipe.sha256"  # in a prepared folder: digest of the settings that its data was made with
 
 

@@ -15,16 +15,14 @@ from uuid import UUID
 
 from prefect import get_run_logger
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
-from rich.console import Console
 from rich.progress import TaskID
 
 from phrasemodels.data.store.store import Step, digest_of
 from phrasemodels.flows.experiments.catalogue import Table
-from phrasemodels.flows.run.bars import bars
+from phrasemodels.flows.run.bars import LINES_EVERY, bars
 from phrasemodels.flows.run.execute import PROGRESS_EVERY, Execution, progress_of
 from phrasemodels.tasks.train.trainer import train
 
-LINES_EVERY = 15.0  # seconds between plain lines of one step
 GRACE = 2.0  # seconds: a worker that is missing for longer was lost, and has not just finished
 ARTIFACTS_EVERY = 5.0  # seconds between updates of the page in Prefect
 
@@ -45,7 +43,6 @@ class Watch:
     def __init__(self, execution: Execution, total: int = 0) -> None:
         self.execution = execution
         self.total = total or len(execution.plan.steps)
-        self.console = Console(stderr=True)
         self.seconds: dict[str, float] = {}
         self.running: dict[str, Step] = {}
         self.bars: dict[str, TaskID] = {}
@@ -63,7 +60,7 @@ class Watch:
         self.began = time.time()
         self.done = threading.Event()
         self.lock = threading.Lock()
-        self.bar = bars(self.console, disable=not sys.stderr.isatty())
+        self.bar = bars(disable=not sys.stderr.isatty())
         self.all = self.bar.add_task("steps", total=self.total)
 
     def __enter__(self) -> "Watch":

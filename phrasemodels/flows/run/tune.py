@@ -80,12 +80,11 @@ class RowProgress:
         updates = sum(training.updates - training.done for training in self.seeds)
         return (not self.answers, seconds if math.isfinite(seconds) else math.inf, updates / max(1, self.answers))
 
-    def summary(self, fits: bool | None = None) -> dict[str, object]:
+    def summary(self) -> dict[str, object]:
         """Return the display values of the row, by column."""
         done = ", ".join(f"{s.done} of {s.updates}" for s in self.seeds)
         left = "not known before its first updates" if math.isnan(self.left) else f"{self.left / 60:.0f} min"
-        row = {"row": self.experiment.name, "numbers": self.answers, "updates of each seed": done, "left": left}
-        return row if fits is None else row | {"fits": "yes" if fits else "no"}
+        return {"row": self.experiment.name, "numbers": self.answers, "updates of each seed": done, "left": left}
 
 
 def progress_of_rows(plan: Plan, store: Store) -> list[RowProgress]:
@@ -127,26 +126,6 @@ def _training_progress(pipeline: Pipeline, store: Store) -> TrainingProgress:
         return TrainingProgress(pipeline, state["step"], updates, state["seconds"] / state["step"])
     except (KeyError, ZeroDivisionError):
         return TrainingProgress(pipeline, 0, updates, math.nan)
-
-
-def fitting(rows: Sequence[RowProgress], seconds: float, processors: int) -> list[bool]:
-    """Return for each row whether it will probably end in time.
-
-    Trainings run in this order, each on as many processors as it has threads and workers.
-    """
-    free = [0.0] * max(1, processors)  # the time from which on each processor is free
-    fits = []
-    for row in rows:
-        ends = 0.0
-        for training in row.seeds:
-            train = training.pipeline.experiment.train
-            needed = min(len(free), train.threads * (train.workers or 1))
-            free.sort()
-            end = free[needed - 1] + (math.inf if math.isnan(training.left) else training.left)  # unknown: does not fit
-            free[:needed] = [end] * needed
-            ends = max(ends, end)
-        fits.append(ends <= seconds)
-    return fits
 
 
 def in_order(plan: Plan, rows: Iterable[RowProgress]) -> list[Step]:
