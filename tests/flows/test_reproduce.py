@@ -416,8 +416,13 @@ def test_a_signal_ends_a_run_and_leaves_no_process(tmp_path, row, number):
         until_step(root, 10, process)
         process.send_signal(number)
         assert process.wait() == 1
-    assert "goes on from the last checkpoint" in (tmp_path / "log").read_text()
+    said = (tmp_path / "log").read_text()
+    assert "goes on from the last checkpoint" in said and "Traceback" not in said
     until_ended(root)
+    with contextlib.closing(sqlite3.connect(root / "prefect" / "prefect.db")) as prefect:
+        assert prefect.execute("select state_type, state_name from flow_run").fetchall() == [("CANCELLED", "Stopped")]
+    (record,) = (json.loads(path.read_text()) for path in (root / "runs").glob("*.json"))
+    assert record["state"] == "stopped"
 
 
 @pytest.mark.slow

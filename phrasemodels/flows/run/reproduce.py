@@ -44,7 +44,7 @@ from phrasemodels.flows.results.records import collect_garbage, leased_steps, op
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Outline, Plan, outlined, outlined_page, planned
 from phrasemodels.flows.run.progress import Watch, artifact_key, log, report_line
-from phrasemodels.flows.run.record import attempt, mark_ended, recorded, write
+from phrasemodels.flows.run.record import LATE, attempt, mark_ended, recorded, write
 from phrasemodels.flows.run.tune import (
     SHARES,
     Search,
@@ -151,6 +151,7 @@ def _now() -> str:
 
 # States of tasks: found in the store; not done, since the time was up; a training that diverged, or what needs it.
 CACHED, LEFT, DIVERGED = "Cached", "Left", "Diverged"
+STOPPED_BY = "Stopped"  # the state of a run that was stopped by a signal or its limit, as in the store and in MLflow
 EMPTY_RESULT: dict[str, Any] = {  # of a run that came to no row
     "rows": [], "leaks": {}, "report": "", "tuning": [], "trials": (), "stages": {}, "services_seconds": 0.0,
     "diverged": [],
@@ -229,6 +230,7 @@ def reproduce_plan(
     request: Request, plan: Plan, store: Store, settings: Settings, until: float = math.inf, tune: int = 0
 ) -> dict[str, Any]:
     """Run a finished plan as a flow run of `reproduce`, for the command line."""
+    stopped: list[Stopped] = []
 
     @flow(**OPTIONS)
     def run(
@@ -241,10 +243,18 @@ def reproduce_plan(
         first_seed: int,
         like: str,
         sweep: list[str],
-    ) -> dict[str, Any]:
-        return run_table(request, plan, store, settings, until, tune)
+    ) -> dict[str, Any] | State[dict[str, Any]]:
+        try:
+            result = run_table(request, plan, store, settings, until, tune)
+        except Stopped as reason:  # raised here it would be a crash for Prefect
+            stopped.append(reason)
+            return Cancelled(name=STOPPED_BY, message=str(reason))
+        return Completed(name=STOPPED_BY, message=LATE, data=result) if result["left"] else result
 
-    return run(**asdict(request))
+    state = run(**asdict(request), return_state=True)
+    if stopped:
+        raise stopped[0]
+    return state.result()
 
 
 def run_table(
