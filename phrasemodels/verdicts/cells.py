@@ -239,11 +239,12 @@ NO_MARKS = re.compile(r"[†‡§¶∗⋆★☆✓✔♠♣♥♦♢♡⁎∘°�
 def plain(text: str) -> str:
     """Return the text of a cell without markup of LaTeX, Markdown or HTML, and without footnote marks."""
     text = re.sub(r"(?<![\d.,])10\s*(?:<sup>\s*([-−+]?\d+)\s*</sup>|([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))", _exponent, text)
+    text = re.sub(r"<br\s*/?>", " ", text)
     text = re.sub(r"<(sup|sub)>[^<>]*</\1>|</?[a-zA-Z][^<>]*>|\[\^\w+\]", "", text)
     if "\\" in text or "$" in text or "{" in text:
         text = re.sub(r"\\([%&#_])", r"\1", text).replace("\\,", " ").replace("~", " ")
         text = re.sub(r"\$([^$]*)\$", r"\1", text)
-        text = re.sub(r"\\([a-zA-Z]+)(?![a-zA-Z{])", lambda found: SIGNS.get(found[1], f"\\{found[1]}"), text)
+        text = re.sub(r"\\([a-zA-Z]+)(?![a-zA-Z{])", _sign, text)
         for _ in range(5):
             text = re.sub(rf"\\({DROPPED})\*?(\[[^\]]*\])?\{{[^{{}}]*\}}", "", text)
             text = re.sub(rf"\\({KEPT})\s*\{{([^{{}}]*)\}}", r"\2", text)
@@ -262,6 +263,17 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", NO_MARKS.sub("", unicodedata.normalize("NFC", text))).strip()
 
 
+def _sign(found: re.Match[str]) -> str:
+    """Return the character of a LaTeX macro; the macro itself if it isn't known."""
+    greek = (
+        f"GREEK {'CAPITAL' if found[1][0].isupper() else 'SMALL'} LETTER {found[1].upper().replace('LAMBDA', 'LAMDA')}"
+    )
+    try:
+        return SIGNS.get(found[1]) or unicodedata.lookup(greek)
+    except KeyError:
+        return found[0]
+
+
 def _exponent(found: re.Match[str]) -> str:
     """Return a power of ten without raised digits."""
     return f"10^{found[1] or unicodedata.normalize('NFKC', found[2])}"
@@ -271,7 +283,7 @@ MISSING = frozenset(("", *"- -- --- – — − n/a n.a. na n.r. nr none null / 
 DIVERGED = frozenset(("nan", "inf", "+inf", "-inf", "infinity", "-infinity", "∞", "diverged"))
 NUMBER = r"[+-]?(?:\d{1,15}(?:\.\d{0,40})?|\.\d{1,40})(?:e[+-]?\d{1,3})?"
 VALUE = re.compile(rf"([<>]?)\s*({NUMBER})\s*(%?)(.*)", re.I)
-SPREAD = re.compile(rf"(?:±|\+/?-|_\s*±?|\(\s*±?|\[\s*±)\s*({NUMBER})\s*(%?)\s*[)\]]?\s*%?", re.I)
+SPREAD = re.compile(rf"(?:\^?\s*±|\+/?-|_\s*±?|\(\s*±?|\[\s*±)\s*({NUMBER})\s*(%?)\s*[)\]]?\s*%?", re.I)
 
 
 class Value(NamedTuple):
@@ -293,6 +305,13 @@ def value_of(cell: str, decimal_comma: bool | None = False) -> Value:
 
     decimal_comma: commas stand before decimals (False: between thousands; None: it isn't known).
     """
+    if (
+        re.search(r"(?<![\d.,])\d+\s*(?:<su[pb]>\s*[-−+]?\d+\s*</su[pb]>|[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)", cell)
+        and "10" not in cell
+    ):
+        raise ValueError(f"{cell[:40]!r}: a power or a footnote? write the number alone")
+    if re.search(r"<sub>[^<>]*\d", cell):
+        raise ValueError(f"{cell[:40]!r}: a deviation or a footnote? write ± before a deviation")
     text = re.sub(r",\s+", "; ", plain(cell))  # a comma before a blank is in no number
     text = re.sub(r"(?:\s*[×x·]\s*|(?<![\d.,]))10\s*\^\s*([-−+]?\d+)", _power, text)
     if text.casefold() in MISSING:
@@ -308,6 +327,8 @@ def value_of(cell: str, decimal_comma: bool | None = False) -> Value:
         if re.search(r"(?<![\d.])[1-9]\d{0,2}(\.\d{3})+(?![\d.,])", clean):
             raise ValueError(f"{cell[:40]!r}: dots between thousands or before decimals? write it without dots")
         clean = re.sub(r"(?<=\d)\.(?=\d{3}[.,])", "", clean)
+    clean = re.sub(r"([(\[])\s*([\d.]+\s*%?)\s*[↑▲]\s*([)\]])", r"\1+\2\3", clean)
+    clean = re.sub(r"([(\[])\s*([\d.]+\s*%?)\s*[↓▼]\s*([)\]])", r"\1-\2\3", clean)
     clean = re.sub(r"[↑↓▲▼]", "", clean.replace("≥", ">").replace("≤", "<").replace(",", _comma(clean, decimal_comma)))
     found = VALUE.fullmatch(clean.strip())
     if not found:

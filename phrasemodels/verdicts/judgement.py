@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,9 @@ from phrasemodels.verdicts.claims import OPEN, ClaimVerdict, Gain, gain_of_items
 from phrasemodels.verdicts.printed import COUNT, Printed, impossible, prints_as
 from phrasemodels.verdicts.readers import Scores, ratio
 from phrasemodels.verdicts.rule import PrintedValue, factor_of, how_made, judge_runs, read_number
-from phrasemodels.verdicts.scales import Decision, decide
+from phrasemodels.verdicts.scales import Decision, decide, known
 from phrasemodels.verdicts.significance import Array, Difference, SeedGroup, difference, few_seeds, holm, seed_group
-from phrasemodels.verdicts.tables import folded, folded_metric
+from phrasemodels.verdicts.tables import Fold, fold_of, folded, folded_metric
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,14 @@ def judge(
         how: How the number was made; None: a percentage or a share, as `decide` finds by the number and our values.
 
     Raises:
-        ValueError: `printed` is no finite number, there is no value, or neither a scale nor a margin is known.
+        ValueError: `printed` is no text of a finite number, there is no value, or neither a scale nor a margin is known.
     """
     if ours is None:
         return Verdict("not run", "no run of this experiment is in the store")
     if not printed:
         return Verdict("not comparable", "; ".join(filter(None, ("the paper prints no such number", reason_not))))
+    if not isinstance(printed, str):
+        raise ValueError(f"{printed!r} is no text: give the number with its printed digits, such as '87.10'")
     read_number(printed)
     if reason_not:
         return Verdict("not comparable", reason_not)
@@ -280,17 +283,19 @@ def unused(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores]
 
 def _answers(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores | None]:
     only = tuple(len({*names}) == 1 for names in zip(*map(_wanted, printed), strict=True))
-    return [_answer(one, scores, only) for one in printed]
+    fold = fold_of(map(_wanted, printed))
+    return [_answer(one, scores, only, fold) for one in printed]
 
 
-def _answer(one: Printed, scores: Sequence[Scores], only: tuple[bool, ...]) -> Scores | None:
-    """Return the scores of a printed number: of its row, data set and metric, in any case and punctuation.
+def _answer(one: Printed, scores: Sequence[Scores], only: tuple[bool, ...], fold: Fold) -> Scores | None:
+    """Return the scores of a printed number: of its row, data set and metric, as they are compared.
 
     A name that scores lack fits if all printed numbers have one name there (only). ValueError: several results fit.
     """
-    wanted = _wanted(one)
-    fitting = [s for s in scores if all(map(_fits, (s.row, s.dataset, s.metric), wanted, only, METRIC_LAST))]
-    exact = [s for s in fitting if _folded(s.row, s.dataset, s.metric) == _folded(*wanted)]
+    wanted = fold(*_wanted(one))
+    named = [(s, (s.row, s.dataset, s.metric)) for s in scores]
+    fitting = [s for s, names in named if all(map(_fits, names, fold(*names), wanted, only))]
+    exact = [s for s in fitting if fold(s.row, s.dataset, s.metric) == wanted]
     if len(exact or fitting) > 1:
         found = "; ".join(" / ".join(filter(None, (s.row, s.dataset, s.metric))) for s in fitting)
         raise ValueError(
@@ -299,24 +304,18 @@ def _answer(one: Printed, scores: Sequence[Scores], only: tuple[bool, ...]) -> S
     return next(iter(exact or fitting), None)
 
 
-def _folded(row: str, dataset: str, metric: str) -> tuple[object, ...]:
-    return folded(row), folded(dataset), folded_metric(metric)
-
-
-METRIC_LAST = (False, False, True)
-
-
 def _wanted(one: Printed) -> tuple[str, str, str]:
     return one.our_row or one.row, one.our_dataset or one.dataset, one.our_metric or one.metric
 
 
-def _fits(has: str, want: str, only: bool, metric: bool) -> bool:
-    if has == want or (not has and only):
+def _fits(name: str, has: tuple[Any, ...], want: tuple[Any, ...], only: bool) -> bool:
+    """Return whether a name of ours is a printed one, as they are compared; a metric may lack its unit."""
+    if has == want or (not name and only):
         return True
-    if not metric:
-        return folded(has) == folded(want)
-    (mine, unit), (theirs, other) = folded_metric(has), folded_metric(want)
-    return mine == theirs and bool(mine) and (unit == other or not unit or not other)
+    if not (has and want and isinstance(has[0], tuple) and isinstance(want[0], tuple)):
+        return False
+    (mine, unit), (theirs, other) = has, want
+    return mine == theirs and bool(mine) and (not unit or not other)
 
 
 def _judged(
@@ -358,10 +357,18 @@ def _scales(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> lis
     """Return the scale of each number: decided once for its paper, table and metric, over all numbers there and ours."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for place, one in enumerate(printed):
-        key = (one.paper, one.table, one.metric, one.scale, one.is_percent)
+        zero = bool(one.value) and not float(one.digits)  # which isn't positive, as others of its metric may have to be
+        key = (
+            one.paper,
+            one.table,
+            one.metric,
+            one.scale,
+            one.is_percent,
+            zero and known(one.metric).kind == "positive",
+        )
         groups.setdefault(key, []).append(place)
     scales = [Decision()] * len(printed)
-    for (_, _, metric, stated, _), places in groups.items():
+    for (_, _, metric, stated, *_), places in groups.items():
         answered = {place: ours for place in places if (ours := answers[place]) is not None}
         shares = bool(answered) and all(ours.is_share for ours in answered.values())
         pairs = [(printed[place].value, answered[place].values() if place in answered else ()) for place in places]
@@ -392,10 +399,9 @@ def _caveat(one: Printed, ours: Scores, scale: Decision) -> str:
 def _not_run(one: Printed, scores: Sequence[Scores]) -> str:
     """Say which name of a printed number no scores have."""
     known = [{s.row for s in scores}, {s.dataset for s in scores}, {s.metric for s in scores}]
-    for kind, want, names, metric in zip(
-        ("system", "data set", "metric"), _wanted(one), known, METRIC_LAST, strict=True
-    ):
-        if not any(_fits(has, want, False, metric) for has in names):
+    folds = (folded, folded, folded_metric)
+    for kind, want, names, fold in zip(("system", "data set", "metric"), _wanted(one), known, folds, strict=True):
+        if not any(_fits(has, fold(has), fold(want), False) for has in names):
             near = get_close_matches(want, names - {""}, 1, 0.0)
             if near:
                 return f"no results of the {kind} {want!r}; the closest is {near[0]!r}"

@@ -14,8 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from phrasemodels.verdicts.cells import plain, value_of
-from phrasemodels.verdicts.scales import is_share, scale_of_unit
-from phrasemodels.verdicts.tables import Column, Names, Row, Table, columns_of, roles_of, tables, with_split
+from phrasemodels.verdicts.scales import CHANGING, is_share, scale_of_unit, words
+from phrasemodels.verdicts.tables import (
+    Column,
+    Names,
+    Row,
+    Table,
+    columns_of,
+    has_two_metrics,
+    roles_of,
+    tables,
+    with_split,
+)
 
 
 def half_unit(printed: str) -> float:
@@ -300,6 +310,9 @@ def _numbers(table: Table, names: Names, problems: list[str]) -> Iterator[tuple[
         for role in ("system", "dataset", "metric", "paper", "table") if columns and not columns[0].long else ():
             if role in roles:  # an empty cell stands below a name that is for several rows
                 above[role] = given[role] = given[role] or above.get(role, "")
+        if {*words(given.get("system", ""))} and {*words(given.get("system", ""))} <= CHANGING:
+            table.notes.append(f"{row.where}: not read: {given['system'][:40]!r} is a difference of rows")
+            continue
         for column in columns:
             where = f"{row.where}, column {column.name}" if not column.long else row.where
             for metric, part in column.cells_of(row.cells.get(column.name), given.get("metric", "")):
@@ -331,6 +344,11 @@ def _number(
         "system": given.get("system") or column.system or names.system,
         "dataset": given.get("dataset") or column.dataset or names.dataset,
     }
+    if value.deviation is not None and "±" not in plain(str(cell)) and has_two_metrics(plain(column.name)):
+        outer, inner = (part.strip(" ()[]") for part in re.split(r"(?=[(\[])", plain(column.name), maxsplit=1))
+        raise ValueError(
+            f"{str(cell)[:40]!r} may be {outer} and {inner}: write both with a slash, in the header and in the cell"
+        )
     system, dataset = ", ".join(filter(None, (own["system"], given.get("variant")))), own["dataset"]
     dataset = with_split(dataset, given.get("split", ""), several)
     spread = given.get("deviation") or (str(row.cells.get(column.deviation, "")) if column.deviation else "")
@@ -354,6 +372,8 @@ def _number(
     }
     if not fields["metric"]:
         raise ValueError("no metric: add a column metric, or say --metric")
+    if fields["n"] and not is_share(fields["metric"]):
+        table.notes.append(f"{row.where}: n isn't used: {fields['metric'][:40]} is no share of items")
     margin = given.get("margin", "")
     return Printed(**fields, margin=_positive("margin", margin) if margin else None)
 

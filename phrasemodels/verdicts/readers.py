@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +24,13 @@ from phrasemodels.verdicts.scales import known, words
 from phrasemodels.verdicts.significance import Array
 from phrasemodels.verdicts.tables import (
     Column,
+    Fold,
     Names,
     Row,
     Table,
     columns_of,
+    fold_of,
     folded,
-    folded_metric,
     json_of,
     rows_of_json,
     tables,
@@ -136,6 +138,7 @@ def collected(
     observations: Iterable[Observation],
     is_printed: Callable[[str], bool] | None = None,
     unread: list[str] | None = None,
+    fold: Fold | None = None,
 ) -> list[Scores]:
     """Return the scores of each row, data set and metric, in the order in which they first occur.
 
@@ -145,23 +148,24 @@ def collected(
     Args:
         observations: The scores in any order.
         is_printed: Whether a metric is printed; of others, scores that are wrong are left out. None: all are.
-        unread: Gets a line for each file whose scores aren't counted.
+        unread: Gets a line for each file whose scores aren't counted, and for each name that is spelled otherwise.
+        fold: How names are compared; None: as `folded`.
 
     Raises:
         ValueError: A score or total is too large or no number, a file has an item of a seed twice, a seed lacks one, two files have the
             same scores, or there are too many.
     """
-    unread = [] if unread is None else unread
+    unread, fold = ([] if unread is None else unread), fold or fold_of(())
     found: dict[Key, _Runs] = {}
     left_out: set[Key] = set()
     spelled: dict[tuple[Any, ...], Key] = {}  # the first spelling of a row, data set and metric
+    seen: dict[Key, Key] = {}
     files: dict[str, _File] = {}
     for count, one in enumerate(observations):
         if count >= MOST:
             raise ValueError(f"more than {MOST} scores; judge fewer rows at a time")
-        key = spelled.setdefault(
-            (folded(one.row), folded(one.dataset), folded_metric(one.metric)), (one.row, one.dataset, one.metric)
-        )
+        if (key := seen.get(names := (one.row, one.dataset, one.metric))) is None:
+            key = seen[names] = spelled.setdefault(fold(*names), names)
         runs = found.setdefault(key, _Runs())
         if one.problem:
             runs.problem = runs.problem or f"a score of ours isn't read: {one.where}: {one.problem}"
@@ -184,10 +188,11 @@ def collected(
         files.setdefault(one.file, _File()).add(one)
         runs.add(one, (math.nan if diverged else one.score, one.total))
     _no_copies(files)
+    _say_spellings(seen, unread)
     made = []
     for key, runs in found.items():
         if key not in left_out:
-            runs.check(unread)
+            runs.check(unread if is_printed is None or not key[2] or is_printed(key[2]) else [])
             made.append(_scores(key, runs.seeds, runs.problem, runs.percent == {True}))
     return made
 
@@ -237,7 +242,7 @@ class _Runs:
                     _say(unread, f"{file}: not counted: it names no run, as other files do; {NAME_RUNS}")
         else:
             self.problem = self.problem or self.unclear
-        for file, first in self.twice.items():
+        for file, first in self.twice.items() if not self.problem else ():
             _say(unread, f"{file}: not counted: {first} has the same scores of the same run")
         if len(self.percent) > 1:
             self.problem = self.problem or "some of its scores are marked as percent, some aren't: mark all or none"
@@ -282,6 +287,19 @@ def _no_copies(files: Mapping[str, _File]) -> None:
 def is_rare(one: Observation) -> bool:
     """Return whether two runs hardly have this score both: it is of one item of several, or has five digits."""
     return bool(one.item) or len(f"{one.score:.10g}".strip("-0.").replace(".", "")) >= 5
+
+
+def _say_spellings(seen: Mapping[Key, Key], unread: list[str]) -> None:
+    """Say which names are taken as one, and which aren't though they differ in case alone."""
+    alike: dict[str, str] = {}
+    for names, key in seen.items():
+        for name, other in zip(names, key, strict=True):
+            if name != other:
+                _say(unread, f"{name[:60]!r} and {other[:60]!r} of ours are taken as one name")
+            elif (first := alike.setdefault(name.casefold(), name)) != name:
+                _say(
+                    unread, f"{name[:60]!r} and {first[:60]!r} of ours are two names: spell them alike if they are one"
+                )
 
 
 def _differing(one: str, other: str) -> str:
@@ -362,7 +380,14 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
     columns = [column for column in columns if column.long or not is_setting(column.name)]
     used = {*roles.values(), *(column.name for column in columns)}
     settings = [name for name in table.columns if name not in used and is_setting(name)]
-    for row in table.rows:
+    names_of_rows = (
+        names.systems | {folded(row.get("system", roles)) for row in table.rows} if table.alone else frozenset()
+    )
+    alone = [row for row in table.alone if folded(row.get("system", roles)) in names_of_rows]
+    unread[:] = [line for line in unread if not any(line.startswith(f"{row.where}: ") for row in alone)]
+    for row in chain(table.rows, alone):
+        if any("±" in str(cell) for cell in row.cells.values()):
+            unread.append(f"{row.where}: ± isn't read: a mean counts as one run; give the score of each run")
         if roles.get("seed") and row.get("seed", roles) == "":
             raise ValueError(f"{row.where}: no seed")
         if why := _no_run(row, roles):
@@ -412,11 +437,11 @@ def _scores_of(
     }
     place = {
         "system": ", ".join(filter(None, (given["system"] or column.system or names.system, given["variant"]))),
-        "dataset": with_split(
-            given["dataset"] or column.dataset or names.dataset, given["split"] if "split" in roles else "test", several
-        ),
+        "dataset": given["dataset"] or column.dataset or names.dataset,
         "seed": column.seed or given["seed"] or names.seed,
     }
+    if "split" in roles:
+        place["dataset"] = _of_split(place["dataset"], given["split"], several, names)
     setting = "" if column.seed or given["seed"] else names.setting
     for metric, part in column.cells_of(cell, given["metric"]):
         where = f"{row.where}, column {column.name}" if not column.long else row.where
@@ -434,10 +459,16 @@ def _scores_of(
             yield Observation(*key, math.nan, where=where, problem=str(error), setting=setting)
             continue
         if score is None or total is None:  # without a seed, and in a table of several metrics, nothing was measured
-            if column.long or column.seed or roles.get("seed"):
+            if column.long or column.seed or roles.get("seed") or names.setting:
                 yield Observation(*key, math.nan, where=where, problem=NO_SCORE, setting=setting)
             continue
         yield Observation(*key, score, total, row.where, setting=setting, percent=percent)
+
+
+def _of_split(dataset: str, split: str, several: bool, names: Names) -> str:
+    """Return the name of a data set with its split; without it if that is the test set, and no printed one has such a name."""
+    named = with_split(dataset, split, several)
+    return dataset if split.casefold() == "test" and names.datasets and folded(named) not in names.datasets else named
 
 
 def _read(cell: Any, comma: bool | None) -> float | None:
@@ -660,7 +691,8 @@ def read(
             some = True
             yield one._replace(file=str(file))
     if not some:
-        raise ValueError(f"{path}: no scores; files that are read: {', '.join(readers)}")
+        said = f" ({unread[-1]})" if len(files) == 1 and unread else ""
+        raise ValueError(f"{path}: no scores{said}; files that are read: {', '.join(readers)}")
 
 
 def _reader(file: Path, readers: Mapping[str, Reader]) -> Reader | None:
@@ -679,8 +711,15 @@ def _named_by(file: Path, root: Path, names: Names) -> Names:
         for part in parts
     ]
     rest = list(filter(None, rest))
+    dataset = next((part for part in rest if folded(part) in names.datasets), "")
+    rest = [part for part in rest if part != dataset]
+    system = next((part for part in rest if folded(part) in names.systems), rest[0] if rest else "")
     return names._replace(
-        system=names.system or (rest[0] if rest else ""), metric=names.metric or metric, seed=seed, setting=setting
+        dataset=names.dataset or dataset,
+        system=names.system or system,
+        metric=names.metric or metric,
+        seed=seed,
+        setting=setting,
     )
 
 

@@ -7,7 +7,8 @@ or seed.
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -55,12 +56,18 @@ OURS = (
     "stderr",
     "split",
     "state",
+    "other",
 )  # roles in results
 PREFIXES = frozenset("params param metrics config summary tags eval predict".split())
 SEEDS = re.compile(r"(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)", re.I)
 MOST_HEADERS = 3
+NO_NAME = frozenset("score scores percent pct in mean".split())  # words that make no other metric
 # A number, and what may stand beside one: "5-way" is a name.
 NUMBER_FIRST = re.compile(r"[<>≥≤~≈±(\[]*\s*[+−–-]?\.?\d[\d.,' ]*(?:$|[\d%±(\[_/|+)\]?^↑↓×{e]|\s*[a-zA-Zµ]{1,4}$)")
+MULTIPLE = re.compile(
+    r"[×x*]?\s*(?:10+|1e-?\d+|10\s*\^\s*[-−]?\d+)"
+)  # behind a metric, whose numbers are such multiples
+CITED = re.compile(r"\s*(?:\[\d+(?:[,\s–-]+\d+)*\]|\((?:ours|this work|[^()]*\b(?:19|20)\d\d[a-z]?)\))\s*$", re.I)
 JSON = (".json", ".jsonl", ".ndjson")
 
 
@@ -94,7 +101,7 @@ class Row(NamedTuple):
 @dataclass
 class Table:
     """Rows with one header. comma: decimals stand after commas; None: that isn't known. bad: lines that are no rows; notes: lines that
-    are left out."""
+    are left out; alone: those of them with a name alone."""
 
     where: str
     columns: list[str]
@@ -102,6 +109,7 @@ class Table:
     comma: bool | None = False
     bad: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    alone: list[Row] = field(default_factory=list)
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]], where: str) -> "Table":
@@ -165,17 +173,45 @@ def csv_rows(path: Path) -> Iterator[dict[str, str]]:
 
 @lru_cache(10_000)
 def folded(name: str) -> tuple[str, ...]:
-    """Return a name as it is compared: without case, markup and punctuation, but with signs, as in +CRF, λ=-1 and A′."""
-    text = re.sub(r"[−–—]", "-", unicodedata.normalize("NFKC", plain(name)).casefold())
-    return tuple(re.findall(r"[^\W_]+|(?<![^\W_])(?:-(?=\s*\w)|\.(?=\d))|[^\w\s.,;:()\[\]{}\"`|-]", text))
+    """Return a name as it is compared: without markup, punctuation, citations and the case of words.
+
+    Single letters keep their case. Signs and decimal marks count, as in +CRF, λ=-1, A′ and k=1.5.
+    """
+    text = CITED.sub("", re.sub(r"[−–—]", "-", unicodedata.normalize("NFKC", plain(name))))
+    found = re.findall(r"[^\W_]+|(?<![^\W_])(?:-(?=\s*\w)|\.(?=\d))|(?<=\d)[.,](?=\d)|[^\w\s.,;:()\[\]{}\"`|-]", text)
+    return tuple(word.casefold() if len(word) > 1 else word for word in found)
+
+
+Fold = Callable[[str, str, str], tuple[Any, ...]]
+
+
+def fold_of(printed: Iterable[tuple[str, str, str]]) -> Fold:
+    """Return how rows, data sets and metrics are compared: folded, or exactly where several printed names fold alike."""
+    folds = (folded, folded, folded_metric)
+    apart: list[set[Any]] = []
+    for fold, names in zip(folds, map(set, zip(*printed, strict=True)), strict=False):
+        counts = Counter(map(fold, names))
+        apart.append({key for key, count in counts.items() if count > 1})
+    apart = apart or [set(), set(), set()]
+
+    def compared(*names: str) -> tuple[Any, ...]:
+        keys = [fold(name) for fold, name in zip(folds, names, strict=True)]
+        return tuple(
+            ("exactly", name) if key in those else key for key, name, those in zip(keys, names, apart, strict=True)
+        )
+
+    return compared
 
 
 @lru_cache(10_000)
 def folded_metric(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return a metric as it is compared: its words, with the usual name of a well-known one, and its unit."""
-    text = re.sub(r"[()\[\]↑↓]", " ", name)
-    found = sorted(word for word in phrase(text) if word not in ("score", "scores", "percent", "pct", "in", "mean"))
-    return tuple(word for word in found if word not in UNITS), tuple(word for word in found if word in UNITS)
+    found = re.search(r"[(\[]([^()\[\]]*)[)\]]\s*$|([^\W_]+)\W*$", re.sub(r"[↑↓]", "", name))
+    units = [word for word in words(found[1] or found[2] or "") if word in UNITS] if found else []
+    said = sorted(word for word in phrase(re.sub(r"[()\[\]↑↓]", " ", name)) if word not in NO_NAME)
+    averaged = {"macro", "micro", "weighted"} & {*said}
+    kept = tuple(word for word in said if word not in units and not (averaged and word in ("avg", "average")))
+    return kept, tuple(sorted(units))
 
 
 def with_split(dataset: str, split: str, several: bool) -> str:
@@ -291,6 +327,7 @@ def _add(table: Table, rows: list[Row], grid: Grid, line: Line, kept: Sequence[i
         table.bad.append(f"{place}: {len(line.cells)} cells, but {width} columns{hint}")
     elif len(kept) > 1 and len(set(cells)) == 1 and not is_value(cells[0]):
         table.notes.append(_note(grid, line))
+        table.alone.append(Row(place, {name: _at(line, one) for name, one in zip(table.columns, kept, strict=True)}))
     elif len(line.cells) < width and grid.divider:
         table.bad.append(f"{place}: {len(line.cells)} cells, but {width} columns")
     else:
@@ -366,8 +403,13 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
         return roles, [Column(roles["number"], metrics=metric, long=True, deviation=roles.get("deviation", ""))]
     rows = table.rows = list(table.rows)
     rest = [name for name in table.columns if name not in roles.values()]
+    if kind == "value" and role_of(roles.get("n", "")) == "n":  # or the shots, or members of an ensemble
+        table.notes.append(
+            f"{table.where}: column {roles.pop('n')!r} isn't read: if it holds numbers of test items, name it test items"
+        )
     numeric = [name for name in rest if any(is_value(row.cells.get(name)) for row in rows)]
     numeric = [name for name in numeric if not CHANGING & {*words(name)} or _is_deviation(name)]
+    numeric = [name for name in numeric if role_of(name) not in ROLES["other"]]
     if ("system" not in roles and kind == "value") or not {"system", "dataset", "metric"} & roles.keys():
         _first_names(roles, table, rest)
         rest = [name for name in rest if name not in roles.values()]
@@ -426,6 +468,8 @@ def split_header(text: str) -> tuple[str, tuple[str, ...]]:
     outer, inner = re.fullmatch(r"(.*?)\s*(?:[(\[](.+)[)\]])?\s*", text).groups()  # type: ignore[union-attr]
     metrics = _metrics(text) or _metrics(outer)
     if inner and not _qualifies(inner):
+        if has_two_metrics(text) or MULTIPLE.fullmatch(inner):
+            return "", (text,)
         if _metrics(inner):
             return outer, _metrics(inner)
         return (inner, _metrics(outer)) if _metrics(outer) else ("", ())
@@ -441,6 +485,12 @@ def split_header(text: str) -> tuple[str, tuple[str, ...]]:
                 dataset = " ".join(part for part in parts[:start] if part.casefold() not in PREFIXES)
                 return dataset, tuple(metric + unit for metric in metrics)
     return "", ()
+
+
+def has_two_metrics(header: str) -> bool:
+    """Return whether a header names another metric in brackets, as in "EM (F1)"."""
+    outer, inner = re.fullmatch(r"(.*?)\s*(?:[(\[](.+)[)\]])?\s*", header).groups()  # type: ignore[union-attr]
+    return bool(inner and _metrics(inner) and _metrics(outer)) and known(inner).name != known(outer).name
 
 
 def _qualifies(text: str) -> bool:

@@ -129,6 +129,8 @@ def test_seeds_with_equal_scores_of_many_digits_may_be_copies():
 
 
 def test_two_seeds_are_warned_of_at_every_verdict():
+    with pytest.raises(ValueError, match="is no text: give the number with its printed digits"):
+        judge(81.0, [81.0])  # type: ignore[arg-type]
     assert judge("81.0", [81.0] * 3).reason.endswith("all 3 runs have the same scores, so they count as one")
     for values, verdict in (([81.0, 81.1], "reproduced"), ([60.0, 60.1], "lower"), ([79.0, 83.5], "inconclusive")):
         (found,) = table("accuracy", ("81.0", values))

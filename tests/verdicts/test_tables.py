@@ -310,7 +310,21 @@ def test_a_claimed_gain_is_judged_by_an_option_or_a_column(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "cell", ["82.3 (4)", "82.3 (84.1)", "120 ms", "1,23,4", "~82", "1.2 (0.7)", "79/80", "82.3 ± "]
+    "cell",
+    [
+        "82.3 (4)",
+        "82.3 (84.1)",
+        "2<sup>1</sup>",
+        "29¹",
+        "5<sup>-3</sup>",
+        "82.3<sub>4</sub>",
+        "120 ms",
+        "1,23,4",
+        "~82",
+        "1.2 (0.7)",
+        "79/80",
+        "82.3 ± ",
+    ],
 )
 def test_what_may_be_two_things_is_no_number(cell):
     with pytest.raises(ValueError, match=r"write|name as many"):
@@ -322,6 +336,7 @@ def test_what_may_be_two_things_is_no_number(cell):
     [("1,234", "1234", None, ""), ("12,345.6", "12345.6", None, ""), ("1 234", "1234", None, ""), ("−0.30", "-0.30", None, ""),
      ("> 90", "90", None, ">"), ("$\\leq$ 5", "5", None, "<"), ("82.3 [81.0, 83.5]", "82.3", None, ""), ("1.2e-3", "0.0012", None, ""),
      ("$1.2\\times10^{-3}$", "0.0012", None, ""), ("82.3%±0.4%", "82.3%", 0.4, ""), ("<b>82.3</b><sup>1</sup>", "82.3", None, ""),
+     ("$80.0^{\\pm 0.3}$", "80.0", 0.3, ""), ("85.0 (5.0↑)", "85.0", None, ""),
      ("82.3 +/- 0.4", "82.3", 0.4, ""), ("—", "", None, ""), ("N/A", "", None, ""), ("\\underline{82.3}", "82.3", None, "")],
 )  # fmt: skip
 def test_cells_are_read_with_their_digits(cell, text, deviation, bound):
@@ -401,7 +416,11 @@ def two_sources(folder: Path, one: dict[str, str], other: dict[str, str]):
 
 
 def test_a_copy_in_another_folder_is_no_further_run(tmp_path):
-    for copy in ({"a.csv": BY_SEED["seed0.csv"]}, BY_SEED, {"s.csv": SEEDS.partition("Ours")[0]}):
+    for copy in (
+        {"a.csv": BY_SEED["seed0.csv"]},
+        BY_SEED,
+        {"s.csv": "system,seed,accuracy\nBase,0,82.2\nBase,2,82.4\n"},
+    ):
         both, found = two_sources(tmp_path, BY_SEED, copy)
         assert len(found[0].values) == 3 and "not counted" in both.unread[-1]
         shutil.rmtree(tmp_path / "y")
@@ -517,11 +536,93 @@ def test_the_printed_table_among_the_results_is_no_run(tmp_path):
     assert found[("Base", "accuracy")] == ("reproduced", 3) and "it is the printed table" in both.unread[0]
 
 
-def test_a_name_that_is_spelled_in_two_ways_is_one(tmp_path):
+def test_a_name_that_is_spelled_in_two_ways_is_one_and_said(tmp_path):
     files = {
         f"seed{n}.csv": f"system,{name}\nBase,82.{n + 2}\n" for n, name in enumerate(("accuracy", "Accuracy", "Acc."))
     }
-    assert scores_of(tmp_path, files)[1][("Base", "accuracy")] == ("reproduced", 3)
+    both, found = scores_of(tmp_path, files)
+    assert (
+        found[("Base", "accuracy")] == ("reproduced", 3)
+        and "'Acc.' and 'accuracy' of ours are taken as one name" in both.unread
+    )
+    two = {f"seed{n}.csv": f"system,accuracy\n{'Aa'[n]},82.{n}\n" for n in range(2)}
+    both, _ = judged(tmp_path / "two", ("t.csv", "system,accuracy\nA,82\n", Names()), two)
+    assert "'a' and 'A' of ours are two names: spell them alike if they are one" in both.unread
+
+
+def test_printed_names_that_are_nearly_alike_are_answered_by_their_own_spelling(tmp_path):
+    for one, other in (("SST-2", "SST.2"), ("X", "x"), ("A (Kim, 2014)", "A (Lee, 2015)"), ("top 1", "Top-1")):
+        ours = "system,seed,accuracy\n" + "".join(f'"{one}",{n},82.{n}\n' for n in range(3))
+        printed = f'system,accuracy\n"{one}",82.1\n"{other}",60.0\n'
+        _, found = judged(tmp_path, ("t.csv", printed, Names()), {"s.csv": ours})
+        assert [one.verdict for one in found] == ["reproduced", "not run"], (one, other)
+
+
+@pytest.mark.parametrize("name", ["A (Kim, 2014)", "A [12]", "A (ours)", "A [3, 4]", "A (Kim et al., 2014b)"])
+def test_citations_are_no_names(name, tmp_path):
+    ours = {"s.csv": "system,seed,accuracy\n" + "".join(f"A,{n},82.{n}\n" for n in range(3))}
+    _, (found,) = judged(tmp_path, ("t.csv", f'system,accuracy\n"{name}",82.1\n', Names()), ours)
+    assert found.verdict == "reproduced"
+
+
+def test_splits_are_data_sets_of_their_own(tmp_path):
+    ours = {f"seed{n}.csv": f"model,split,accuracy\nA,dev,90.{n}\nA,test,80.{n}\n" for n in range(3)}
+    for table, verdicts in (
+        ("model,accuracy\nA,80.1\n", ["reproduced"]),
+        ("model,split,accuracy\nA,dev,90.1\nA,test,80.1\n", ["reproduced", "reproduced"]),
+        ("model,split,accuracy\nA,dev,80.1\n", ["higher"]),
+    ):
+        _, found = judged(tmp_path, ("t.csv", table, Names()), ours)
+        assert [one.verdict for one in found] == verdicts
+
+
+def test_a_run_without_any_score_in_its_file_is_never_left_out(tmp_path):
+    for row in ("Base,", "Base,n/a"):
+        files = BY_SEED | {"seed3.csv": f"system,accuracy\n{row}\nOurs,60.0\n"}
+        _, found = scores_of(tmp_path, files)
+        assert found[("Base", "accuracy")][0] == "not comparable"
+
+
+def test_what_files_and_folders_name_is_known_by_the_printed_names(tmp_path):
+    files = {f"A/{task}_seed{n}.json": json.dumps({"accuracy": value + n / 10})
+             for task, value in (("MR", 80.0), ("CR", 90.0)) for n in range(3)}  # fmt: skip
+    _, found = judged(tmp_path, ("t.csv", "Model,MR,CR\nA,80.1,70.0\n", ACCURACY), files)
+    assert [one.verdict for one in found] == ["reproduced", "higher"]
+
+
+def test_a_column_n_beside_metrics_is_no_number_of_test_items(tmp_path):
+    both, found = judged(tmp_path, ("t.csv", "Model,N,Accuracy\nBase,16,82.3\n", Names()), {"s.csv": SEEDS})
+    assert found[0].verdict == "reproduced" and "column 'N' isn't read" in both.unread[0]
+    long = "system,metric,value,n\nBase,F1,71.3,277\n"
+    both, _ = judged(tmp_path, ("t.csv", long, Names()), {"s.csv": "system,seed,F1\nBase,0,71\n"})
+    assert "n isn't used: F1 is no share of items" in both.unread[0]
+
+
+def test_two_metrics_in_one_cell_are_asked_for(tmp_path):
+    both, found = judged(
+        tmp_path, ("t.csv", "Model,Acc,Accuracy (F1)\nBase,82.3,45.2 (12.1)\n", Names()), {"s.csv": SEEDS}
+    )
+    assert [one.printed.metric for one in found] == [
+        "Acc"
+    ] and "may be Accuracy and F1: write both with a slash" in both.unread[0]
+
+
+def test_rows_of_differences_and_columns_of_ranks_are_no_systems_and_metrics(tmp_path):
+    table = "Year,Rank,Model,Acc\n2018,1,Base,0.823\n2019,2,Ours,0.841\n,,Improvement,+1.8\n"
+    both, found = judged(tmp_path, ("t.csv", table, Names()), {"s.csv": SEEDS})
+    assert {one.printed.row: one.verdict for one in found} == BASE_OURS
+    assert any("'Improvement' is a difference" in line for line in both.unread)
+
+
+def test_a_zero_that_is_printed_blocks_no_other_number(tmp_path):
+    ours = {"s.csv": "system,dataset,seed,MSE\n" + "".join(f"A,X,{n},0.001\nA,Y,{n},0.5{n}\n" for n in range(3))}
+    _, found = judged(tmp_path, ("t.csv", "system,dataset,MSE\nA,X,0.00\nA,Y,0.51\n", Names()), ours)
+    assert [one.verdict for one in found] == ["not comparable", "reproduced"]
+
+
+def test_a_mean_among_our_scores_is_said_to_be_one_run(tmp_path):
+    both, _ = scores_of(tmp_path, {"s.md": "| system | accuracy |\n|---|---|\n| Base | 82.3 ± 0.3 |\n"})
+    assert "a mean counts as one run" in both.unread[0]
 
 
 def test_a_claim_on_one_number_is_no_claim_on_another(tmp_path):

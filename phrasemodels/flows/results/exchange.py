@@ -19,7 +19,7 @@ from phrasemodels.saved import first_line
 from phrasemodels.verdicts.cells import content
 from phrasemodels.verdicts.printed import Printed, read_printed
 from phrasemodels.verdicts.readers import READERS, Observation, Scores, collected, from_table, is_setting, read
-from phrasemodels.verdicts.tables import OURS, Names, Row, Table, folded, folded_metric, roles_of
+from phrasemodels.verdicts.tables import OURS, Fold, Names, Row, Table, fold_of, folded, folded_metric, roles_of
 
 # parameters of an MLflow run that name its row, the first that it has
 ROWS_OF_RUNS = ("row", "system", "model", "model_name")
@@ -76,8 +76,11 @@ def read_both(
         datasets=frozenset(folded(one.our_dataset or one.dataset) for one in numbers),
     )
     wanted = {folded_metric(one.our_metric or one.metric) for one in numbers}
+    fold = fold_of(
+        [(one.our_row or one.row, one.our_dataset or one.dataset, one.our_metric or one.metric) for one in numbers]
+    )
     itself = hashlib.sha256(content(printed)).digest()
-    scores = read_scores(sources, lambda metric: folded_metric(metric) in wanted, known_names, unread, itself)
+    scores = read_scores(sources, lambda metric: folded_metric(metric) in wanted, known_names, unread, itself, fold)
     return Both(numbers, scores, unread)
 
 
@@ -87,6 +90,7 @@ def read_scores(
     names: Names | None = None,
     unread: list[str] | None = None,
     itself: bytes = b"",
+    fold: Fold | None = None,
 ) -> list[Scores]:
     """Return the scores in files and folders, and in the databases of MLflow that URIs or folders name.
 
@@ -96,6 +100,7 @@ def read_scores(
         names: What the files don't say.
         unread: Gets a line for each file, line or run that isn't read.
         itself: As in `read`.
+        fold: As in `collected`.
 
     Raises:
         ValueError: A source cannot be read, or seeds have different items.
@@ -106,7 +111,7 @@ def read_scores(
         for source in sources
     )
     try:
-        return collected(chain.from_iterable(found), is_printed, left)
+        return collected(chain.from_iterable(found), is_printed, left, fold)
     except ValueError as error:
         if any(source in str(error) for source in sources):
             raise
