@@ -36,7 +36,7 @@ from phrasemodels.saved import first_line
 if TYPE_CHECKING:
     from phrasemodels.flows.results.models import Model
 
-MOST_BYTES = 50_000  # of a request: to divide so much text into sentences takes about 4 s, one turn
+MOST_BYTES = 20_000  # of a request: to divide so much text into sentences takes about 2 s, one turn
 SECONDS = 30.0  # in which a request has to arrive, and its answer to be taken
 CONNECTIONS = 256
 BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
