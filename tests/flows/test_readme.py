@@ -4,13 +4,20 @@ import contextlib
 import io
 import re
 import runpy
+import shlex
 from collections import Counter
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from conftest import PROJECT
+from typer.main import get_command
 
+from phrasemodels.flows.cli.main import app
+from phrasemodels.flows.cli.terminal import _next
 from phrasemodels.flows.experiments.published import JUDGED, papers, published_results
 from phrasemodels.flows.results.claims import answered_claims
 from phrasemodels.flows.results.judged import FULLER
@@ -97,9 +104,64 @@ def test_the_citation_names_the_papers_as_the_data_do():
         assert tuple(filter(None, names)) == paper.authors
 
 
-def test_the_links_lead_to_files():
-    links = re.findall(r"\]\((?!http)([^)#]+)", README)
-    assert len(links) > 15 and all((PROJECT / link).exists() for link in links)
+PAGES = sorted(
+    {path.resolve() for name in ("*.md", "docs/**/*.md", "phrasemodels/**/README.md") for path in PROJECT.glob(name)}
+)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, or of the file that it includes."""
+    text = page.read_text(encoding="utf-8")
+    if included := re.match(r"---\ninclude: (\S+)", text):
+        text = (PROJECT / included[1]).read_text(encoding="utf-8")
+    plain = (re.sub(r"[^\w\- ]", "", line.lower()) for line in re.findall(r"^#+ +(.+)$", text, re.MULTILINE))
+    return {line.strip().replace(" ", "-") for line in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_the_links_lead_to_files_and_headings(page: Path):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)#?([^)\s]*)\)", text):
+        target = page.parent / link if link else page
+        assert target.exists(), f"{link}: no such file"
+        assert not anchor or target.suffix != ".md" or anchor in anchors(target), f"{link}: no heading #{anchor}"
+
+
+COMMAND = re.compile(r"(?:^|&& |\| |`)(phrasemodels [a-z][^`|&;\n]*)", re.MULTILINE)
+FINISHED = [
+    {"experiment": name, "published": 1.0, "seeds": [0]}
+    for name in ("000/table1/sample/transformer", "001/table2/laptop/psan", "my-study/table1/sample/mine")
+]
+
+
+def commands() -> Iterator[str]:
+    """Yield what pages, the help of commands and the lines after `reproduce` say to type."""
+    texts = [page.read_text(encoding="utf-8").replace("\\\n", " ") for page in PAGES]
+    below = [get_command(app)]
+    for command in below:
+        texts.append(command.help or "")
+        below += getattr(command, "commands", {}).values()
+    for text in [*texts, *("\n".join(line.strip() for line in _next([row])) for row in FINISHED)]:
+        yield from COMMAND.findall(text.replace("Example: ", "\n"))
+
+
+def test_what_is_said_to_type_are_commands_with_such_options():
+    found = sorted(set(commands()))
+    assert len(found) > 100
+    for line in found:
+        lexer = shlex.shlex(line, posix=True, punctuation_chars="<>")
+        lexer.whitespace_split = True
+        command, words = get_command(app), list(takewhile(lambda word: word not in "<>", lexer))[1:]
+        while hasattr(command, "commands") and words and not words[0].startswith("-"):
+            assert words[0] in command.commands, f"{line}: no command {words[0]}"
+            command, words = command.commands[words[0]], words[1:]
+        if "--help" in words or hasattr(command, "commands"):
+            continue
+        try:
+            command.make_context(command.name, words)
+        except Exception as error:
+            if type(error).__name__ != "MissingParameter":
+                raise AssertionError(f"{line}: {error}") from error
 
 
 def test_the_workflows_run_the_two_commands_and_what_the_makefile_has():
