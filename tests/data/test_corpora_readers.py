@@ -3,6 +3,7 @@
 import hashlib
 import json
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,21 @@ def test_parts_are_disjoint_and_keep_together() -> None:
     assert 50 <= first.num_rows <= 52
     assert not set(first["premise"].to_pylist()) & set(last["premise"].to_pylist())
     assert first["id"].to_pylist() == sorted(first["id"].to_pylist())
+
+
+@pytest.mark.parametrize("by", ["id", "premise"])
+def test_each_label_has_its_share_of_each_part(by: str) -> None:
+    labels = ["rare"] * 2 + ["some"] * 20 + ["many"] * 278
+    given = {"premise": [f"p{i // 2}" for i in range(300)], "hypothesis": ["h"] * 300, "label": labels}
+    table = build(PAIRS, "here", given, 300)
+    blocks = [table.slice(at, 7) for at in range(0, 300, 7)]
+    dev, test, train = (
+        part_of(blocks, by=by, alike="label", start=a, stop=b) for a, b in ((0, 30), (30, 60), (60, None))
+    )
+    found = [Counter(part["label"].to_pylist()) for part in (dev, test, train)]
+    assert sum(found, Counter()) == Counter(labels) and [own["rare"] for own in found] == [0, 0, 2]
+    assert all(abs(own["some"] - 2) <= 2 and abs(own["many"] - 28) <= 3 for own in found[:2])
+    assert by == "id" or not set(dev["premise"].to_pylist()) & set(train["premise"].to_pylist())
 
 
 def test_leakage_counts_whole_records() -> None:

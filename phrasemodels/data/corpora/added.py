@@ -19,7 +19,7 @@ import pyarrow as pa
 from phrasemodels.data.corpora.bitext import BadLine, divided
 from phrasemodels.data.corpora.leakage import Counts, counts, merged
 from phrasemodels.data.corpora.readers import blocks, in_part, part_keys, read, reasons
-from phrasemodels.data.download.manifest import Manifest, explain, names
+from phrasemodels.data.download.manifest import Manifest, Part, explain, names
 from phrasemodels.data.download.manifest import read as read_manifest
 from phrasemodels.data.formats.lines import lines
 from phrasemodels.data.store.artifacts import atomic_replace, sha256_of, write_durably
@@ -97,7 +97,8 @@ def add(
     split = Split(file.name, "rows")
     manifest = _manifest(about, [file], {"train": split})
     every = blocks(manifest, "train", file.parent)
-    keys = np.concatenate([part_keys(rows, about.by, f"{about.name} train") for rows in every])
+    order = Part(by=about.by, alike=_alike(about))
+    keys = np.concatenate([part_keys(rows, order, f"{about.name} train") for rows in every])
     usual = min(max(1, len(keys) // SHARE), MOST_ROWS)
     dev, test = (usual if rows is None else rows for rows in (dev, test))
     if len(keys) < dev + test + 1:
@@ -122,6 +123,11 @@ def add(
                 row = f"{line.number}\t{line.kind}\t{line.text}\n"
                 written.write(row.encode(errors="surrogateescape").decode(errors="replace"))
     return Written(path, by_split, labels)
+
+
+def _alike(about: Added) -> str:
+    """Return the column each of whose values has its share of dev and test."""
+    return "label" if about.reader == "labelled" else ""
 
 
 def _check_first_line(file: Path, about: Added) -> None:
@@ -327,7 +333,8 @@ def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) ->
             )
         if split.part:
             start, stop = split.part
-            own = {"by": _quoted(about.by), "start": start} | ({} if stop is None else {"stop": stop})
+            own = {"by": _quoted(about.by)} | ({"alike": _quoted(_alike(about))} if _alike(about) else {})
+            own |= {"start": start} | ({} if stop is None else {"stop": stop})
             top.append("part = { " + ", ".join(f"{key} = {value}" for key, value in own.items()) + " }")
     return "\n".join(top) + "\n"
 

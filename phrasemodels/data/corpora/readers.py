@@ -139,31 +139,43 @@ def take(tables: Callable[[], Iterator[pa.Table]], part: Part, where: str) -> It
     """
     all_tables = tables()
     first = list(islice(all_tables, KEPT_TABLES))
-    keys = [part_keys(table, part.by, where) for table in first]
+    keys = [part_keys(table, part, where) for table in first]
     for table in all_tables:
         first = []
-        keys.append(part_keys(table, part.by, where))
-    chosen, at = in_part(np.concatenate([*keys, np.empty(0, np.uint64)]), part.start, part.stop), 0
+        keys.append(part_keys(table, part, where))
+    chosen, at = in_part(np.concatenate([*keys, np.empty((0, 2), np.uint64)]), part.start, part.stop), 0
     for table in first or tables():
         yield table.filter(pa.array(chosen[at : at + table.num_rows]))
         at += table.num_rows
 
 
-def part_keys(table: pa.Table, by: str, where: str) -> np.ndarray:
-    """Return 64 bits of the digest of each row's value of a column, whose order is that of parts."""
+def part_keys(table: pa.Table, part: Part, where: str) -> np.ndarray:
+    """Return 64 bits of the digests of each row's values of `by`, whose order is that of parts, and of `alike`: (rows, 2)."""
     columns = [field.name for field in table.schema if not pa.types.is_list(field.type)]
-    if by not in columns:
-        raise ValueError(f"{where}, part.by: no column {by!r} of single values: {closest(by, columns)}")
-    return as_integers(digests(table[by]))[:, 0].astype(np.uint64)
+    found = np.zeros((table.num_rows, 2), np.uint64)
+    for place, (name, column) in enumerate((("by", part.by), ("alike", part.alike))):
+        if column and column not in columns:
+            raise ValueError(f"{where}, part.{name}: no column {column!r} of single values: {closest(column, columns)}")
+        if column:
+            found[:, place] = as_integers(digests(table[column]))[:, 0].astype(np.uint64)
+    return found
 
 
 def in_part(keys: np.ndarray, start: int, stop: int | None) -> np.ndarray:
-    """Return for each row whether the rows before all those of its key, in the order of keys, are in [start, stop)."""
-    order = keys.argsort(kind="stable")
-    ordered = keys[order]
-    begins = np.searchsorted(ordered, ordered)
-    chosen = np.empty(len(keys), bool)
-    chosen[order] = (start <= begins) & (begins < (len(keys) if stop is None else stop))
+    """Return for each row whether the rows before all those of its key are in [start, stop).
+
+    Keys are in their own order if all rows are alike. Else the k-th of n keys of a kind is at (k + 1/2) / n of the order, so that each
+    kind has its share of any part.
+    """
+    _, first, group, sizes = np.unique(keys[:, 0], return_index=True, return_inverse=True, return_counts=True)
+    _, kind, count = np.unique(keys[first, 1], return_inverse=True, return_counts=True)
+    by_kind = kind.argsort(kind="stable")
+    place = np.empty(len(first))
+    place[by_kind] = np.arange(len(first)) - np.repeat(count.cumsum() - count, count)
+    order = ((place + 0.5) / count[kind]).argsort(kind="stable")
+    begins = np.empty(len(first), np.int64)
+    begins[order] = sizes[order].cumsum() - sizes[order]
+    chosen: np.ndarray = ((start <= begins) & (begins < (len(keys) if stop is None else stop)))[group]
     return chosen
 
 

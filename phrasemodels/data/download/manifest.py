@@ -113,9 +113,13 @@ class UserFiles(Strict):
 
 
 class Part(Strict):
-    """A part of the rows: [start, stop) in a fixed random order. Rows with equal values of `by` stay together."""
+    """A part of the rows: [start, stop) in a fixed random order. Rows with equal values of `by` stay together.
+
+    alike: a column such as label. Each of its values has its share of every part; one of few rows belongs to the last part.
+    """
 
     by: str = "id"
+    alike: str = ""
     start: int = Field(default=0, ge=0)
     stop: int | None = Field(default=None, gt=0)
 
