@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from phrasemodels import config
+from phrasemodels.encoders import EncoderConfig
 from phrasemodels.layers.blocks import token_mask, without_padding
 from phrasemodels.layers.labels import LabelAttention, LabelAttentionConfig
 from phrasemodels.layers.partitioned import (
@@ -20,7 +21,7 @@ from phrasemodels.layers.partitioned import (
 
 
 @dataclass(frozen=True)
-class PartitionedEncoderConfig:
+class PartitionedEncoderConfig(EncoderConfig):
     """Widths and depths of paper 004, section 4.2.
 
     Args:
@@ -37,9 +38,9 @@ class PartitionedEncoderConfig:
     d: int = 1024
     heads: int = 8
     layers: int = 3
-    d_kv: int = 64
     d_ff: int = 1024
     dropout: float = 0.2
+    d_kv: int = 64
     scale: Scale = by_model_width
     top: LabelAttentionConfig | None = field(default_factory=LabelAttentionConfig)
 

@@ -15,9 +15,10 @@ from torch.nn import functional as F
 from torch.nn import init
 
 from phrasemodels import config
+from phrasemodels.encoders import EncoderConfig, check_output
 from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, ParserInput, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoder, PartitionedEncoderConfig
-from phrasemodels.layers.blocks import Dropout, on_device, sinusoids
+from phrasemodels.layers.blocks import Dropout, on_device, sinusoids, token_mask
 from phrasemodels.layers.labels import LabelMatrices, LearnedQueries, PerLabel
 from phrasemodels.layers.partitioned import PartitionedAttention, PartitionedFeedForward, SharedDropout, StandardNorm
 from phrasemodels.layers.scorers import BiaffineArcScorer, Look, RelationScorer, SpanScorer, fenceposts, from_head
@@ -58,7 +59,7 @@ class ParserConfig:
     """The parser of paper 004, or with `encoder.top` None the HPSG parser for comparison.
 
     Args:
-        encoder: The configuration of the encoder.
+        encoder: The configuration of the encoder. Another than the paper's has no label layer and gets no phrases.
         inputs: Vectors of a word. They are added.
         positions: Sinusoids or LearnedPositions.
         look: from_head (Eq 11), or from_itself as released.
@@ -71,7 +72,7 @@ class ParserConfig:
         start: Draws the weights of a new parser again, for example `as_released`. None: they start as their layers do.
     """
 
-    encoder: PartitionedEncoderConfig = field(default_factory=PartitionedEncoderConfig)
+    encoder: EncoderConfig = field(default_factory=PartitionedEncoderConfig)
     inputs: tuple[InputConfig, ...] = (WordsConfig(), CharactersConfig(), TagsConfig())
     positions: Callable[[int], nn.Module] = Sinusoids
     look: Look = from_head
@@ -89,6 +90,7 @@ class ParserConfig:
     def __post_init__(self) -> None:
         if not self.inputs:
             raise ValueError("inputs=(): must not be empty")
+        config.even(self.encoder, "d")  # half content, half position
         config.at_least(self, 2, "hidden")  # the norm over hidden units divides by hidden - 1
         config.at_least(self, 1, "arc_hidden")
         config.share(self, "arc_dropout")
@@ -98,8 +100,9 @@ class ParserConfig:
     def sized(self, sizes: dict[str, int]) -> "ParserConfig":
         """Return the configuration with the sizes of a vocabulary: words, characters, tags, labels, relations."""
         encoder = self.encoder
-        if encoder.top is not None and not encoder.top.labels:
-            encoder = replace(encoder, top=replace(encoder.top, labels=sizes["labels"]))
+        top = encoder.top if isinstance(encoder, PartitionedEncoderConfig) else None
+        if top is not None and not top.labels:
+            encoder = replace(encoder, top=replace(top, labels=sizes["labels"]))
         inputs = tuple(part.sized(sizes) for part in self.inputs)
         labels, relations, tags = (sizes[name] for name in ("labels", "relations", "tags"))
         return replace(self, encoder=encoder, inputs=inputs, labels=labels, relations=relations, tags=tags)
@@ -172,6 +175,23 @@ def separately(labels: LazyScores, arcs: LazyScores, lengths: Tensor) -> tuple[T
 DECODES: dict[str, Decode] = {"phrases": phrases_alone, "arcs": arcs_alone, "apart": separately}
 
 
+class PlainEncoder(nn.Module):
+    """Any encoder in place of the paper's. It reads START, words and STOP, and no phrases."""
+
+    top = None
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.inner = config.build()
+        self.width, self.groups = config.d, config.d // 2
+
+    def below(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return states (B, N, d), and a mask (B, 1, 1, N), true for real positions."""
+        states = self.inner(x, lengths, lengths.new_zeros(len(x), 0, 2))
+        valid = token_mask(lengths, x.shape[1])[:, None, None, :]
+        return check_output(states, self.inner, "B, N, d", *x.shape), valid
+
+
 class JointParser(nn.Module):
     """Sentences to scores of labelled spans, arcs, relations and tags, and to trees.
 
@@ -187,7 +207,9 @@ class JointParser(nn.Module):
         self.positions = config.positions(half)
         kind = SharedDropout if config.shared_dropout else nn.Dropout
         self.norm, self.dropout = StandardNorm(config.encoder.d), kind(config.encoder.dropout)
-        self.encoder: PartitionedEncoder = config.encoder.build()
+        given = config.encoder
+        self.encoder: PartitionedEncoder | PlainEncoder
+        self.encoder = given.build() if isinstance(given, PartitionedEncoderConfig) else PlainEncoder(given)
         d = self.encoder.width
         self.span_scores = SpanScorer(d, config.hidden, config.labels)
         self.post_dropout = Dropout(config.arc_dropout)

@@ -39,8 +39,8 @@ STATES = {
     "hypernode, printed": (HypernodeEncoderConfig(**SIZE, attend=softmax_hadamard), MEMBERS),
     "PSAN": (PsanTokenEncoderConfig(**SIZE), MEMBERS),
     "LSTM": (LSTMEncoderConfig(D), MEMBERS),
-    "partitioned": (PartitionedEncoderConfig(D, 2, 2, 4, 8, top=None), None),
-    "labels": (PartitionedEncoderConfig(D, 2, 2, 4, 8, top=LabelAttentionConfig(3)), None),
+    "partitioned": (PartitionedEncoderConfig(D, 2, 2, 8, d_kv=4, top=None), None),
+    "labels": (PartitionedEncoderConfig(D, 2, 2, 8, d_kv=4, top=LabelAttentionConfig(3)), None),
     "hard parents": (HardParentsConfig(D), HEADS),
     "soft parents": (SoftParentsConfig(D, 3), HEADS),
 }

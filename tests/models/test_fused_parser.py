@@ -1,20 +1,23 @@
 """The parser for use computes what the trained parser computes."""
 
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from test_parser import LENGTHS, SMALL, SWITCHES, build, gold, sentences
+from test_parser import LENGTHS, SMALL, SWITCHES, build, gold, one, sentences
 
+from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
+from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.scorers import from_head, from_itself
-from phrasemodels.models.fused_parser import FEWEST_ROWS, POSITIONS, ROWS, FusedLinear, fused
-from phrasemodels.models.parser import JointParser, LearnedPositions
+from phrasemodels.models.fused_parser import POSITIONS, ROWS, fused
+from phrasemodels.models.parser import Jointly, JointParser, LearnedPositions
 
 OTHERS = {
     "learned positions": dataclasses.replace(SMALL, positions=LearnedPositions),
     "relations without heads": dataclasses.replace(SMALL, look=from_itself),
     "no tags": dataclasses.replace(SMALL, tag_weight=0.0),
+    "an encoder of words": dataclasses.replace(SMALL, encoder=TransformerEncoderConfig(16, 2, 2, 10, 0.0)),
+    "an encoder of phrases": dataclasses.replace(SMALL, encoder=HypernodeEncoderConfig(16, 2, 2, 10, 0.0)),
 }
 
 
@@ -39,6 +42,23 @@ def test_the_fused_parser_has_the_same_scores(name: str) -> None:
     assert all(torch.equal(before[key], value) for key, value in parser.state_dict().items())
 
 
+@pytest.mark.parametrize("name", [name for name in OTHERS if "encoder" in name])
+def test_any_encoder_learns_and_finds_trees_that_do_not_depend_on_the_batch(name: str) -> None:
+    parser, batch = build(OTHERS[name]), sentences()
+    parser.loss(batch, gold()).backward()
+    assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in parser.encoder.parameters())
+    for row in range(len(LENGTHS)):
+        for all_rows, alone in zip(
+            parser.parse(batch, Jointly()), parser.parse(one(batch, row), Jointly()), strict=True
+        ):
+            assert torch.equal(all_rows[row, : alone.shape[1]], alone[0])
+
+
+def test_an_encoder_without_two_halves_is_an_error() -> None:
+    with pytest.raises(ValueError, match="d=15"):
+        dataclasses.replace(SMALL, encoder=TransformerEncoderConfig(15, 3, 1))
+
+
 @torch.no_grad()
 def test_the_fused_parser_has_the_same_scores_for_more_words_than_its_tables_and_pieces() -> None:
     parser = build()
@@ -49,25 +69,6 @@ def test_the_fused_parser_has_the_same_scores_for_more_words_than_its_tables_and
         heads = torch.zeros(posts.shape[:2], dtype=torch.int64)
         relations = [p.relation_scores(posts, heads, from_head) for p in (parser, fused(parser))]
         torch.testing.assert_close(relations[1], relations[0], rtol=1e-6, atol=1e-6)
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("shape", [(1,), (0, 7), (3, 0, 7), (FEWEST_ROWS - 1,), (FEWEST_ROWS,), (5, 61), (2, 3, 117)])
-def test_products_are_of_full_precision_and_leave_settings_as_they_are(shape: tuple[int, ...]) -> None:
-    layer, x = torch.nn.Linear(1248, 97), torch.randn(*shape, 1248)
-    before, product = torch.get_float32_matmul_precision(), FusedLinear(layer.weight, layer.bias)
-    expected = torch.nn.functional.linear(x.double(), layer.weight.double(), layer.bias.double()).float()
-    with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: in_inference(product, x), range(40)))
-    assert torch.get_float32_matmul_precision() == before
-    for own in found:
-        torch.testing.assert_close(own, expected, rtol=0, atol=2e-5)  # in bfloat16 it would be off by 2e-2
-
-
-def in_inference(function: FusedLinear, x: torch.Tensor) -> torch.Tensor:
-    """Return function(x) in inference mode, which each thread has of its own."""
-    with torch.inference_mode():
-        return function(x)
 
 
 @torch.no_grad()

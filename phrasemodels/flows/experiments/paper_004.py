@@ -142,7 +142,7 @@ class Parser:
             scale=self.reading.scale,
         )
         top = label if self.label else None
-        encoder = PartitionedEncoderConfig(size.d, size.heads, self.layers, size.d_kv, size.d_ff, size.dropout, top=top)
+        encoder = PartitionedEncoderConfig(size.d, size.heads, self.layers, size.d_ff, size.dropout, size.d_kv, top=top)
         parts: dict[str, Any] = {
             "hidden": size.hidden,
             "arc_hidden": size.arc_hidden,
