@@ -35,12 +35,7 @@ class Fused(nn.Module):
 
 
 class FusedLinear(Fused):
-    """x Wᵀ + b. Many rows are multiplied by oneDNN if it is faster than torch's MKL.
-
-    oneDNN compiles a program for each number of rows. So rows are padded to one of eight numbers up to each power of 2, or to a
-    multiple
-    of BLOCK.
-    """
+    """x Wᵀ + b."""
 
     weight: Tensor
     bias: Tensor | None
@@ -50,29 +45,7 @@ class FusedLinear(Fused):
         self.keep(weight=weight, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.numel() // x.shape[-1]
-        if rows < FEWEST_ROWS or not (
-            torch.is_inference_mode_enabled() and _float32(x, self.weight) and onednn_is_faster()
-        ):
-            return F.linear(x, self.weight, self.bias)
-        padded = F.pad(x.reshape(rows, -1), (0, 0, 0, -rows % max(BLOCK, 1 << rows.bit_length() - 4)))
-        product = ONEDNN(padded, self.weight, self.bias, "none", [], "")
-        return product[:rows].view(*x.shape[:-1], -1)
-
-
-BLOCK, FEWEST_ROWS = 32, 64  # of products by oneDNN
-# torch has no public function for it that neither changes a setting of the process nor copies x; without it MKL multiplies
-ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
-
-
-def _float32(*some: Tensor) -> bool:
-    return all(x.is_cpu and x.dtype == torch.float32 for x in some)
-
-
-def onednn_is_faster() -> bool:
-    """Return whether the processor has AVX-512: on AMD's Zen 5 oneDNN's products of float32 take half of the time of MKL's then."""
-    return ONEDNN is not None and torch.backends.mkldnn.is_available() and AVX512
+        return F.linear(x, self.weight, self.bias)
 
 
 def linear(layer: nn.Linear) -> FusedLinear:

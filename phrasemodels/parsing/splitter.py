@@ -109,11 +109,19 @@ class SplitterNetwork(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """features (B, N, 4), ids of each table -> scores (B, N, 5); the last is of a sentence end."""
         x = torch.stack([table(features[..., k]) for k, table in enumerate(self.tables)]).sum(0)
-        valid = (features[:, :, :1] > 0).to(x.dtype).transpose(1, 2)  # zeros outside, as beyond the ends of a text
-        x = self.dropout(x).transpose(1, 2)
+        valid = (features[:, :, :1] > 0).to(x.dtype)  # zeros outside, as beyond the ends of a text
+        x = self.dropout(x)
         for convolution in self.convolutions:
-            x = (x + self.dropout(F.relu(convolution(x)))) * valid
-        return self.labels(x.transpose(1, 2))
+            x = (x + self.dropout(F.relu(_convolved(convolution, x)))) * valid
+        return self.labels(x)
+
+
+def _convolved(layer: nn.Conv1d, x: Tensor) -> Tensor:
+    """Return the convolution of x (B, N, d) by one product. It is as fast as torch's, which keeps a program of oneDNN for each shape."""
+    width, (step,), n = layer.weight.shape[2], layer.dilation, x.shape[1]
+    padded = F.pad(x, (0, 0, *2 * (width // 2 * step,)))
+    windows = torch.cat([padded[:, k * step : k * step + n] for k in range(width)], -1)
+    return F.linear(windows, layer.weight.transpose(1, 2).flatten(1), layer.bias)
 
 
 class Characters:
