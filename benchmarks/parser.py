@@ -44,7 +44,7 @@ from phrasemodels.models.parser import DECODES, Decode
 from phrasemodels.parsing.parser import Parse, Parser
 from phrasemodels.parsing.saved import ENGLISH
 from phrasemodels.parsing.words import Sentences, divided_texts, universal_sentences
-from phrasemodels.tasks.parsers.raw_text import RawSentence, f1, paragraphs, raw_scores, raw_sentences, written
+from phrasemodels.tasks.parsers.splitting import RawSentence, f1, paragraphs, raw_scores, raw_sentences, written
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.problems.parsing import PARSES, ParseScoring, score_parses

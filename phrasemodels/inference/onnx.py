@@ -30,7 +30,7 @@ class Scores(nn.Module):
 
     def __init__(self, parser: Parser) -> None:
         super().__init__()
-        self.model = parser.trained
+        self.model = parser.original
 
     def forward(self, words: Tensor, characters: Tensor) -> tuple[Tensor, Tensor]:
         """words (N), characters (N, c), 0 for padding -> attention (L, N), scores (n, n, L) of words i..j, both included.

@@ -30,10 +30,18 @@ from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.hub import Pretrained, readme
 from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.fused_parser import fused
-from phrasemodels.models.parser import Decode, Jointly, JointParser, ParsedTrees, ParserConfig, separately
+from phrasemodels.models.parser import (
+    Decode,
+    Jointly,
+    JointParser,
+    LazyScores,
+    ParsedTrees,
+    ParserConfig,
+    arcs_alone,
+    separately,
+)
 from phrasemodels.parsing.constituents import Node, arcs_svg, displacy, forest, nodes, svg
 from phrasemodels.parsing.lexicon import Lexicon
-from phrasemodels.parsing.ranked import LONGEST_RANKED, MOST_RANKED, SAME, Ranked
 from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
 from phrasemodels.parsing.words import (
     Sentences,
@@ -46,6 +54,7 @@ from phrasemodels.parsing.words import (
     spaced,
     undivided,
 )
+from phrasemodels.structs import eisner, joint
 from phrasemodels.structs.kernels import reference_only
 from phrasemodels.written import check_replaceable
 
@@ -412,8 +421,56 @@ class Names:
         )
 
 
+LONGEST_RANKED = 100  # words
+MOST_RANKED, SAME = 128, 8  # trees that are found, and for each parse, as several may be the same parse
+
+
+class Ranked:
+    """A decoder that finds the best trees of one sentence, and returns the one at a place.
+
+    decode: the decoder of the parser, which says what a tree is. k: trees that are found; of joint trees several are equal but for spans
+    without labels. temperature: scores of arcs are divided by it, so that probabilities are as often right as they say.
+    ValueError: the parser finds phrases alone, or phrases and arcs apart.
+    """
+
+    def __init__(self, decode: Decode, k: int, temperature: float) -> None:
+        if not isinstance(decode, Jointly) and decode is not arcs_alone:
+            raise ValueError("the trees of this decoder are not ranked: decode jointly or arcs alone")
+        self.decode, self.k, self.temperature = decode, k, temperature
+        self.found: tuple[Tensor, Tensor] | None = None
+        self.scores = self.arcs = self.marginals = self.total = torch.empty(0)
+
+    def __call__(self, place: int, labels: LazyScores, arcs: LazyScores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cells and heads, (1, 2n-1, 3) and (1, n+1)."""
+        if self.found is None:
+            own = arcs()
+            if isinstance(self.decode, Jointly):
+                weight = self.decode.weight
+                self.scores, *both = joint.topk(weight * labels(), (1 - weight) * own, self.k, lengths)
+                self.found = both[0], both[1]
+            else:
+                self.scores, heads = eisner.single_root.topk(own, k=self.k, lengths=lengths)
+                self.found = heads.new_full((*heads.shape[:2], 2 * heads.shape[2] - 3, 3), -1), heads
+            self.arcs = own / self.temperature
+            self.total = eisner.single_root.log_partition(self.arcs, lengths=lengths)
+            self.marginals = eisner.single_root.marginals(self.arcs, lengths=lengths)
+        cells, heads = self.found
+        return cells[place], heads[place]
+
+    def possible(self, place: int) -> bool:
+        """Whether there are so many trees."""
+        return bool(self.scores[place, 0] > -torch.inf)
+
+    def probabilities(self, place: int) -> tuple[float, list[float]]:
+        """Return the probability of the dependencies of the tree at a place, and of each of their arcs."""
+        assert self.found is not None
+        heads = self.found[1][place]
+        tree = eisner.score_heads(self.arcs, heads) - self.total
+        word = torch.arange(1, heads.shape[1])
+        return float(tree.exp().clamp(max=1)), self.marginals[0, heads[0, 1:], word].clamp(0, 1).tolist()
+
+
 Turn = Callable[[], AbstractContextManager[None]]
-WORDS_OF_A_TURN = 1000
 WITHOUT_KERNELS, SHORT = 500, 60  # words: of all sentences that are decoded without kernels, and of one
 
 
@@ -429,8 +486,11 @@ class Parser(Pretrained):
         card: What users should know.
         split: Text into sentences and words.
         config: Of the model, for `save_pretrained`.
-        lexicon: Lemmas and features of tagged words. Its attribute `trained` is the given model; `model` is the
-            same one in fewer operations.
+        lexicon: Lemmas and features of tagged words.
+
+    Attributes:
+        original: The given model.
+        fused: The same model in fewer operations.
     """
 
     def __init__(
@@ -447,7 +507,7 @@ class Parser(Pretrained):
     ) -> None:
         training = any(module.training for module in model.modules())
         evaluated = copy.deepcopy(model).eval() if training else model
-        self.trained, self.model, self.ids = model, fused(evaluated), Ids(entries, plainly=True)
+        self.original, self.fused, self.ids = model, fused(evaluated), Ids(entries, plainly=True)
         self.names = Names(entries["labels"], entries["relations"], entries["tags"])
         self.decode, self.divide = decode or Jointly(), divide
         self.entries, self.config, self.lexicon = entries, config, lexicon
@@ -484,7 +544,7 @@ class Parser(Pretrained):
         """
         if self.config is None:
             raise ValueError("this parser was made from a model alone: pass its configuration, Parser(..., config=...)")
-        saved = Saved(self.trained, self.config, self.entries, self.decode, self.card, self.split, self.lexicon)
+        saved = Saved(self.original, self.config, self.entries, self.decode, self.card, self.split, self.lexicon)
         to = save(saved, Path(folder), precision, force)
         loading = 'from phrasemodels import Parser\n\nparser = Parser.from_pretrained("FOLDER OR NAME")\n'
         use = 'print(parser.parse("The red house doesn\'t sleep.")[0])'
@@ -515,18 +575,17 @@ class Parser(Pretrained):
             return next(self.parse_each([text], split))
         return list(self.parse_each(text, split))
 
-    def parse_in_turns(self, text: str, turn: Turn | None = None, most: int = WORDS_OF_A_TURN) -> list[Parse]:
+    def parse_in_turns(self, text: str, turn: Turn | None = None) -> list[Parse]:
         """Return the parses of a text, as `parse` does.
 
         Args:
-            turn: Waits for one's turn: the division into sentences takes one, and then each `most` words at most or one
-                sentence, of which one that is parsed in parts takes several.
+            text: Of one or more sentences.
+            turn: Waits for the text's turn. The division into sentences takes one, and so does each batch of `limits`.
         """
         turn = turn or nullcontext
         with turn():
             divided = [own for own in self.split(text) if own]
-        limits = replace(self.limits, together=min(most, self.limits.together))
-        parses = self._parsed([[word.form for word in own] for own in divided], limits, turn)
+        parses = self._parsed([[word.form for word in own] for own in divided], turn)
         return [_placed(parse, text, own) for parse, own in zip(parses, divided, strict=True)]
 
     def parse_each(
@@ -627,7 +686,7 @@ class Parser(Pretrained):
         with on_threads(self.limits.threads), torch.inference_mode():
             batch = self._batch([words])
             for place in range(ranked.k):
-                trees = self.model.parse(batch, partial(ranked, place))
+                trees = self.fused.parse(batch, partial(ranked, place))
                 if len(found) == k or not ranked.possible(place):
                     break
                 parse = self.names.parse(words, 0, ParsedTrees(*(x.cpu() for x in trees)))
@@ -643,10 +702,10 @@ class Parser(Pretrained):
             ValueError: The parser has no label attention layer, or one with another number of labels than it predicts.
         """
         batch = self._batch([_tokens(tokens)])
-        if self.model.encoder.top is None:
+        if self.fused.encoder.top is None:
             raise ValueError("this parser has no label attention layer: load one that has")
-        x, valid = self.model.encoder.below(self.model.embed(batch), batch.lengths + 2)
-        weights = self.model.encoder.top.weights(x, valid)[0].mean(1)
+        x, valid = self.fused.encoder.below(self.fused.embed(batch), batch.lengths + 2)
+        weights = self.fused.encoder.top.weights(x, valid)[0].mean(1)
         if len(weights) != len(self.names.labels):
             raise ValueError(
                 f"its layer has {len(weights)} labels, its vocabulary {len(self.names.labels)}: they have no names"
@@ -681,11 +740,9 @@ class Parser(Pretrained):
         short = self.words_decoded <= WITHOUT_KERNELS and max(map(len, sentences)) <= SHORT
         return reference_only() if short and "numba" not in sys.modules else nullcontext()
 
-    def _parsed(
-        self, sentences: Sequence[list[str]], limits: Limits | None = None, turn: Turn = nullcontext
-    ) -> Iterator[Parse]:
+    def _parsed(self, sentences: Sequence[list[str]], turn: Turn = nullcontext) -> Iterator[Parse]:
         """Yield the parses of sentences, none of which is empty, in order. turn: as of `parse_in_turns`, of each batch."""
-        limits = limits or self.limits
+        limits = self.limits
         pieces = [parts(tokens, limits.part) if len(tokens) > limits.longest else [tokens] for tokens in sentences]
         short = [part for own in pieces for part in own]
         found: dict[int, Parse] = {}
@@ -699,7 +756,7 @@ class Parser(Pretrained):
                 torch.inference_mode(),
                 torch.autocast(self.device.type, enabled=False),
             ):
-                trees = self.model.parse(self._batch(some), decode)
+                trees = self.fused.parse(self._batch(some), decode)
             cpu = ParsedTrees(*(x.cpu() for x in trees))
             note = "" if decode is self.decode else APART.format(limits.jointly)
             for k, row in enumerate(rows):

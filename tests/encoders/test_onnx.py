@@ -35,7 +35,7 @@ def test_an_exported_parser_has_the_attention_and_scores_of_the_parser(tmp_path:
     parser = Parser.load()
     words = "She said that they left at 10:30 , and that they left .".split()
     export_parser(parser, tmp_path)
-    assert not any(part.training for part in parser.trained.modules())
+    assert not any(part.training for part in parser.original.modules())
     batch = parser._batch([words])
     characters = torch.zeros(len(words) + 2, LETTERS, dtype=torch.int64)
     characters[:, : batch.characters.shape[1]] = batch.characters[batch.forms[0]]
@@ -43,6 +43,6 @@ def test_an_exported_parser_has_the_attention_and_scores_of_the_parser(tmp_path:
     attention, scores = onnx.ReferenceEvaluator(str(tmp_path / "model.onnx")).run(None, given)
     assert torch.allclose(torch.from_numpy(attention), torch.as_tensor(parser.attention(words)[1]), atol=1e-4)
     with torch.no_grad():
-        expected = parser.model.span_scores(parser.model.encode(batch)[1])[0]
+        expected = parser.fused.span_scores(parser.fused.encode(batch)[1])[0]
     upper = torch.ones(len(words), len(words)).triu().bool()
     assert torch.allclose(torch.from_numpy(scores)[upper], expected[upper], atol=1e-4)

@@ -81,10 +81,10 @@ def test_scores_and_phrases_in_the_browser_are_those_of_torch(browser: Browser, 
         np.testing.assert_allclose(found["attention"], attention, atol=1e-4)
         batch = parser._batch([found["words"]])
         with torch.no_grad():
-            scores = parser.model.span_scores(parser.model.encode(batch)[1])[0]
+            scores = parser.fused.span_scores(parser.fused.encode(batch)[1])[0]
         upper = torch.ones(scores.shape[:2]).triu().bool()
         torch.testing.assert_close(torch.tensor(found["scores"])[upper], scores[upper], atol=1e-4, rtol=0)
-        cells = parser.model.parse(batch, phrases_alone).cells[0].tolist()
+        cells = parser.fused.parse(batch, phrases_alone).cells[0].tolist()
         assert {(p["first"], p["last"], p["label"]) for p in found["phrases"]} == {tuple(c) for c in cells if c[2] > 1}
 
 

@@ -35,17 +35,17 @@ def test_parts_without_relations_are_joined() -> None:
 def test_a_parser_of_a_treebank_without_tags_gives_none() -> None:
     english = Parser.load()
     entries = {side: list(own) for side, own in english.ids.ids.items()} | {"tags": list(SPECIAL)}
-    (parse,) = Parser(english.trained, entries).parse_tokens([["The", "red", "house", "sleeps", "."]])
+    (parse,) = Parser(english.original, entries).parse_tokens([["The", "red", "house", "sleeps", "."]])
     assert not parse.tags and "(XX The)" in parse.brackets and "\tThe\t_\t_\t_\t" in parse.conllu()
 
 
 def test_a_parser_made_during_training_leaves_the_model_as_it_was() -> None:
     english = Parser.load()
-    model = copy.deepcopy(english.trained).train()
+    model = copy.deepcopy(english.original).train()
     entries = {side: list(own) for side, own in english.ids.ids.items()}
     parser = Parser(model, entries)
     assert all(module.training for module in model.modules())
-    assert not any(module.training for module in parser.model.modules())
+    assert not any(module.training for module in parser.fused.modules())
     words = ["The", "house", "sleeps"]
     before = [parse.conllu() for parse in parser.parse_tokens([words])]
     with torch.no_grad():
@@ -101,10 +101,10 @@ def test_the_best_parses_of_a_sentence_differ_and_arcs_have_probabilities() -> N
     parse, tree, arcs = english.confidence(words)
     assert str(parse) == str(best[0]) and 0 < tree <= min(arcs) and len(arcs) == len(words)
     assert arcs[0] > 0.9 > arcs[6], "the subject is sure, the place of a prepositional phrase is not"
-    arcs_only = Parser(english.trained, english.entries, arcs_alone)
+    arcs_only = Parser(english.original, english.entries, arcs_alone)
     assert [one.heads for one in arcs_only.k_best(["Go", "!"], 9)][:2] == [[0, 1], [2, 0]]
     for given, k, why in ((["a"] * 101, 1, "101 words"), ([], 1, "0 words"), (["a"], 17, "k=17")):
         with pytest.raises(ValueError, match=why):
             english.k_best(given, k)
     with pytest.raises(ValueError, match="not ranked"):
-        Parser(english.trained, english.entries, phrases_alone).confidence(["a"])
+        Parser(english.original, english.entries, phrases_alone).confidence(["a"])

@@ -20,15 +20,21 @@ from phrasemodels.parsing.parser import Parser
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, SPLITTER, load, save
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
 from phrasemodels.parsing.words import Word, composed, sentences
-from phrasemodels.tasks.parsers.raw_text import ANALYSIS, DIVISION, RawSentence, Token, f1, raw_sentences, written
 from phrasemodels.tasks.parsers.splitting import (
+    ANALYSIS,
+    DIVISION,
+    RawSentence,
     SplitterTraining,
+    Token,
     _referring,
     _with_inserted,
     attached,
+    f1,
+    raw_sentences,
     train_splitter,
     without_typing_errors,
     writes_marks_apart,
+    written,
 )
 
 ROWS = {

@@ -219,3 +219,10 @@ def test_the_page_about_duckdb_does_what_it_says(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=300, capture_output=True, text=True
     )
     assert ran.stdout.split()[-1] == "'film.']"
+
+
+def test_workers_write_what_one_process_writes(tmp_path: Path) -> None:
+    table = next(tables(tmp_path))
+    for workers, to in ((1, "one"), (2, "two")):
+        command([str(table)], form="jsonl", column="text", ids=["id"], out=tmp_path / to, batch=1, workers=workers)
+    assert (tmp_path / "two" / "a.jsonl").read_text() == (tmp_path / "one" / "a.jsonl").read_text() != ""

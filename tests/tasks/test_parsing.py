@@ -273,7 +273,7 @@ def test_words_that_the_treebank_lacks_have_the_vectors_of_a_file(tmp_path: Path
     assert {word: table[entries.index(word)].tolist() for word in wanted} == wanted and not table[UNKNOWN].any()
     packed = Saved(parser.model, parser.config, parser.entries, Jointly(), {})
     assert str(tmp_path) not in (save(packed, tmp_path / "packed") / ABOUT).read_text()
-    again = Parser.load(tmp_path / "packed").model.inputs[0]
+    again = Parser.load(tmp_path / "packed").fused.inputs[0]
     torch.testing.assert_close(again.fixed.weight, table)
     ids = torch.tensor([[entries.index(word) for word in ("nowhere", "the")]])
     rows = again(dataclasses.replace(parser.ids.batch([["the", "the"]]), words=ids))[0]
@@ -345,8 +345,8 @@ def test_a_parse_takes_one_thread_of_torch_and_gives_the_others_back(parser: Par
 
     torch.set_num_threads(3)
     try:
-        Parser(parser.model, ENTRIES, decode, limits=Limits(threads=2)).parse("It is.")
-        Parser(parser.model, ENTRIES, decode).parse("It is.")
+        Parser(parser.original, ENTRIES, decode, limits=Limits(threads=2)).parse("It is.")
+        Parser(parser.original, ENTRIES, decode).parse("It is.")
         assert (seen, torch.get_num_threads()) == ([2, 1], 3)
     finally:
         torch.set_num_threads(before)
@@ -381,7 +381,7 @@ def address(parser: Parser) -> Iterator[str]:
 
 def test_the_page_shows_parses_without_tags_and_cards_of_any_fields(parser: Parser) -> None:
     entries = {side: list(own) for side, own in parser.ids.ids.items()} | {"tags": list(SPECIAL)}
-    untagged = Parser(parser.trained, entries, card={"licence": "CC0"})
+    untagged = Parser(parser.original, entries, card={"licence": "CC0"})
     assert "Licence: CC0" in page(untagged, "It is.")
 
 
@@ -537,7 +537,7 @@ def test_turns_are_taken_in_the_order_in_which_they_were_asked_for(parser: Parse
         thread.join()
     assert order == [*range(5)]
     text = "It is. " * 7
-    assert parser.parse_in_turns(text, turns, 8) == parser.parse(text)
+    assert parser.parse_in_turns(text, turns) == parser.parse(text)
 
 
 def test_a_sentence_that_is_parsed_in_parts_takes_a_turn_for_each(parser: Parser) -> None:

@@ -21,7 +21,9 @@ def experiments(
     table: Annotated[str, typer.Option(help="Only this table, as `reproduce --table` takes it.")] = "",
     profile: Annotated[str, typer.Option(help="Only this size: sample, laptop or paper.")] = "",
     bibtex: Annotated[bool, typer.Option("--bibtex", help="Print entries of the papers for a bibliography.")] = False,
-    settings: Annotated[bool, typer.Option("--settings", help="Show each setting of one experiment for `--set`.")] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Show each setting of one experiment for `--set`.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List the tables of the papers, or the experiments of one.

@@ -144,7 +144,7 @@ def shown_parse(parser: Parser, parse: Parse, most: int = 5) -> Shown:
 
 
 def _looks(parser: Parser, parse: Parse, most: int) -> list[tuple[str, list[tuple[str, float]]]]:
-    if parser.model.encoder.top is None:
+    if parser.fused.encoder.top is None:
         return []
     labels, weights = parser.attention(parse.tokens)
     words = ["(start)", *parse.tokens, "(end)"]

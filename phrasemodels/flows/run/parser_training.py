@@ -22,8 +22,13 @@ from phrasemodels.infra.settings import Settings
 from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.parser import Parser
 from phrasemodels.parsing.saved import Saved, save
-from phrasemodels.tasks.parsers.raw_text import RawSentence, raw_scores, raw_sentences
-from phrasemodels.tasks.parsers.splitting import SplitterTraining, train_splitter
+from phrasemodels.tasks.parsers.splitting import (
+    RawSentence,
+    SplitterTraining,
+    raw_scores,
+    raw_sentences,
+    train_splitter,
+)
 from phrasemodels.tasks.prepare.corpora import Corpus, JoinedTreebanks
 from phrasemodels.tasks.problems.parsing import ParsingRecipe
 from phrasemodels.tasks.problems.sentence_data import VectorFile
@@ -119,7 +124,7 @@ def train_parser(
     scores = {name: round(result["scores"][f"{name}_unicode"]["value"], 2) for name in ("uas", "las")}
     card = {"name": f"{manifest.title}, dependencies", "corpora": manifest.title, "steps": updates, **terms, **numbers}
     card["scores"] = {"test set, gold words": scores}
-    own = (parser.trained, cast(Any, parser.config), parser.entries, parser.decode)
+    own = (parser.original, cast(Any, parser.config), parser.entries, parser.decode)
     with writing_folder(to, force) as made:
         save(Saved(*own, card, splitter, lexicon), made)
         (test,) = read_raw(files["test"])

@@ -1,7 +1,6 @@
 """Stanza as a back end of the parse step: its models, from a folder or fetched, and its pipeline."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from phrasemodels.data.download.manifest import load_parser
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.trees import Span, Tree, brackets, plain
 from phrasemodels.data.store.store import Job, Step
+from phrasemodels.parsing.parser import on_threads
 from phrasemodels.tasks.parsers.parse import (
     AddTrees,
     Analysis,
@@ -148,7 +148,7 @@ class Stanza:
         if "models" not in models:
             raise ValueError("Stanza needs models: give the parse step an input `models` (phrasemodels parsers --help)")
         folder = models["models"]
-        with one_thread():
+        with on_threads(1):
             tokens = self.tokens(table[column].to_pylist(), folder) if self.tokenise else sentences(table, column)
             pipeline = load_pipeline(self.language, self.processors, self.batch, str(folder))
             return trees(table, in_batches(lambda some: _parse(pipeline, some), tokens, self.batch, self.longest))
@@ -161,17 +161,6 @@ class Stanza:
         found = divider.bulk_process([Document([], text=text) for text in texts if text.strip()])
         divided = iter([token.text for s in document.sentences for token in s.tokens] for document in found)
         return [next(divided) if text.strip() else [] for text in texts]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Use one thread of torch. On a shared processor several threads wait for one another in busy loops."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @cache

@@ -18,7 +18,7 @@ from phrasemodels.data.formats.trees import brackets, wh_phrases
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.models.parser import LazyScores, ParsedTrees, ParserConfig
-from phrasemodels.parsing.parser import Divide, Limits, no_pieces
+from phrasemodels.parsing.parser import Divide, Limits, no_pieces, on_threads
 from phrasemodels.structs import joint
 from phrasemodels.tasks.parsers.parse import (
     AddTrees,
@@ -30,7 +30,6 @@ from phrasemodels.tasks.parsers.parse import (
     sentences,
     trees,
 )
-from phrasemodels.tasks.parsers.stanza import one_thread
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.problems.parse_data import COLUMNS, ParseExamples, ParsingObjective
@@ -55,7 +54,7 @@ class OurParser:
 
     def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
         """Return TREES of the sentences in a column, row by row."""
-        with one_thread():
+        with on_threads(1):
             parser = load(self.objective, self.model, models["weights"], models["vocabulary"])
 
             def parse(some: list[list[str]]) -> list[Analysis]:
@@ -143,7 +142,7 @@ def add_phrases_to_shard(job: Job, settings: OurParser) -> dict[str, Any]:
     table = read_shard(job.inputs["shard"].path)
     rows = table.to_pylist()
     asked = [row for row in rows if row["heads"] and not row["tree"] and len(row["tokens"]) <= Limits().jointly]
-    with one_thread():
+    with on_threads(1):
         parser = load(settings.objective, settings.model, *(job.inputs[n].path for n in ("weights", "vocabulary")))
         bracketed = phrases_of_arcs(parser, asked, settings.divide)
     for row, tree in zip(asked, bracketed, strict=True):
