@@ -637,11 +637,6 @@ class Parser(Pretrained):
         words = [[word.form for own in split(one) for word in own] if isinstance(one, str) else one for one in given]
         return list(self.parse_tokens(words))
 
-    def parse_lines(self, lines: Iterable[str], batch: int = 256) -> Iterator[Parse]:
-        """Yield the parse of each line, which is one sentence; an empty line gets an empty parse."""
-        for found in self.parse_each(lines, undivided(self.split), batch):
-            yield found[0] if found else NOTHING
-
     def parse_tokens(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Parse]:
         """Yield the parse of each tokenised sentence; one without words gets an empty parse.
 

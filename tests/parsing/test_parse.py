@@ -113,13 +113,6 @@ def test_trees_do_not_depend_on_the_batch(models: Artifact) -> None:
     assert whole.equals(single)
 
 
-@needs_models
-def test_stanza_tokenises_text(models: Artifact) -> None:
-    table = build(BITEXT, "here", {"source": ["Don't go, he says.", "  ", "It is 3:15."], "target": ["", "", ""]}, 3)
-    tokens = Stanza(tokenise=True).analyse(table, "source", {"models": models.path})["tokens"].to_pylist()
-    assert tokens[0][-4:] == [",", "he", "says", "."] and tokens[1] == [] and tokens[2][-1] == "."
-
-
 def test_a_sentence_that_fails_does_not_stop_the_others() -> None:
     tried = []
 

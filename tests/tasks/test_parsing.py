@@ -222,7 +222,7 @@ def test_documents_and_generators_are_read_as_they_are_needed(parser: Parser) ->
     made = parser.parse_each(texts(), batch=2)
     assert [len(next(made)) for _ in range(2)] == [0, 2] and read == [0, 1]
     assert [len(found) for found in made] == [0, 2] * 4
-    assert [found.tokens for found in parser.parse_lines(["It is. So", ""])] == [["It", "is", ".", "So"], []]
+    assert [found.tokens for found in parser.predict(["It is. So", ""])] == [["It", "is", ".", "So"], []]
 
 
 def test_labels_look_at_words(parser: Parser) -> None:

@@ -61,7 +61,6 @@ def parse(
             "line; tokens: sentences, spaces divide words; conllu. auto: conllu if the file looks like it, else text.",
         ),
     ] = "auto",
-    tokenised: Annotated[bool, typer.Option("--tokenised", help="The same as --input tokens.")] = False,
     column: Annotated[
         str, typer.Option(help="The column of texts: files are tables, CSV, TSV, JSON lines or Parquet by their names.")
     ] = "",
@@ -93,7 +92,7 @@ def parse(
     from phrasemodels.parsing.files import BINARY, Table, answers, warn, write
     from phrasemodels.written import check_replaceable
 
-    read, form = "tokens" if tokenised else read, "jsonl" if form == "json" else form
+    form = "jsonl" if form == "json" else form
     check_names(form, decode, read)
     if batch < 1:
         raise ValueError(f"--batch {batch}: at least one sentence has to be read")

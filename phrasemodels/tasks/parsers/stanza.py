@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -133,13 +132,12 @@ class Stanza:
     """Stanza's pipeline with the models in the folder `models`.
 
     Sentences go through it in the order of the corpus, `batch` at a time. The padding of a batch affects results, so `batch` is part
-    of the key. processors: a tree needs constituency, heads need lemma and depparse, both need pos. tokenise: divide text with
-    Stanza's own model instead of at spaces. longest: longer sentences are not parsed.
+    of the key. processors: a tree needs constituency, heads need lemma and depparse, both need pos. longest: longer sentences are not
+    parsed.
     """
 
     language: str = "en"
     processors: tuple[str, ...] = PROCESSORS
-    tokenise: bool = False
     batch: int = 100
     longest: int = 300
 
@@ -149,18 +147,11 @@ class Stanza:
             raise ValueError("Stanza needs models: give the parse step an input `models` (phrasemodels parsers --help)")
         folder = models["models"]
         with on_threads(1):
-            tokens = self.tokens(table[column].to_pylist(), folder) if self.tokenise else sentences(table, column)
             pipeline = load_pipeline(self.language, self.processors, self.batch, str(folder))
-            return trees(table, in_batches(lambda some: _parse(pipeline, some), tokens, self.batch, self.longest))
-
-    def tokens(self, texts: list[str], models: Path) -> list[list[str]]:
-        """Return the tokens of texts. Each text is one sentence."""
-        from stanza import Document
-
-        divider = load_pipeline(self.language, ("tokenize",), self.batch, str(models))
-        found = divider.bulk_process([Document([], text=text) for text in texts if text.strip()])
-        divided = iter([token.text for s in document.sentences for token in s.tokens] for document in found)
-        return [next(divided) if text.strip() else [] for text in texts]
+            return trees(
+                table,
+                in_batches(lambda some: _parse(pipeline, some), sentences(table, column), self.batch, self.longest),
+            )
 
 
 @cache
@@ -168,17 +159,15 @@ def load_pipeline(language: str, processors: tuple[str, ...], batch: int, folder
     """Load a pipeline, once in each process. OSError: the folder lacks a model."""
     import stanza
 
-    division = processors == ("tokenize",)
     try:
         return stanza.Pipeline(
             language,
             dir=folder,
-            processors=",".join(processors if division else ("tokenize", *processors)),
+            processors=",".join(("tokenize", *processors)),
             download_method=None,
             use_gpu=torch.cuda.is_available(),
             logging_level="ERROR",
-            tokenize_pretokenized=not division,
-            tokenize_no_ssplit=division,
+            tokenize_pretokenized=True,
             pos_batch_size=batch,
             depparse_batch_size=BATCH_WORDS,
         )
