@@ -258,8 +258,7 @@ def test_leakage_counts_whole_records() -> None:
     assert leakage([facts], [apart]) == (1, 2)
 
 
-def test_leakage_holds_one_shard_of_train_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phrasemodels.data.corpora.leakage.FEWEST_KEYS", 2)
+def test_leakage_holds_one_shard_of_train_at_a_time() -> None:
     alive: list[weakref.ref[pa.Table]] = []
 
     def shards() -> Iterator[pa.Table]:

@@ -59,7 +59,8 @@ def test_known_numbers_of_test_records_stand_in_train(table: Read, name: str, sh
 
 @pytest.mark.needs_mirror
 def test_no_premise_is_in_train_and_dev(table: Read) -> None:
-    assert leakage([table("snli", "train")], [table("snli", "dev")], ("premise",)).shared == 0
+    train, dev = (set(table("snli", split)["premise"].to_pylist()) for split in ("train", "dev"))
+    assert train and dev and not train & dev
 
 
 @pytest.mark.needs_mirror

@@ -1,7 +1,7 @@
 """Leakage: the number of test records in the training set, and repeated records of a split."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ CONTENT = {
     "question": ("facts", "question"),
 }
 SEPARATORS = ("\x1e", "\x1f")
-FEWEST_KEYS = 65_536  # of the training set that are looked up at once
 
 
 class Leak(NamedTuple):
@@ -34,24 +33,6 @@ class Leak(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.shared} of {self.rows} records ({self.share:.0%}) stand verbatim in train"
-
-
-def leakage(train: Iterable[pa.Table], test: Iterable[pa.Table], columns: Sequence[str] = ()) -> Leak:
-    """Count test records equal to a training record in some columns, by default those of `content`.
-
-    train, test: the shards of each. The keys of the test set are in memory, and of the training set as many at a time.
-    """
-    records = pa.chunked_array(_keys(test, columns), pa.large_string())
-    seen = np.zeros(len(records), bool)
-    block: list[pa.Array] = []
-    for keys in _keys(train, columns):
-        block.append(keys)
-        if sum(map(len, block)) >= max(FEWEST_KEYS, len(records)):
-            seen |= pc.is_in(records, value_set=pa.concat_arrays(block)).to_numpy()
-            block = []
-    if block:
-        seen |= pc.is_in(records, value_set=pa.concat_arrays(block)).to_numpy()
-    return Leak(int(seen.sum()), len(records))
 
 
 class Counts(NamedTuple):
@@ -82,12 +63,15 @@ class Counts(NamedTuple):
         return Leak(int(seen.sum()), self.rows)
 
 
+def leakage(train: Iterable[pa.Table], test: Iterable[pa.Table]) -> Leak:
+    """Count the records of a test set that are also in the training set, of which one table at a time is in memory."""
+    return counts(test).shared_with(counts(train))
+
+
 def counts(tables: Iterable[pa.Table]) -> Counts:
     """Count the rows of a split, one table at a time. There is at least one."""
     return merged(
-        Counts(
-            reasons(table), table.schema, pa.chunked_array(map(digests, _keys([table], ())), pa.binary(DIGEST_BYTES))
-        )
+        Counts(reasons(table), table.schema, pa.chunked_array(map(digests, _keys(table)), pa.binary(DIGEST_BYTES)))
         for table in tables
     )
 
@@ -107,11 +91,10 @@ def content(table: pa.Table) -> tuple[str, ...]:
     return next(columns for first, columns in CONTENT.items() if first in table.column_names)
 
 
-def _keys(tables: Iterable[pa.Table], columns: Sequence[str]) -> Iterator[pa.Array]:
+def _keys(table: pa.Table) -> Iterator[pa.Array]:
     """Yield the content of the records of each batch, a string each."""
-    for table in tables:
-        for batch in table.select(columns or content(table)).to_batches(max_chunksize=BATCH_ROWS):
-            yield pc.binary_join_element_wise(*map(_text, batch.columns), SEPARATORS[1]).cast(pa.large_string())
+    for batch in table.select(content(table)).to_batches(max_chunksize=BATCH_ROWS):
+        yield pc.binary_join_element_wise(*map(_text, batch.columns), SEPARATORS[1]).cast(pa.large_string())
 
 
 def _text(column: pa.Array) -> pa.Array:
