@@ -100,9 +100,8 @@ class ParserConfig:
     def sized(self, sizes: dict[str, int]) -> "ParserConfig":
         """Return the configuration with the sizes of a vocabulary: words, characters, tags, labels, relations."""
         encoder = self.encoder
-        top = encoder.top if isinstance(encoder, PartitionedEncoderConfig) else None
-        if top is not None and not top.labels:
-            encoder = replace(encoder, top=replace(top, labels=sizes["labels"]))
+        if isinstance(encoder, PartitionedEncoderConfig) and encoder.top is not None and not encoder.top.labels:
+            encoder = replace(encoder, top=replace(encoder.top, labels=sizes["labels"]))
         inputs = tuple(part.sized(sizes) for part in self.inputs)
         labels, relations, tags = (sizes[name] for name in ("labels", "relations", "tags"))
         return replace(self, encoder=encoder, inputs=inputs, labels=labels, relations=relations, tags=tags)

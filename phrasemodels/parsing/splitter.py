@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -116,8 +117,8 @@ class SplitterNetwork(nn.Module):
         return self.labels(x)
 
 
-def _convolved(layer: nn.Conv1d, x: Tensor) -> Tensor:
-    """Return the convolution of x (B, N, d) by one product. It is as fast as torch's, which keeps a program of oneDNN for each shape."""
+def _convolved(layer: Any, x: Tensor) -> Tensor:
+    """Return Conv1d of x (B, N, d) by one product. It is as fast as torch's, which keeps a program of oneDNN for each shape."""
     width, (step,), n = layer.weight.shape[2], layer.dilation, x.shape[1]
     padded = F.pad(x, (0, 0, *2 * (width // 2 * step,)))
     windows = torch.cat([padded[:, k * step : k * step + n] for k in range(width)], -1)

@@ -333,8 +333,8 @@ def text_of(about: Added, files: Sequence[Path], splits: Mapping[str, Split]) ->
             )
         if split.part:
             start, stop = split.part
-            own = {"by": _quoted(about.by)} | ({"alike": _quoted(_alike(about))} if _alike(about) else {})
-            own |= {"start": start} | ({} if stop is None else {"stop": stop})
+            alike = {"alike": _quoted(_alike(about))} if _alike(about) else {}
+            own = {"by": _quoted(about.by), **alike, "start": start} | ({} if stop is None else {"stop": stop})
             top.append("part = { " + ", ".join(f"{key} = {value}" for key, value in own.items()) + " }")
     return "\n".join(top) + "\n"
 
