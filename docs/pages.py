@@ -322,7 +322,9 @@ def configuration(kind: type) -> str:
     said, types = overrides.meanings(kind), {}
     for owner in reversed(kind.__mro__[:-1]):
         types |= {
-            ast.unparse(f.target): ast.unparse(f.annotation) for f in overrides.body_of(owner) if isinstance(f, ast.AnnAssign)
+            ast.unparse(f.target): ast.unparse(f.annotation)
+            for f in overrides.body_of(owner)
+            if isinstance(f, ast.AnnAssign)
         }
     rows = [
         (

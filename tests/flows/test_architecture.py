@@ -35,7 +35,9 @@ def test_each_file_of_a_way_exists_with_its_names(file, read):
     text = (PACKAGE / file).read_text(encoding="utf-8")
     for name in re.findall(r"`(\w+(?:\.\w+)?)`", read):
         kind, _, member = name.rpartition(".")
-        assert re.search(rf"(?:class|def|\b)\s*{re.escape(kind or member)}\b", text) and re.search(rf"\b{re.escape(member)}\b", text), name
+        assert re.search(rf"(?:class|def|\b)\s*{re.escape(kind or member)}\b", text) and re.search(
+            rf"\b{re.escape(member)}\b", text
+        ), name
 
 
 def test_each_way_has_at_most_eight_files():
