@@ -480,7 +480,7 @@ def start_mlflow(settings: Settings) -> None:
         _make_tables(uri)
 
 
-PLACES = {  # where MLflow's database names folders of the store
+IN_DATABASE = {  # where MLflow's database names folders of the store
     "experiments": ["artifact_location"], "runs": ["artifact_uri"], "logged_models": ["artifact_location"],
     "model_versions": ["source", "storage_location"], "datasets": ["dataset_source"],
 }  # fmt: skip
@@ -494,7 +494,7 @@ def follow_store(database: Path, root: Path) -> None:
         suffixes = ((f"/mlflow/artifacts/{name}", where or "") for name, where in known)
         old = {where.removesuffix(end) for end, where in suffixes if where.endswith(end)} - {new}
         for before in old if artifacts.is_dir() else ():
-            for table, columns in PLACES.items():
+            for table, columns in IN_DATABASE.items():
                 for column in columns:
                     connection.execute(
                         f"update {table} set {column} = replace({column}, ?, ?) where instr({column}, ?)",

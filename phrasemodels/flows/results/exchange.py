@@ -193,7 +193,12 @@ def from_mlflow(uri: str, unread: list[str]) -> Iterator[Observation]:
     if tracker.damage():
         raise ValueError(f"{uri}: the database is damaged: take a copy of it that is whole")
     said: list[str] = []
-    logging.root.addFilter(heard := lambda record: said.append(record.getMessage()))  # MLflow logs what it leaves out
+
+    def heard(record: logging.LogRecord) -> bool:
+        said.append(record.getMessage())
+        return False
+
+    logging.root.addFilter(heard)  # MLflow logs what it leaves out
     try:
         runs = tracker.runs()
     except Exception as error:  # whatever a file of others makes MLflow and its libraries raise

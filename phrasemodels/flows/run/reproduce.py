@@ -251,10 +251,10 @@ def reproduce_plan(
             return Cancelled(name=STOPPED_BY, message=str(reason))
         return Completed(name=STOPPED_BY, message=LATE, data=result) if result["left"] else result
 
-    state = run(**asdict(request), return_state=True)
+    state: State[Any] = run(**asdict(request), return_state=True)
     if stopped:
         raise stopped[0]
-    return state.result()
+    return dict(state.result())
 
 
 def run_table(
