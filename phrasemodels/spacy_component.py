@@ -156,5 +156,5 @@ def create(nlp: Language, name: str, model: str, max_words: int) -> Component:
     Doc.set_extension("phrases", getter=_phrases, force=True)
     for extension, getter in EXTENSIONS.items():
         Span.set_extension(extension, getter=getter, force=True)
-    limits = Limits(longest=max_words)
+    limits = Limits(max_words=max_words)
     return Component(Parser.load(model, limits) if model else Parser.load(limits=limits))

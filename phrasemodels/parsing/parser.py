@@ -345,26 +345,26 @@ IN_PARTS = "more than {} words: parsed in {} parts"
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of memory and time, in words. The memory of a batch is then linear in `longest` and in `jointly`².
+    """Bounds of memory and time, in words. The memory of a batch is then linear in `max_words` and in `max_joint_words`².
 
     Args:
-        jointly: Longer sentences are not decoded jointly, which takes 8·n³ bytes.
-        longest: Longer sentences are parsed in parts of at most `part` words, so that time is linear in the text,
+        max_joint_words: Longer sentences are not decoded jointly, which takes 8·n³ bytes.
+        max_words: Longer sentences are parsed in parts of at most `chunk_words` words, so that time is linear in the text,
             whatever it is.
-        together: Padded words of a batch; what 400 need fits a processor's cache, and 900 take 1.2 times as long
+        max_batch_words: Padded words of a batch; what 400 need fits a processor's cache, and 900 take 1.2 times as long
             for each word.
         threads: Of torch during a parse; what a sentence needs is so little that several threads wait for one
             another, and beside other programs take ten times as long as one.
     """
 
-    jointly: int = 150
-    longest: int = 500
-    together: int = 400
+    max_joint_words: int = 150
+    max_words: int = 500
+    max_batch_words: int = 400
     threads: int = 1
-    part: int = 100
+    chunk_words: int = 100
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "jointly", "longest", "together", "threads", "part")
+        at_least(self, 1, "max_joint_words", "max_words", "max_batch_words", "threads", "chunk_words")
 
 
 @contextmanager
@@ -383,7 +383,7 @@ def on_threads(count: int) -> Iterator[None]:
 
 def bounded(decode: Decode, longest: int, limits: Limits) -> Decode:
     """Return the decoder for a batch whose longest sentence has `longest` words."""
-    return separately if isinstance(decode, Jointly) and longest > limits.jointly else decode
+    return separately if isinstance(decode, Jointly) and longest > limits.max_joint_words else decode
 
 
 @dataclass(frozen=True)
@@ -725,7 +725,7 @@ class Parser(Pretrained):
     def load_kernels(self) -> None:
         """Load the decoder's kernels, or compile them, now rather than at the first long text: for servers and timings."""
         self.words_decoded = WITHOUT_KERNELS
-        long = ["."] * (self.limits.jointly + 1)  # decoded otherwise than a short sentence
+        long = ["."] * (self.limits.max_joint_words + 1)  # decoded otherwise than a short sentence
         list(self.parse_tokens([["Kernels", "."], long]))
 
     def _decoding(self, sentences: Sequence[list[str]]) -> AbstractContextManager[None]:
@@ -738,7 +738,9 @@ class Parser(Pretrained):
     def _parsed(self, sentences: Sequence[list[str]], turn: Turn = nullcontext) -> Iterator[Parse]:
         """Yield the parses of sentences, none of which is empty, in order. turn: as of `parse_in_turns`, of each batch."""
         limits = self.limits
-        pieces = [parts(tokens, limits.part) if len(tokens) > limits.longest else [tokens] for tokens in sentences]
+        pieces = [
+            parts(tokens, limits.chunk_words) if len(tokens) > limits.max_words else [tokens] for tokens in sentences
+        ]
         short = [part for own in pieces for part in own]
         found: dict[int, Parse] = {}
         for rows in batches([len(part) for part in short], limits):
@@ -753,7 +755,7 @@ class Parser(Pretrained):
             ):
                 trees = self.fused.parse(self._batch(some), decode)
             cpu = ParsedTrees(*(x.cpu() for x in trees))
-            note = "" if decode is self.decode else APART.format(limits.jointly)
+            note = "" if decode is self.decode else APART.format(limits.max_joint_words)
             for k, row in enumerate(rows):
                 parse = self.names.parse(some[k], k, cpu)
                 found[row] = replace(parse, note=note, tree=wh_phrases(parse.tree) if parse.tree else None)
@@ -786,13 +788,13 @@ def _placed(parse: Parse, text: str, words: Sequence[Word]) -> Parse:
 
 
 def batches(lengths: Sequence[int], limits: Limits) -> Iterator[list[int]]:
-    """Yield the places of sentences that are parsed together: similar lengths, at most `together` padded words, and no
+    """Yield the places of sentences that are parsed together: similar lengths, at most `max_batch_words` padded words, and no
     sentence that is decoded apart beside one that is not."""
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):
         n = lengths[place]
-        crossing = batch and n > limits.jointly >= lengths[batch[0]]
-        if batch and ((len(batch) + 1) * n > limits.together or crossing):
+        crossing = batch and n > limits.max_joint_words >= lengths[batch[0]]
+        if batch and ((len(batch) + 1) * n > limits.max_batch_words or crossing):
             yield batch
             batch = []
         batch.append(place)
@@ -833,6 +835,6 @@ def joined(parses: Sequence[Parse], limits: Limits) -> Parse:
         if parses[0].tree
         else None
     )
-    note = IN_PARTS.format(limits.longest, len(parses))
+    note = IN_PARTS.format(limits.max_words, len(parses))
     notes = dict.fromkeys([note, *(part.note for part in parses)])
     return Parse(tokens, tags, tree, heads, relations, universal, note="; ".join(filter(None, notes)))

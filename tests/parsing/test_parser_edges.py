@@ -28,7 +28,7 @@ def test_the_configuration_of_every_experiment_can_be_exported_and_read() -> Non
 
 def test_parts_without_relations_are_joined() -> None:
     parts = [Parse(["a", "b"], [], None, [2, 0], []), Parse(["c"], [], None, [0], [])]
-    whole = joined(parts, Limits(longest=2))
+    whole = joined(parts, Limits(max_words=2))
     assert (whole.heads, whole.relations) == ([2, 0, 2], [])
 
 

@@ -59,7 +59,7 @@ CONFIG = ParserConfig(
     hidden=8,
     arc_hidden=8,
 ).sized({side: len(own) for side, own in ENTRIES.items()})
-LIMITS = Limits(jointly=15, longest=40, together=60, part=40)
+LIMITS = Limits(max_joint_words=15, max_words=40, max_batch_words=60, chunk_words=40)
 
 
 @pytest.fixture(scope="module")
@@ -551,7 +551,7 @@ def test_a_sentence_that_is_parsed_in_parts_takes_a_turn_for_each(parser: Parser
     text = "the " * 200
     (found,) = parser.parse_in_turns(text, turn)
     assert [found] == parser.parse(text) and len(found.tokens) == 200
-    assert len(taken) == 1 + 200 // LIMITS.part, "one for the division into sentences"
+    assert len(taken) == 1 + 200 // LIMITS.chunk_words, "one for the division into sentences"
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")

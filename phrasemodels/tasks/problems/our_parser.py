@@ -141,7 +141,7 @@ def add_phrases_to_shard(job: Job, settings: OurParser) -> dict[str, Any]:
     """Write one shard of `add_phrases`."""
     table = read_shard(job.inputs["shard"].path)
     rows = table.to_pylist()
-    asked = [row for row in rows if row["heads"] and not row["tree"] and len(row["tokens"]) <= Limits().jointly]
+    asked = [row for row in rows if row["heads"] and not row["tree"] and len(row["tokens"]) <= Limits().max_joint_words]
     with on_threads(1):
         parser = load(settings.objective, settings.model, *(job.inputs[n].path for n in ("weights", "vocabulary")))
         bracketed = phrases_of_arcs(parser, asked, settings.divide)
@@ -171,7 +171,7 @@ def phrases_of_arcs(parser: TreeParser, rows: Sequence[dict[str, Any]], divide: 
     tokens = [row["tokens"] for row in rows]
     data = ParseExamples(Columns.of_table(parser.numbers(tokens, divide), COLUMNS), parser.objective.tagged)
     made = [""] * len(rows)
-    for places in in_order(data, Limits().together) if rows else []:
+    for places in in_order(data, Limits().max_batch_words) if rows else []:
         sentences = data.batch(places).to(parser.device).sentences
         heads = torch.full((len(places), int(sentences.lengths.max()) + 1), -1)
         for row, place in enumerate(places.tolist()):

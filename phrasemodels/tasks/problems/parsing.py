@@ -99,7 +99,7 @@ class TreeParser:
     def parse_rows(self, data: ParseExamples, sentences: Sequence[list[str]], batch_tokens: int) -> list[Parse]:
         """Return the parses of numbered sentences, in order. batch_tokens bounds memory and does not change the result."""
         found: dict[int, Parse] = {}
-        limits = Limits(together=batch_tokens)
+        limits = Limits(max_batch_words=batch_tokens)
         for rows in in_order(data, batch_tokens) if len(data) else []:
             batch = data.batch(rows).to(self.device).sentences
             parses = self.model.parse(batch, bounded(self.objective.decode, int(batch.lengths.max()), limits))
