@@ -70,14 +70,15 @@ def forget(
 ) -> None:
     """Remove a row: its artifacts, MLflow runs and registered model.
 
-    The comparisons that it stands in go, too. `reproduce` makes the comparisons of other rows again from their
-    scores.
+    Its comparisons go, too. `reproduce` makes the comparisons of other rows again from their scores. Nothing goes that
+    another row of today has made or shares, whatever its name was then.
     """
-    from phrasemodels.flows.results.records import remove_row
+    from phrasemodels.flows.results.records import remove_row, sources_of
     from phrasemodels.infra.settings import Settings
     from phrasemodels.infra.tracking import Tracker
 
-    removed = remove_row(_store(), Tracker(Settings().tracking_uri), row, dry)
+    settings = Settings()
+    removed = remove_row(_store(), Tracker(settings.tracking_uri), row, sources_of(settings), dry)
     for text in removed:
         print(clean(text))
     print(f"{len(removed)} things" + (" would go" if dry else " removed"))

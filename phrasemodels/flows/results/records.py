@@ -36,11 +36,11 @@ from phrasemodels.data.store.artifacts import (
     write_durably,
 )
 from phrasemodels.data.store.gc import DAY, Waste, collect, is_alive, lease, leased_keys, trim, trimmed, waste
-from phrasemodels.data.store.store import Step, Store
+from phrasemodels.data.store.store import Step, Store, with_dependencies
 from phrasemodels.flows.experiments.names import CHANGE, file_name
 from phrasemodels.folders import NotAFileError, check_folder, read_regular
 from phrasemodels.infra.settings import Settings
-from phrasemodels.infra.tracking import COMPLETED, DEAD, Tracker, flatten, readable
+from phrasemodels.infra.tracking import COMPLETED, DEAD, KEY, Tracker, flatten, readable
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -189,32 +189,53 @@ def collect_garbage(store: Store, settings: Settings, days: float, newest: int, 
     return removed
 
 
-def remove_row(store: Store, tracker: Tracker, name: str, dry: bool = False) -> list[str]:
-    """Remove what was made for a row alone, the comparisons that it stands in, its runs in MLflow and its registered model.
+def remove_row(store: Store, tracker: Tracker, name: str, sources: Sources, dry: bool = False) -> list[str]:
+    """Remove everything made for a row alone: artifacts, comparisons, runs in MLflow, and its registered model.
 
-    dry: remove nothing. Returns what goes, in words. ValueError: nothing of this name is there, a run uses it, or the store is on
-    object storage.
+    Names in the store are labels: a row is found by the keys of its steps today, and by its label for what was made of it before.
+    What a row of today has made under another name, or shares, stays.
+
+    Args:
+        sources: Files of the rows.
+        dry: Remove nothing.
+
+    Returns:
+        What goes, in words.
+
+    Raises:
+        ValueError: Nothing is the row's own, a run uses it, or the store is on object storage.
     """
     if store.shared is not None:
         raise ValueError(
             "other nodes may read a store on object storage now: `phrasemodels store gc` removes what no verdict needs"
         )
     known = {artifact.key: artifact for artifact in store.artifacts()}
-    tables = {
-        key: {row["experiment"] for row in a.meta["rows"]}
-        for key, a in known.items()
-        if a.manifest["step"] == "compare"
+    inputs = {key: set(artifact.manifest["parts"]["inputs"].values()) for key, artifact in known.items()}
+    tables = {key for key, artifact in known.items() if artifact.manifest["step"] == "compare"}
+    today, live = _keys_today(name, {a.about["seed"] for a in known.values() if "seed" in a.about}, sources)
+    labelled = {key for key, artifact in known.items() if artifact.about.get("experiment") == name}
+    own = (today & known.keys() | labelled) - live - tables
+    without = {
+        key
+        for key in tables
+        if inputs[key] & own
+        or (not inputs[key] & live
+        and name in {row["experiment"] for row in known[key].meta["rows"]})
     }
-    queue, needed = [key for key, rows in tables.items() if name not in rows], set[str]()
+    queue, needed = [*(tables - without)], set[str]()
     while queue:
         if (key := queue.pop()) not in needed:
             needed.add(key)
-            queue += known[key].manifest["parts"]["inputs"].values() if key in known else []
-    own = {key for key, artifact in known.items() if artifact.about.get("experiment") == name} - needed
-    own |= {key for key, rows in tables.items() if name in rows}
-    runs = [run.info.run_id for run in tracker.runs() if run.data.tags.get("experiment") == name]
+            queue += inputs.get(key, ())
+    own = own - needed | without
+    runs = [
+        run.info.run_id
+        for run in tracker.runs()
+        if (key := run.data.tags.get(KEY)) in own or (run.data.tags.get("experiment") == name and key not in live)
+    ]
     if not own and not runs:
-        raise ValueError(f"{name}: neither the store nor MLflow has anything of this name")
+        shared = "; other rows of today share what was made under it" if labelled or today & known.keys() else ""
+        raise ValueError(f"{name}: neither the store nor MLflow has anything of this row alone{shared}")
     if own & leased_keys(store):
         raise ValueError(f"{name}: a run under way uses it; stop that run first")
     if not dry:
@@ -222,9 +243,33 @@ def remove_row(store: Store, tracker: Tracker, name: str, dry: bool = False) -> 
             remove(known[key].path)
         for run in runs:
             tracker.client().delete_run(run)
-        if runs:
+        if runs and not labelled & live:
             tracker.unregister(file_name(name))
     return [known[key].manifest["label"] for key in sorted(own)] + [f"MLflow run {run}" for run in runs]
+
+
+def _keys_today(name: str, seeds: Collection[int], sources: Sources) -> tuple[set[str], set[str]]:
+    """Return the keys of all steps of a row, by its name today, and of all other rows of its paper and of the project."""
+    from phrasemodels.flows.experiments.catalogue import experiments, resolved
+    from phrasemodels.flows.experiments.names import divided
+    from phrasemodels.flows.experiments.overrides import overridden
+
+    row, overrides = divided(name)
+    rows = {
+        one.name: one for paper in {row.partition("/")[0], *project.parts("papers")} for one in experiments(paper) if paper
+    }
+    if overrides and row in rows:
+        rows[name] = overridden(rows[row], *overrides)
+    keys: dict[str, set[str]] = {}
+    for each, one in rows.items():
+        try:
+            steps = [resolved(one, sources).steps(seed).stages.values() for seed in seeds]
+        except ValueError:  # a corpus is missing
+            if each == name or one.name.partition("/")[0] in project.parts("papers"):
+                raise
+            continue
+        keys[each] = {step.key for some in steps for step in with_dependencies(list(some))}
+    return keys.pop(name, set()), set().union(*keys.values())
 
 
 _OVERRIDES = re.compile(rf"{re.escape(CHANGE)}(?:recipe|model|train)\.\S*")
