@@ -1,4 +1,4 @@
-"""A phrase structure tree as nodes that know their children and parent, and drawings of parses: SVG, TikZ, displaCy.
+"""A phrase structure tree as linked nodes, and drawings of parses: SVG, TikZ, displaCy.
 
 Needs no other library. Coordinates of SVG are in pixels.
 """
@@ -11,7 +11,7 @@ from phrasemodels.data.formats.trees import Tree
 
 
 class Node:
-    """A phrase, or a word, which has its tag as label and no children: tokens [start, end) of the sentence."""
+    """A phrase, or a word: tokens [start, end) of the sentence. A word has its tag as label and no children."""
 
     __slots__ = ("children", "end", "label", "parent", "start", "tokens")
 
@@ -38,7 +38,7 @@ class Node:
             waiting += reversed(node.children)
 
     def find(self, *labels: str) -> list["Node"]:
-        """Return the phrases of these labels in pre-order, the node itself among them; without labels, all phrases."""
+        """Return the phrases of these labels in pre-order, the node itself among them. Without labels return all phrases."""
         return [node for node in self if not node.is_word and (not labels or node.label in labels)]
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ WIDTH, LEVEL, SIDE, LETTER = 14, 36, 10, 7.5  # least space between words, heigh
 
 
 def svg(root: Node) -> str:
-    """Return a tree as SVG: labels above, words below, which a screen reader hears as brackets."""
+    """Return a tree as SVG: labels above, words below. A screen reader hears brackets."""
     words = [node for node in root if node.is_word]
     place, x = {}, float(SIDE)
     for word in words:
@@ -156,7 +156,7 @@ def arcs_svg(tokens: Sequence[str], tags: Sequence[str], heads: Sequence[int], r
 
 
 def _levels(heads: Sequence[int]) -> list[int]:
-    """Return the height of each word's arc: above all arcs that it spans."""
+    """Return the height of each word's arc: above all arcs inside of it."""
     spans = sorted((abs(head - 1 - k), min(k, head - 1), max(k, head - 1), k) for k, head in enumerate(heads) if head)
     levels, highest = [0] * len(heads), [0] * max(1, len(heads))  # highest arc between word k and the next
     for _, first, last, k in spans:
@@ -180,12 +180,12 @@ _TEX = str.maketrans(
 
 
 def forest(root: Node) -> str:
-    """Return a tree for the LaTeX package forest, which draws with TikZ."""
+    """Return a tree for the LaTeX package forest (TikZ)."""
     return f"\\begin{{forest}}\n{_nested(root, '[', ']', lambda text: text.translate(_TEX), '')}\n\\end{{forest}}"
 
 
 def bracketed(root: Node) -> str:
-    """Return a tree in brackets as it is read aloud and shown; `trees.brackets` writes what can be read again."""
+    """Return a tree in brackets for reading aloud. `trees.brackets` writes brackets that can be read again."""
     return _nested(root, "(", ")", str, " ")
 
 

@@ -1,7 +1,8 @@
-"""Texts and tables that are parsed, and files of their parses: brackets, CoNLL-U, JSON lines, Arrow and Parquet.
+"""Texts and tables for parsing, and files of their parses: brackets, CoNLL-U, JSON lines, Arrow and Parquet.
 
-In the last three a record is a sentence. It has its `file`, its `row` (the line, or the row of a table, from 1), its number `sentence`
-in the row (from 1; 0 if the row has no words), the columns of the row that are kept, and FIELDS. Places are characters of the row.
+In the last three a record is a sentence. It has its `file`, its `row` (the line, or the row of a table, from 1), its number
+`sentence` in the
+row (from 1; 0 if the row has no words), the kept columns of the row, and FIELDS. Places are characters of the row.
 """
 
 import csv
@@ -51,7 +52,7 @@ def _batched(items: Iterable[T]) -> Iterator[list[T]]:
 
 
 class Row(NamedTuple):
-    """A text of a table, with its number, from 1, and the columns that are kept."""
+    """A text of a table, with its number, from 1, and its kept columns."""
 
     number: int
     text: str
@@ -69,15 +70,17 @@ def splits(parser: "Parser") -> dict[str, Sentences]:
 
 
 class Table(NamedTuple):
-    """The column of texts of a table, and the columns that sentences keep."""
+    """The text column of a table, and the columns to keep."""
 
     column: str
     kept: tuple[str, ...] = ()
 
 
 class Answer(NamedTuple):
-    """The parses of a row: a line, a block of lines or a row of a table. line: the number of the row, of a block its first line.
-    conllu: the lines that were read. kept: columns of the row."""
+    """The parses of a row: a line, a block of lines or a row of a table.
+
+    line: the number of the row, of a block its first line. conllu: the lines as read. kept: columns of the row.
+    """
 
     line: int
     parses: "list[Parse]"
@@ -87,8 +90,10 @@ class Answer(NamedTuple):
 
 
 def written(answer: Answer, form: str, prefix: str = "") -> Iterator[str]:
-    """Yield the lines of an answer: an empty one without words, but in CoNLL-U; CoNLL-U that was read keeps what the parser does not
-    predict. prefix: of the names of sentences, which are the number of the line and of the sentence that begins in it."""
+    """Yield the lines of an answer: an empty one without words, but in CoNLL-U. Given CoNLL-U keeps its unpredicted columns.
+
+    prefix: of the names of sentences. A name is the number of the line and of the sentence beginning in it.
+    """
     if form == "jsonl":
         yield from (json.dumps(record, ensure_ascii=False, default=str) for record in records(answer))
     elif form == "conllu":
@@ -133,7 +138,7 @@ def answers(
 
 
 def conllu_answers(parser: "Parser", lines: Iterable[Line], where: str, batch: int) -> Iterator[Answer]:
-    """Yield the parse of each sentence of CoNLL-U; all before a broken line are answered."""
+    """Yield the parse of each sentence of CoNLL-U, and before an error of all sentences above the broken line."""
     broken: list[ValueError] = []
     waiting: deque[list[Line]] = deque()
 
@@ -160,7 +165,7 @@ def warn(text: str) -> None:
 
 
 def recognised(lines: Iterator[Line], file: Path) -> tuple[Iterator[Line], str]:
-    """Return the lines, and whether they are `conllu` or `text`: the first that is no comment has ten columns."""
+    """Return the lines, and their kind: `conllu` if the first line without a comment has ten columns, else `text`."""
     seen = []
     for line in lines:
         seen.append(line)
@@ -198,8 +203,11 @@ def write(
     shown: Callable[[str], str] = str,
     flush: bool = False,
 ) -> None:
-    """Write answers in a format. kept: the types of columns that are kept. several: of several files, which names of sentences then
-    begin with. shown: what is written of a line. flush: each at once."""
+    """Write answers in a format.
+
+    kept: the types of kept columns. several: the names of sentences begin with their file. shown: the shown form of a line.
+    flush: each at once.
+    """
     if form in BINARY:
         write_table(chain.from_iterable(map(records, answers)), to, kept, form)
         return
@@ -211,7 +219,7 @@ def write(
 
 
 def records(answer: Answer) -> Iterator[dict[str, Any]]:
-    """Yield a record for each sentence of a row; for a row without words, one."""
+    """Yield a record for each sentence of a row. A row without words has one record."""
     found = [parse.record() for parse in answer.parses] or [NO_SENTENCE]
     for number, record in enumerate(found, 1):
         before = {"file": answer.file, "row": answer.line, "sentence": number if answer.parses else 0}
@@ -219,7 +227,7 @@ def records(answer: Answer) -> Iterator[dict[str, Any]]:
 
 
 def schema(kept: pa.Schema | None = None) -> pa.Schema:
-    """Return the schema of records. ValueError: a column that is kept has the name of another."""
+    """Return the schema of records. ValueError: a kept column has the name of another."""
     for name in kept.names if kept else ():
         if name in BEFORE or name in FIELDS:
             raise ValueError(f"column {name!r} has the name of a column of the parses: give it another name")
@@ -236,9 +244,9 @@ def write_table(records: Iterable[Mapping[str, Any]], to: IO[bytes], kept: pa.Sc
 
 
 def rows_of(file: Path, column: str, kept: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield the texts of a column of CSV, TSV, JSON lines or Parquet, one after another; an empty one where there is none.
+    """Yield the texts of a column of CSV, TSV, JSON lines or Parquet in turn. A missing text is empty.
 
-    ValueError: there is no such column, a text is something else, or the table cannot be read; it names the row.
+    ValueError: the column is missing, a text is something else, or the table cannot be read. The message names the row.
     """
     for number, row in enumerate(_dictionaries(file, [column, *kept]), 1):
         if missing := [name for name in (column, *kept) if name not in row]:
@@ -254,7 +262,7 @@ def rows_of(file: Path, column: str, kept: Sequence[str] = ()) -> Iterator[Row]:
 
 
 def types_of(file: Path, kept: Sequence[str]) -> pa.Schema:
-    """Return the types of columns of a table; of JSON lines by reading it. ValueError: a column has values of several types."""
+    """Return the types of columns of a table. JSON lines are read for them. ValueError: a column has values of several types."""
     if not kept or file.suffix.lower() in (".csv", ".tsv"):
         return pa.schema([(name, pa.string()) for name in kept])
     try:

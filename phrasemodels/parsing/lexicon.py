@@ -1,7 +1,7 @@
-"""Lemmas and morphological features of tagged words, by rules of suffixes that are learned from a treebank.
+"""Lemmas and morphological features of tagged words, by rules of suffixes learned from a treebank.
 
-A value (features, or how a form becomes its lemma) depends on tags and on the form's longest suffix that was seen. Forms whose
-value is another one are listed.
+A value (features, or the change from a form to its lemma) depends on tags and on the form's longest known suffix. Exceptions are
+listed.
 """
 
 from collections import Counter, defaultdict
@@ -48,7 +48,7 @@ class SuffixRules:
         return cls(list(values), forms, suffixes)
 
     def value(self, tags: str, form: str) -> str | None:
-        """Return the value of a form with these tags; None for tags that were never seen."""
+        """Return the value of a form with these tags; None for unknown tags."""
         own = form.lower()
         found = self.forms.get(f"{tags} {own}")
         if found is None:
@@ -72,7 +72,7 @@ class SuffixRules:
 
 
 def _is_safe(value: str) -> bool:
-    """Whether a lemma or features forge no line and turn no direction; joiners, which aren't printable, are letters in Persian."""
+    """Whether a lemma or features forge no line and turn no direction. Joiners aren't printable, but are letters in Persian."""
     return len(value) <= LONGEST_VALUE and all(letter.isprintable() or letter in JOINERS for letter in value)
 
 
@@ -88,7 +88,7 @@ def _longest(suffixes: Mapping[str, int], tags: str, form: str) -> int | None:
 
 
 def change(form: str, lemma: str) -> str:
-    """Return how a form becomes its lemma: letters that are cut at the end, and what is added (went: whole)."""
+    """Return the change from a form to its lemma: letters to cut at the end, and letters to add (went: whole)."""
     ways = ((LOWER, form.lower()), (KEEP, form))
     for mark, own in (
         ways if lemma == lemma.lower() else ways[::-1]
@@ -124,10 +124,10 @@ class Lexicon:
         return cls(lemmas, features)
 
     def lemma(self, form: str, universal: str) -> str:
-        """Return the lemma of a word; the form where nothing is known."""
+        """Return the lemma of a word, or the form if nothing is known."""
         found = self.lemmas.value(universal, form)
         return form if found is None else changed(form, found)
 
     def features_of(self, form: str, universal: str, tag: str) -> str:
-        """Return the features of a word as CoNLL-U writes them; _ for none."""
+        """Return the features of a word as in CoNLL-U; _ for none."""
         return self.features.value(f"{universal}/{tag or '_'}", form) or "_"

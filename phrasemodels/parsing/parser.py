@@ -1,4 +1,4 @@
-"""The parser of paper 004 for use: text, or words, to parses, with memory that long sentences cannot exceed.
+"""The parser of paper 004 for use: text, or words, to parses, with bounded memory for long sentences.
 
 Sentences as ids: entries of vocabularies, and batches of sentences. Positions are START, the words, STOP.
 
@@ -70,8 +70,10 @@ def no_pieces(tokens: Sequence[str]) -> dict[str, list[int]]:
 
 
 class Ids:
-    """Ids of entries of vocabularies. entries: of each side, by id. plainly: marks that they lack are read as plain ones, and
-    accents with their letters."""
+    """Ids of entries of vocabularies. entries: of each side, by id.
+
+    plainly: unknown marks are read as plain ones, and accents with their letters.
+    """
 
     def __init__(self, entries: Mapping[str, Sequence[str]], plainly: bool = False) -> None:
         self.ids = {side: {entry: number for number, entry in enumerate(own)} for side, own in entries.items()}
@@ -82,7 +84,7 @@ class Ids:
         return self.ids[side].get(entry, otherwise)
 
     def sentence(self, tokens: Sequence[str], tags: Sequence[str] = ()) -> dict[str, Any]:
-        """Return words, characters and tags of all positions; without tags, all are unknown. -LRB- is read as a bracket."""
+        """Return words, characters and tags of all positions. Without tags all are unknown. -LRB- is read as a bracket."""
         known = [self.of("tags", tag) for tag in tags] or [UNKNOWN] * len(tokens)
         forms = [self.form(token) for token in tokens]
         return {
@@ -92,7 +94,7 @@ class Ids:
         }
 
     def form(self, token: str) -> str:
-        """Return a token as the treebank would write it; a character of HTML as itself (&amp;)."""
+        """Return a token in the spelling of the treebank. A character of HTML is itself (&amp;)."""
         form = html.unescape(token) if token[0] == "&" and token[-1] == ";" else unescape(token)
         return composed(form)[0].translate(self.plain) if self.plainly and not form.isascii() else form
 
@@ -103,12 +105,12 @@ class Ids:
         return _row([known.get(character, UNKNOWN) for character in token])
 
     def cells(self, spans: Iterable[tuple[str, int, int]]) -> list[tuple[int, int, int]]:
-        """Return spans as (i, j, label), without those whose label the vocabulary lacks."""
+        """Return spans as (i, j, label), without unknown labels."""
         known = ((start, end - 1, self.of("labels", label, -1)) for label, start, end in spans)
         return [cell for cell in known if cell[2] >= 0]
 
     def batch(self, sentences: Sequence[Sequence[str]], divide: Divide = no_pieces) -> ParserInput:
-        """Return sentences, none of which is empty, padded to the longest."""
+        """Return sentences, none of them empty, padded to the longest."""
         forms = [[self.form(token) for token in tokens] for tokens in sentences]
         words = _padded([[BEGIN, *(self.of("words", form.lower()) for form in own), END] for own in forms])
         edges = [_row([]), _row([BEGIN]), _row([END])]
@@ -151,15 +153,14 @@ NO_PHRASES = "this parse has no phrases: decode jointly or phrases alone"
 
 @dataclass(frozen=True)
 class Parse:
-    """A parse of n tokens; what was not decoded is empty: tree, or heads (n) from 1 with 0 for the root and relations (n).
+    """A parse of n tokens. tree, or heads (n) from 1 with 0 for the root and relations (n), is empty if it was not decoded.
 
     Args:
         tags: Penn tags.
         universal: Tags of Universal Dependencies, if the parser knows them.
-        text: The sentence as written.
-        words: Its tokens with their places in the text that was given; both are empty for words that were given as
-            such.
-        note: What was done otherwise than asked, for example for a long sentence.
+        text: The sentence as written. Empty for given words.
+        words: Its tokens with their places in the given text. Empty for given words.
+        note: Deviations from the request, for example for a long sentence.
         lemmas: Of each word, if the parser knows them.
         features: Likewise.
     """
@@ -193,11 +194,12 @@ class Parse:
         return nodes(self.tree)
 
     def phrases(self, longest: int | None = None, *labels: str) -> list[Span]:
-        """Return the phrases of 2 to `longest` words, each place once, shorter first: what attention over phrases reads.
+        """Return the phrases of 2 to `longest` words, each place once, shorter first, for attention over phrases.
+
+        `inference.structures.members` makes a tensor of them.
 
         Args:
-            labels: Of the phrases; without them all but the sentence. `inference.structures.members` makes a tensor of
-                them.
+            labels: Of the phrases. Default: all but the sentence.
 
         Raises:
             ValueError: There is no tree.
@@ -249,12 +251,13 @@ class Parse:
         return self.brackets or self.conllu().rstrip("\n")
 
     def conllu(self, sent_id: str = "1", read: Sequence[Line] = ()) -> str:
-        """Return CoNLL-U without the empty line that ends a sentence: sent_id, the text on one line without soft hyphens and
-        word joiners, multiword tokens, SpaceAfter=No, UPOS and XPOS.
+        """Return the sentence as CoNLL-U, without the empty line after it.
+
+        It has sent_id, the text on one line without soft hyphens and word joiners, multiword tokens, SpaceAfter=No, UPOS and
+        XPOS.
 
         Args:
-            read: The lines of CoNLL-U that the words come from. All that the parser does not predict is then as it was
-                there.
+            read: Original lines of CoNLL-U with these words. Unpredicted columns stay as they were there.
         """
         if not self.tokens:
             return ""
@@ -348,13 +351,11 @@ class Limits:
     """Bounds of memory and time, in words. The memory of a batch is then linear in `max_words` and in `max_joint_words`².
 
     Args:
-        max_joint_words: Longer sentences are not decoded jointly, which takes 8·n³ bytes.
-        max_words: Longer sentences are parsed in parts of at most `chunk_words` words, so that time is linear in the text,
-            whatever it is.
-        max_batch_words: Padded words of a batch; what 400 need fits a processor's cache, and 900 take 1.2 times as long
-            for each word.
-        threads: Of torch during a parse; what a sentence needs is so little that several threads wait for one
-            another, and beside other programs take ten times as long as one.
+        max_joint_words: Longer sentences are not decoded jointly. Joint decoding takes 8·n³ bytes.
+        max_words: Longer sentences are parsed in parts of at most `chunk_words` words. So time is linear in any text.
+        max_batch_words: Padded words of a batch. 400 fit a processor's cache; 900 take 1.2 times as long for each word.
+        threads: Of torch during a parse. A sentence needs little, so several threads wait for one another. Beside other
+            programs they take ten times as long as one.
     """
 
     max_joint_words: int = 150
@@ -382,20 +383,20 @@ def on_threads(count: int) -> Iterator[None]:
 
 
 def bounded(decode: Decode, longest: int, limits: Limits) -> Decode:
-    """Return the decoder for a batch whose longest sentence has `longest` words."""
+    """Return the decoder for a batch with `longest` words in its longest sentence."""
     return separately if isinstance(decode, Jointly) and longest > limits.max_joint_words else decode
 
 
 @dataclass(frozen=True)
 class Names:
-    """The entries of a parser's vocabularies that it predicts, by id."""
+    """The predicted entries of a parser's vocabularies, by id."""
 
     labels: Sequence[str]
     relations: Sequence[str]
     tags: Sequence[str]
 
     def parse(self, tokens: list[str], row: int, found: ParsedTrees) -> Parse:
-        """Return one row of predicted ids as a parse; without tags, and NO_TAG in its tree, if the treebank had none."""
+        """Return one row of predicted ids as a parse. If the treebank had no tags, it has none, and NO_TAG in its tree."""
         n = len(tokens)
         tagged = len(self.tags) > len(SPECIAL)  # the treebank had tags
         pairs = [self.tags[tag].partition(BOTH_TAGS) for tag in found.tags[row, 1 : n + 1].tolist() if tagged]
@@ -426,11 +427,13 @@ MOST_RANKED, SAME = 128, 8  # trees that are found, and for each parse, as sever
 
 
 class Ranked:
-    """A decoder that finds the best trees of one sentence, and returns the one at a place.
+    """A decoder for the best trees of one sentence. It returns the tree at a place.
 
-    decode: the decoder of the parser, which says what a tree is. k: trees that are found; of joint trees several are equal but for spans
-    without labels. temperature: scores of arcs are divided by it, so that probabilities are as often right as they say.
-    ValueError: the parser finds phrases alone, or phrases and arcs apart.
+    decode: the decoder of the parser. k: number of trees; several joint trees are equal but for spans without labels.
+    temperature: scores of arcs
+    are divided by it, so that probabilities are as often right as they say. ValueError: the parser finds phrases alone, or
+    phrases and arcs
+    apart.
     """
 
     def __init__(self, decode: Decode, k: int, temperature: float) -> None:
@@ -475,7 +478,7 @@ WITHOUT_KERNELS, SHORT = 500, 60  # words: of all sentences that are decoded wit
 
 
 class Parser(Pretrained):
-    """A trained parser. Parses do not depend on the batch that a sentence is in.
+    """A trained parser. Parses do not depend on the other sentences of a batch.
 
     Args:
         model: A model. Its weights are read once; of a model in training a copy is taken.
@@ -483,7 +486,7 @@ class Parser(Pretrained):
         decode: How trees are found.
         divide: Words into pieces of a pretrained encoder.
         limits: Of memory.
-        card: What users should know.
+        card: Notes for users.
         split: Text into sentences and words.
         config: Of the model, for `save_pretrained`.
         lexicon: Lemmas and features of tagged words.
@@ -520,7 +523,7 @@ class Parser(Pretrained):
 
     @classmethod
     def load(cls, folder: str | Path = ENGLISH, limits: Limits | None = None) -> "Parser":
-        """Load a saved parser; by default the English one of this package.
+        """Load a saved parser. Default: the English one of this package.
 
         Raises:
             ValueError: It cannot be read.
@@ -536,7 +539,7 @@ class Parser(Pretrained):
         )
 
     def save_pretrained(self, folder: str | Path, precision: torch.dtype = torch.float32, force: bool = False) -> Path:
-        """Write the parser to a folder that `load` and `from_pretrained` read; float16 halves it, and rounds what was trained.
+        """Write the parser to a folder for `load` and `from_pretrained`. float16 halves it, and rounds the weights.
 
         Raises:
             ValueError: A part of its configuration cannot be saved, it was not made from a saved parser, or something
@@ -565,11 +568,10 @@ class Parser(Pretrained):
     def parse(
         self, text: str | list[str] | tuple[str, ...], split: Sentences | None = None
     ) -> list[Parse] | list[list[Parse]]:
-        """Return the parses of the sentences of a text, in which empty lines end paragraphs; for a list of texts a list of
-        these.
+        """Return the parses of the sentences of a text, or for a list of texts a list of these. Empty lines end paragraphs.
 
         Args:
-            split: How a text is divided, if otherwise than `self.split` does.
+            split: Division of a text into sentences. Default: `self.split`.
         """
         if isinstance(text, str):
             return next(self.parse_each([text], split))
@@ -619,18 +621,18 @@ class Parser(Pretrained):
         Args:
             table: Of Arrow, or a data frame of pandas. The result is of the same kind.
             column: The column of texts. A missing text gives a row with the sentence 0.
-            keep: Columns that the rows of their sentences keep, such as ids.
-            batch: Texts that are parsed together.
+            keep: Columns to keep in the rows of sentences, for example ids.
+            batch: Texts of one batch.
 
         Raises:
-            ValueError: There is no such column, or one that is kept has the name of a column of the parses.
+            ValueError: The column is missing, or a kept one has the name of a column of the parses.
         """
         from phrasemodels.parsing.files import parse_table
 
         return parse_table(self, table, column, keep, batch)
 
     def predict(self, inputs: Iterable[str | Sequence[str]]) -> list[Parse]:
-        """Return the parse of each input, which is one sentence: a text, or a list of tokens."""
+        """Return the parse of each input. An input is one sentence: a text, or a list of tokens."""
         if isinstance(inputs, str):
             raise TypeError(f"one text: give a list of texts, or parse({inputs[:20]!r})")
         given, split = list(inputs), undivided(self.split)
@@ -638,10 +640,10 @@ class Parser(Pretrained):
         return list(self.parse_tokens(words))
 
     def parse_tokens(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Parse]:
-        """Yield the parse of each tokenised sentence; one without words gets an empty parse.
+        """Yield the parse of each tokenised sentence. A sentence without words gets an empty parse.
 
         Raises:
-            ValueError: A token is empty or has a tab or a line break; or batch is below 1.
+            ValueError: A token is empty or has a tab or a line break, or batch is below 1.
         """
         _check_batch(batch)
         waiting = map(_tokens, [sentences] if isinstance(sentences, str) else sentences)
@@ -662,7 +664,8 @@ class Parser(Pretrained):
         return [parse for parse, _, _ in self._ranked(tokens, k)]
 
     def confidence(self, tokens: Sequence[str]) -> tuple[Parse, float, list[float]]:
-        """Return the best parse of a tokenised sentence, the probability of its dependencies, and of the arc to each word;
+        """Return the best parse of a tokenised sentence, the probability of its dependencies, and of the arc to each word.
+
         `temperature` of the card makes them as often right as they say.
 
         Raises:
@@ -691,7 +694,7 @@ class Parser(Pretrained):
 
     @torch.no_grad()
     def attention(self, tokens: Sequence[str]) -> tuple[list[str], NDArray[np.float32]]:
-        """Return the labels, and what each looks at: START, the n words and STOP (labels, n + 2).
+        """Return the labels, and the attention of each to START, the n words and STOP (labels, n + 2).
 
         Raises:
             ValueError: The parser has no label attention layer, or one with another number of labels than it predicts.
@@ -708,7 +711,7 @@ class Parser(Pretrained):
         return ["(none)", *self.names.labels[1:]], weights.float().cpu().numpy()
 
     def _with_lemmas(self, parse: Parse, looked_up: dict[tuple[str, str, str], tuple[str, str]]) -> Parse:
-        """Return a parse with lemmas and features. looked_up: those of words that were looked up before."""
+        """Return a parse with lemmas and features. looked_up: those of earlier words."""
         if self.lexicon is None or not parse.universal:
             return parse
         words = list(zip(parse.tokens, parse.universal, parse.tags or [""] * len(parse.tokens), strict=True))
@@ -729,14 +732,17 @@ class Parser(Pretrained):
         list(self.parse_tokens([["Kernels", "."], long]))
 
     def _decoding(self, sentences: Sequence[list[str]]) -> AbstractContextManager[None]:
-        """Return a context to decode in. Decoders run their kernels, as without them they take memory in n⁴. But a process that has
-        not imported numba decodes its first short sentences without: the import takes as long as 70 of them, and 130 MB."""
+        """Return a context to decode in. Decoders run their kernels, since without them they take memory in n⁴.
+
+        A process without numba decodes its first short sentences without kernels: the import takes as long as 70 of them, and 130
+        MB.
+        """
         self.words_decoded += sum(map(len, sentences))
         short = self.words_decoded <= WITHOUT_KERNELS and max(map(len, sentences)) <= SHORT
         return reference_only() if short and "numba" not in sys.modules else nullcontext()
 
     def _parsed(self, sentences: Sequence[list[str]], turn: Turn = nullcontext) -> Iterator[Parse]:
-        """Yield the parses of sentences, none of which is empty, in order. turn: as of `parse_in_turns`, of each batch."""
+        """Yield the parses of sentences, none of them empty, in order. turn: as of `parse_in_turns`, of each batch."""
         limits = self.limits
         pieces = [
             parts(tokens, limits.chunk_words) if len(tokens) > limits.max_words else [tokens] for tokens in sentences
@@ -788,8 +794,10 @@ def _placed(parse: Parse, text: str, words: Sequence[Word]) -> Parse:
 
 
 def batches(lengths: Sequence[int], limits: Limits) -> Iterator[list[int]]:
-    """Yield the places of sentences that are parsed together: similar lengths, at most `max_batch_words` padded words, and no
-    sentence that is decoded apart beside one that is not."""
+    """Yield the places of sentences in batches: similar lengths, at most `max_batch_words` padded words.
+
+    A batch is decoded jointly or apart as a whole.
+    """
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):
         n = lengths[place]
@@ -803,7 +811,7 @@ def batches(lengths: Sequence[int], limits: Limits) -> Iterator[list[int]]:
 
 
 def parts(tokens: list[str], longest: int) -> list[list[str]]:
-    """Return tokens in parts of at most `longest`, which end after punctuation if there is any in their second half."""
+    """Return tokens in parts of at most `longest`. A part ends after punctuation if there is any in its second half."""
     made, start = [], 0
     while len(tokens) - start > longest:
         ends = (k for k in range(longest, longest // 2, -1) if not any(map(str.isalnum, tokens[start + k - 1])))
@@ -814,8 +822,10 @@ def parts(tokens: list[str], longest: int) -> list[list[str]]:
 
 
 def joined(parses: Sequence[Parse], limits: Limits) -> Parse:
-    """Return the parse of a sentence that was parsed in parts: their phrases side by side, and the roots of later parts
-    depend on the first root by `parataxis`."""
+    """Return the parse of a sentence from the parses of its parts.
+
+    Phrases stand side by side. The roots of later parts depend on the first root by `parataxis`.
+    """
     if len(parses) == 1:
         return parses[0]
     tokens, tags, universal, heads, relations, spans = [], [], [], [], [], []  # type: ignore[var-annotated]

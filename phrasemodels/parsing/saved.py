@@ -1,4 +1,4 @@
-"""A parser as a folder that travels: weights, configuration, vocabularies and a card; nothing in it is code.
+"""A parser as a portable folder: weights, configuration, vocabularies and a card, but no code.
 
 A trained splitter has its settings in parser.json and its weights in a file of their own. A lexicon is in parser.json.
 """
@@ -50,8 +50,7 @@ SPLITS = (sentences, universal_sentences)  # functions that divide text
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
-    """A parser with all that it needs: model, vocabularies by side, decoder, its card, what users should know of it, and how
-    it divides text; and lemmas and features of words, if it knows them."""
+    """All parts of a parser: model, vocabularies by side, decoder, card, splitter and lexicon."""
 
     model: JointParser
     config: ParserConfig
@@ -63,10 +62,11 @@ class Saved:
 
 
 def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, force: bool = False) -> Path:
-    """Write a folder that `load` reads. precision: of the weights on disk; float16 halves their size.
+    """Write a folder for `load`. precision: of the weights on disk. float16 halves their size.
 
-    ValueError: `load` would refuse it, for example for a pretrained encoder; or files of the same names are there that were
-    not written by this function, and `force` does not say to replace them.
+    ValueError: `load` would refuse it, for example for a pretrained encoder; or foreign files of the same names are there, and
+    `force` does not
+    say to replace them.
     """
     weights = _rounded(parser.model, precision)
     splitter = parser.split if isinstance(parser.split, Splitter) else None
@@ -98,7 +98,7 @@ def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, fo
 
 
 def load(folder: Path) -> Saved:
-    """Read a folder of `save`. ValueError: it is no such folder, or damaged."""
+    """Read a folder of `save`. ValueError: it is none, or damaged."""
     again = "save it again with `phrasemodels export --parser`"
     if not (folder / ABOUT).is_file() or not (folder / WEIGHTS).is_file():
         raise ValueError(f"{folder}: no saved parser: {ABOUT} or {WEIGHTS} is missing; {again}")
@@ -132,8 +132,11 @@ def load(folder: Path) -> Saved:
 
 
 def _parts(about: Any, folder: Path) -> dict[str, Any]:
-    """Return all of a saved parser but its model. ValueError: a part is missing, of another type or not one that a parser
-    can use, or the sizes of the vocabularies differ from the configuration's."""
+    """Return all of a saved parser but its model.
+
+    ValueError: a part is missing, of another type or useless for a parser, or the sizes of the vocabularies differ from the
+    configuration's.
+    """
     if not isinstance(about, dict) or not isinstance(about.get("card"), dict):
         raise ValueError(f"{ABOUT} has no card")
     if (form := about.get("form")) != FORM or form is True:
@@ -189,7 +192,7 @@ def _described(splitter: Splitter) -> dict[str, Any]:
 
 
 def _splitter(about: Mapping[str, Any], folder: Path) -> Splitter:
-    """Return a splitter whose weights have not been read. ValueError: a part is missing or of another type."""
+    """Return a splitter without weights. ValueError: a part is missing or of another type."""
     config = restored(about["config"], SplitterConfig, folder)
     alphabet, fused, spaces, threshold = (about[name] for name in ("alphabet", "fused", "spaces", "threshold"))
     if not isinstance(alphabet, list) or not all(isinstance(one, str) and len(one) == 1 for one in alphabet):
@@ -218,7 +221,7 @@ def _is_form(word: Any) -> bool:
 
 
 def _rounded(model: torch.nn.Module, precision: torch.dtype) -> dict[str, Tensor]:
-    """Return what is saved of a model, its parameters in another type. ValueError: one is too large for the type, or not finite."""
+    """Return the saved part of a model, its parameters in another type. ValueError: one is too large, or not finite."""
     weights = copied(model)
     for name, parameter in model.named_parameters():
         weights[name] = weights[name].to(precision)

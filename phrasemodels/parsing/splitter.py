@@ -1,8 +1,10 @@
 """A trained division of text into sentences, tokens and words, in any language, from characters.
 
-A model labels each character of a paragraph: whether a word, a token or a multiword token ends after it, and whether a sentence
-does. It is a stack of dilated convolutions, so a label depends on REACH characters to each side alone: time is linear in the
-text, memory is bounded by CHUNK, and labels are the same however a text is cut. Trained by `tasks/parsers/splitting.py`.
+A model labels each character of a paragraph: whether a word, a token, a multiword token or a sentence ends after it. It is a
+stack of dilated
+convolutions, so a label depends on REACH characters to each side alone. Time is linear in the text, memory is bounded by CHUNK,
+and labels are
+the same however a text is cut. `tasks/parsers/splitting.py` trains it.
 """
 
 import html
@@ -56,8 +58,12 @@ ONE_CHARACTER = re.compile(
 
 @dataclass(frozen=True)
 class SplitterConfig:
-    """characters: entries of the vocabulary, padding and the unknown one included. buckets: of hashed trigrams, and of hashed
-    runs of letters or of marks. width: of each convolution. dilations: of the convolutions, one after another."""
+    """Sizes of a splitter.
+
+    characters: entries of the vocabulary, padding and the unknown one included. buckets: of hashed trigrams, and of hashed runs
+    of letters or of
+    marks. width: of each convolution. dilations: of the convolutions, one after another.
+    """
 
     characters: int
     d: int = 64
@@ -81,7 +87,7 @@ class SplitterConfig:
 
     @property
     def reach(self) -> int:
-        """Characters to each side that a label depends on."""
+        """Number of characters to each side behind a label."""
         return self.width // 2 * sum(self.dilations) + 1
 
     def build(self) -> "SplitterNetwork":
@@ -90,8 +96,10 @@ class SplitterConfig:
 
 
 class SplitterNetwork(nn.Module):
-    """x = C[character] + K[category] + T[trigram] + R[run of letters or of marks]; x += relu(conv(x)) for each dilation; then four
-    scores of labels and one of a sentence end for each character."""
+    """Four scores of labels and one of a sentence end for each character.
+
+    x = C[character] + K[category] + T[trigram] + R[run of letters or of marks]; x += relu(conv(x)) for each dilation.
+    """
 
     def __init__(self, config: SplitterConfig) -> None:
         super().__init__()
@@ -108,7 +116,7 @@ class SplitterNetwork(nn.Module):
         self.labels = nn.Linear(config.d, LABELS + 1)
 
     def forward(self, features: Tensor) -> Tensor:
-        """features (B, N, 4), ids of each table -> scores (B, N, 5); the last is of a sentence end."""
+        """features (B, N, 4), ids of each table -> scores (B, N, 5). The last is of a sentence end."""
         x = torch.stack([table(features[..., k]) for k, table in enumerate(self.tables)]).sum(0)
         valid = (features[:, :, :1] > 0).to(x.dtype)  # zeros outside, as beyond the ends of a text
         x = self.dropout(x)
@@ -118,7 +126,7 @@ class SplitterNetwork(nn.Module):
 
 
 def _convolved(layer: Any, x: Tensor) -> Tensor:
-    """Return Conv1d of x (B, N, d) by one product. It is as fast as torch's, which keeps a program of oneDNN for each shape."""
+    """Return Conv1d of x (B, N, d) by one product. It is as fast as torch's, but keeps no program of oneDNN for each shape."""
     width, (step,), n = layer.weight.shape[2], layer.dilation, x.shape[1]
     padded = F.pad(x, (0, 0, *2 * (width // 2 * step,)))
     windows = torch.cat([padded[:, k * step : k * step + n] for k in range(width)], -1)
@@ -126,14 +134,14 @@ def _convolved(layer: Any, x: Tensor) -> Tensor:
 
 
 class Characters:
-    """Features of the characters of a text. alphabet: known characters, whose ids begin at 2."""
+    """Features of the characters of a text. alphabet: known characters. Their ids begin at 2."""
 
     def __init__(self, alphabet: Sequence[str], buckets: int) -> None:
         self.ids = {character: number for number, character in enumerate(alphabet, 2)}
         self.plain, self.buckets = plain(self.ids), buckets
 
     def features(self, text: str) -> NDArray[np.int64]:
-        """Return ids of characters, categories, trigrams and runs of letters or of marks (n, 4); all are above 0."""
+        """Return ids of characters, categories, trigrams and runs of letters or of marks (n, 4), all above 0."""
         text = text.translate(self.plain)
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         different, places = np.unique(codes, return_inverse=True)
@@ -160,10 +168,11 @@ def _category(character: str) -> int:
 
 @dataclass(frozen=True)
 class Splitter:
-    """A function from a text to the words of its sentences; empty lines end sentences.
+    """A function from a text to the words of its sentences. Empty lines end sentences.
 
-    alphabet: known characters. fused: words of tokens whose letters are not these words' (du: de le), by token in lower case.
-    spaces: whether a word may contain spaces. threshold: the least probability of a sentence end.
+    alphabet: known characters. fused: words of tokens with other letters (du: de le), by token in lower case. spaces: whether a
+    word may contain
+    spaces. threshold: the least probability of a sentence end.
     """
 
     model: SplitterNetwork
@@ -254,7 +263,7 @@ class Splitter:
 
 
 def _gaps(text: str) -> NDArray[np.bool_]:
-    """Return which characters are of no word: spaces, and invisible ones that do not join two letters."""
+    """Return which characters belong to no word: spaces, and invisible ones that do not join two letters."""
     gap = np.fromiter((c.isspace() or c in INVISIBLE for c in text), np.bool_, len(text))
     for found in re.finditer(f"(?<=\\S)[{NON_JOINER}{JOINER}]+(?=\\S)", text):
         if not gap[found.start() - 1] and not gap[found.end()]:
@@ -263,8 +272,10 @@ def _gaps(text: str) -> NDArray[np.bool_]:
 
 
 def _glued(text: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return after which characters no word ends, and after which one does: inside of and around what Unicode or HTML defines as one
-    character, inside of -LRB- and of an address."""
+    """Return after which characters no word ends, and after which one does.
+
+    They are inside of and around what Unicode or HTML defines as one character, inside of -LRB- and of an address.
+    """
     glued, alone = np.zeros(len(text), np.bool_), np.zeros(len(text), np.bool_)
     for found in ONE_CHARACTER.finditer(text):
         if found["alone"] and found[0][0] == "&" and html.unescape(found[0]) == found[0]:

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 
 class Word(NamedTuple):
-    """A word of a text: its form, and its characters [start, end). joined: it is of the same token as the word before (don't:
-    do n't; du: de le)."""
+    """A word of a text: its form, and its characters [start, end).
+
+    joined: it is of the same token as the word before (don't: do n't; du: de le).
+    """
 
     form: str
     start: int
@@ -123,14 +125,14 @@ def _one_word(one: str, other: str) -> bool:
 
 
 def divided_texts(split: Sentences, texts: Sequence[str]) -> list[list[list[Word]]]:
-    """Return the words of the sentences of each text; together, if the function has a method `each` for that."""
+    """Return the words of the sentences of each text, together if the function has a method `each`."""
     each = getattr(split, "each", None)
     return each(texts) if each else [split(text) for text in texts]
 
 
 @dataclass(frozen=True)
 class Undivided:
-    """A function that divides a text into the words of `split`, as one sentence; none if it has no words."""
+    """A function from a text to the words of `split` as one sentence; none without words."""
 
     split: Sentences
 
@@ -144,12 +146,12 @@ class Undivided:
 
 
 def undivided(split: Sentences) -> Sentences:
-    """Return a function that divides a text into the words of `split`, as one sentence; none if it has no words."""
+    """Return a function from a text to the words of `split` as one sentence; none without words."""
     return Undivided(split)
 
 
 def plain(known: Container[str]) -> dict[int, str]:
-    """Return a table for `str.translate` of typographic marks that are not known to plain ones that are."""
+    """Return a table for `str.translate` from unknown typographic marks to known plain ones."""
     pairs = ((mark, one) for marks, one in _PLAIN.items() for mark in marks)
     return {ord(mark): one for mark, one in pairs if mark not in known and one in known}
 
@@ -171,7 +173,10 @@ _LETTER = re.compile(r"[\s\S][\u0300-\u036F\u1160-\u11FF]*")
 
 
 def shown(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text with each run of white space as what it means, without soft hyphens, and each character's place in `text`."""
+    """Return a text with plain white space and without soft hyphens, and each character's place in `text`.
+
+    A run of white space becomes a blank, a line end or an empty line.
+    """
     if not _UNUSUAL.search(text):
         return text, range(len(text))
     made, places, end = [], list[int](), 0
@@ -190,7 +195,7 @@ def _meaning(gap: str) -> str:
 
 
 def paragraphs(shown: str) -> Iterator[tuple[int, str]]:
-    """Yield the paragraphs of a text of `shown` that are not empty, each with the place where it begins."""
+    """Yield the non-empty paragraphs of a text of `shown`, each with its first place."""
     start = 0
     for part in shown.split("\n\n"):
         if stripped := part.strip():
@@ -217,8 +222,12 @@ def universal_sentences(text: str) -> list[list[Word]]:
 
 
 def sentences(text: str, divide: Callable[[Sequence[Word]], list[Word]] = list) -> list[list[Word]]:
-    """Return the words of each sentence of English text. A sentence ends at an empty line, or at a full stop, question or
-    exclamation mark, with the quotes and brackets that close after it, if what follows may begin a sentence."""
+    """Return the words of each sentence of English text.
+
+    A sentence ends at an empty line, or at a full stop, question or exclamation mark with its closing quotes and brackets, if the
+    next word may
+    begin a sentence.
+    """
     visible, places = shown(text)
     parts = (_of_paragraph(divide(list(words(part, start)))) for start, part in paragraphs(visible))
     return moved(itertools.chain.from_iterable(parts), places)

@@ -39,8 +39,10 @@ UNKNOWN, HOMEPAGE = "LicenseRef-own", "https://example.org"
 
 @dataclass(frozen=True)
 class Added:
-    """The lines of a manifest on a file beside its digest and its rows; languages: source and target of parallel text. by: rows
-    with an equal value of this column are in the same split."""
+    """The lines of a manifest on a file beside its digest and its rows.
+
+    languages: source and target of parallel text. by: rows with an equal value of this column are in the same split.
+    """
 
     name: str
     reader: str = "columns"
@@ -58,8 +60,10 @@ class Added:
 
 @dataclass(frozen=True)
 class Split:
-    """A split of a manifest: a file, what its reader calls it, its rows, and the first that is taken and the one after the last.
-    reasons: numbers of unusable rows; None: any."""
+    """A split of a manifest: a file, its role for the reader, its rows, the first row and the one after the last.
+
+    reasons: numbers of unusable rows; None: any.
+    """
 
     file: str
     role: str
@@ -69,7 +73,7 @@ class Split:
 
 
 class Written(NamedTuple):
-    """A corpus that was added: the path of its manifest, what is counted of its splits, and the rows of each label in each."""
+    """A new corpus: the path of its manifest, counts of its splits, and the rows of each label in each."""
 
     path: Path
     splits: dict[str, Counts]
@@ -79,11 +83,17 @@ class Written(NamedTuple):
 def add(
     file: Path, about: Added, corpora: Path, overwrite: bool = False, dev: int | None = None, test: int | None = None
 ) -> Written:
-    """Copy a file into a folder of corpora and write its manifest beside it. overwrite: also over the manifest of a corpus of
-    this name. dev, test: their rows; None: one of SHARE, but at most MOST_ROWS. Lines that the options leave out are listed in a
-    file beside the copy, which the manifest names.
+    """Copy a file into a folder of corpora and write its manifest beside it.
 
-    OSError: there is no such file. ValueError: the reader cannot read it, or its manifest would be wrong.
+    Left-out lines are listed in a file beside the copy. The manifest names it.
+
+    Args:
+        overwrite: Also over the manifest of a corpus of this name.
+        dev, test: Their rows. None: one of SHARE, but at most MOST_ROWS.
+
+    Raises:
+        OSError: The file is missing.
+        ValueError: The reader cannot read it, or its manifest would be wrong.
     """
     if not file.is_file():
         raise OSError(f"{file}: no such file")
@@ -126,7 +136,7 @@ def add(
 
 
 def _alike(about: Added) -> str:
-    """Return the column each of whose values has its share of dev and test."""
+    """Return the column to balance over dev and test."""
     return "label" if about.reader == "labelled" else ""
 
 
@@ -163,7 +173,7 @@ def _labels(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]) -> dic
 
 
 def _counts_by_part(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]) -> dict[str, Counts]:
-    """Count the rows of each part, of which `chosen` says whether they are in it, one table at a time."""
+    """Count the rows of each part, one table at a time. `chosen` says which rows are in it."""
     found: dict[str, list[Counts]] = {name: [] for name in chosen}
     at = 0
     for table in tables:
@@ -174,7 +184,7 @@ def _counts_by_part(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]
 
 
 def _bad_lines(file: Path, about: Added) -> Iterator[BadLine]:
-    """Yield the lines of a file that the readers `columns` and `labelled` leave out."""
+    """Yield the lines of a file left out by the readers `columns` and `labelled`."""
     if about.options.get("bad_lines") != "skip":
         return
     own = {name: str(value) for name, value in about.options.items() if name in ("separator", "prefix")}
@@ -185,12 +195,18 @@ def _bad_lines(file: Path, about: Added) -> Iterator[BadLine]:
 def add_treebank(
     folder: Path, corpora: Path, name: str = "", overwrite: bool = False, max_words: int | None = None
 ) -> Written:
-    """Copy a treebank of Universal Dependencies, by its folder, into a folder of corpora, and write its manifest beside it.
-    Without a name UD_German-GSD becomes the corpus ud_german_gsd.
+    """Copy a treebank of Universal Dependencies into a folder of corpora, and write its manifest beside it.
 
-    A treebank may have no train or dev set. Sentences whose heads are no tree, with two roots or a cycle, stay in it without
-    heads; the manifest counts them. max_words: a longer sentence is an error; None: none is, and the manifest names the longest.
-    OSError: the folder has no file *-ud-SPLIT.conllu, or two of a split. ValueError: one cannot be read.
+    Without a name UD_German-GSD becomes the corpus ud_german_gsd. A treebank may have no train or dev set. Sentences with heads
+    that are no tree, of
+    two roots or a cycle, stay in it without heads. The manifest counts them.
+
+    Args:
+        max_words: A longer sentence is an error. None: none is, and the manifest names the longest.
+
+    Raises:
+        OSError: The folder has no file *-ud-SPLIT.conllu, or two of a split.
+        ValueError: A file cannot be read.
     """
     files = {}
     for split in ("train", "dev", "test"):
@@ -229,7 +245,7 @@ def add_treebank(
 
 
 def _flaws(tables: Mapping[str, pa.Table], usual: int) -> str:
-    """Return what a treebank lacks: splits, heads of sentences by the reason, and how many sentences are very long."""
+    """Return the flaws of a treebank: missing splits, heads of sentences by the reason, and the number of very long sentences."""
     missing = [split for split in ("train", "dev", "test") if split not in tables]
     said = [f"no {' and no '.join(missing)} set"] if missing else []
     for split, table in tables.items():

@@ -69,13 +69,15 @@ def blocks(manifest: Manifest, name: str, folder: Path) -> Iterator[pa.Table]:
 
 
 def whole(tables: Iterable[pa.Table]) -> pa.Table:
-    """Return tables, of which there is at least one, as one."""
+    """Return tables, at least one, as one."""
     return pa.concat_tables(tables).combine_chunks()
 
 
 def read_blocks(tables_of: Reader, split: Split, folder: Path, max_words: int, where: str) -> Iterator[pa.Table]:
-    """Yield the rows of a split, which has its record type, by a reader, which reads a long file of several parts twice. ValueError:
-    the files are not as the manifest states; this may be known only at the end."""
+    """Yield the rows of a split in its record type, by a reader. A long file of several parts is read twice.
+
+    ValueError: the files differ from the manifest. This may be known only at the end.
+    """
     assert split.schema_ is not None, "`complete` gives a split its record type"
     schema, files = SCHEMAS[split.schema_], {role: folder / file for role, file in split.files.items()}
 
@@ -98,7 +100,7 @@ def reader(manifest: Manifest, split: Split) -> Reader:
 
 
 class FilesByRole(dict[str, Path]):
-    """The files of a split by role. ValueError, in place of KeyError: no file has the role that the reader needs."""
+    """The files of a split by role. ValueError, in place of KeyError: no file has the reader's role."""
 
     def __init__(self, files: Mapping[str, Path], where: str) -> None:
         super().__init__(files)
@@ -111,7 +113,7 @@ class FilesByRole(dict[str, Path]):
 def read_files(
     tables_of: Reader, files: Mapping[str, Path], max_words: int, options: Mapping[str, object], where: str
 ) -> Iterator[pa.Table]:
-    """Call a reader; yield its tables. ValueError: files or options do not fit the annotations of its parameters."""
+    """Call a reader and yield its tables. ValueError: files or options do not fit its parameters."""
     parameters = inspect.signature(tables_of).parameters
     known = [name for name in parameters if name not in ("files", "max_words")]
     for option in options:
@@ -132,10 +134,11 @@ KEPT_TABLES = 4  # that are not read again
 
 
 def take(tables: Callable[[], Iterator[pa.Table]], part: Part, where: str) -> Iterator[pa.Table]:
-    """Yield the rows of a part from the tables of all rows, which are asked for once more if there are many.
+    """Yield the rows of a part from the tables of all rows. Many tables are asked for twice.
 
-    Parts divide a fixed random order of the rows. Rows with equal values of `part.by` are together in it, and belong to
-    the part of the first of them.
+    Parts divide a fixed random order of the rows. Rows with equal values of `part.by` are together in it. They belong to the part
+    of the first of
+    them.
     """
     all_tables = tables()
     first = list(islice(all_tables, KEPT_TABLES))
@@ -150,7 +153,7 @@ def take(tables: Callable[[], Iterator[pa.Table]], part: Part, where: str) -> It
 
 
 def part_keys(table: pa.Table, part: Part, where: str) -> np.ndarray:
-    """Return 64 bits of the digests of each row's values of `by`, whose order is that of parts, and of `alike`: (rows, 2)."""
+    """Return 64 bits of the digests of each row's values of `by`, for the order of parts, and of `alike`: (rows, 2)."""
     columns = [field.name for field in table.schema if not pa.types.is_list(field.type)]
     found = np.zeros((table.num_rows, 2), np.uint64)
     for place, (name, column) in enumerate((("by", part.by), ("alike", part.alike))):
@@ -164,8 +167,9 @@ def part_keys(table: pa.Table, part: Part, where: str) -> np.ndarray:
 def in_part(keys: np.ndarray, start: int, stop: int | None) -> np.ndarray:
     """Return for each row whether the rows before all those of its key are in [start, stop).
 
-    Keys are in their own order if all rows are alike. Else the k-th of n keys of a kind is at (k + 1/2) / n of the order, so that each
-    kind has its share of any part.
+    Keys are in their own order if all rows are alike. Else the k-th of n keys of a kind is at (k + 1/2) / n of the order, so each
+    kind has its
+    share of any part.
     """
     _, first, group, sizes = np.unique(keys[:, 0], return_index=True, return_inverse=True, return_counts=True)
     _, kind, count = np.unique(keys[first, 1], return_inverse=True, return_counts=True)
@@ -205,7 +209,7 @@ def counted(tables: Iterable[pa.Table], split: Split, where: str) -> Iterator[pa
 
 
 def absent(manifest: Manifest, file: str) -> str:
-    """Return instructions for a file that is missing."""
+    """Return instructions for a missing file."""
     for wanted in manifest.sources:
         if wanted.name == file:
             return how_to_supply(manifest, wanted)
