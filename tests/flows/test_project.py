@@ -62,11 +62,13 @@ WORKER = "import pickle, sys; print(type(pickle.load(sys.stdin.buffer).settings.
 step = pickle.dumps(rows("colours")[1].steps(0).trained)
 worker = subprocess.run([sys.executable, "-c", WORKER], input=step, cwd="/", capture_output=True)
 other = rows("000", "model.encoder=mine", "recipe.metrics=their_metric")[0]
+parser = rows("004", "model.encoder=mine")[0]
 source = other.steps(0).stages["scores"].parts["source"]
 own = [(row.name, answer.cell and answer.cell.published) for row in rows("colours") for answer in row.answers]
 print(json.dumps({"own": own,
     "worker": worker.stdout.decode().strip() or worker.stderr.decode(), "planned": [step["label"] for step in planned],
     "verified": verified, "keys": made, "name": other.name,
+    "parser": [parser.name, type(parser.model.encoder).__name__],
     "source": list(source), "store": [p.name for p in Path("..").iterdir()]}))
 """
 )
@@ -104,6 +106,7 @@ def test_a_study_and_a_package_are_listed_planned_and_fingerprinted_like_our_own
     assert [name for name in plain if metric[name] != plain[name]] == ["scores"]
     assert [name for name in plain if layer[name] != metric[name]] == list(plain)
     assert said["name"] == "000/table1/sample/transformer+model.encoder=mine+recipe.metrics=their_metric"
+    assert said["parser"] == ["004/table1/sample/2-ff-drop+model.encoder=mine", "MineConfig"]
     assert {"pkg.metrics:their_metric", "pkg.counts:count"} <= set(said["source"])
 
 
