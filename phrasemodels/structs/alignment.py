@@ -55,7 +55,8 @@ def _rule(n: Any, m: Any, ways: Any, begins: Any, cells: Any, steps: Any, by_row
 class Alignment(Structure):
     """The functions over the paths by some moves (rows, columns); ends: how many outer columns a path may begin and end at."""
 
-    rule, names, shared_dims, length_axes = _rule, ("cells", "steps"), (0, 0), 2
+    rule, names, optional = _rule, ("cells", "steps"), ("steps",)
+    shared_dims, length_axes = (0, 0), 2
 
     def __init__(self, moves: Moves, ends: int = 1):
         self.moves, self.ends, self.dims = moves, ends, (3, 4)

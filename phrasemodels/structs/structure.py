@@ -7,9 +7,10 @@ A structure is a compiled function that writes the nodes and runs of `kernels.en
 Shapes: B sentences, A axes of length, P scores of a sentence and Q that all sentences share, R the most parts of a structure.
 """
 
+import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial, update_wrapper
 from itertools import takewhile
 from math import prod
 from threading import local
@@ -446,6 +447,7 @@ def _buffer(name: str, rows: int, columns: int) -> Integers:
 ENGINE = Engine()
 
 
+R = TypeVar("R")
 Made = TypeVar("Made")
 
 
@@ -469,6 +471,7 @@ class Structure:
 
     kernels: ClassVar[tuple[Kernel, ...]] = (ENGINE,)
     names: ClassVar[tuple[str, ...]]  # of the scores, as keywords
+    optional: ClassVar[tuple[str, ...]] = ()  # those of the scores that may be left out
     # dimensions of the scores, if each sentence, and where there are some each position, has its own
     dims: tuple[int, ...]
     shared_dims: tuple[int, ...]  # their dimensions if all sentences share them; 0 if they cannot
@@ -477,6 +480,19 @@ class Structure:
     event_scores: ClassVar[int] = 1  # the first tensors of scores, whose parts are a structure
     length_axes: ClassVar[int] = 1  # A
     event_dims: ClassVar[int] = 2  # dimensions of a structure: of rows (R, w) 2, of tags or heads 1
+
+    def __init_subclass__(cls) -> None:
+        """Give the operations of a class signatures with the names of its scores, which `help` and notebooks show."""
+        for method in (
+            cls.log_partition,
+            cls.marginals,
+            cls.argmax,
+            cls.topk,
+            cls.sample,
+            cls.entropy,
+            cls.minimum_risk,
+        ):
+            setattr(cls, method.__name__, _with_names(method, getattr(cls, "names", ()), cls.optional))
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         """Return lengths (B, A). ValueError: shapes or lengths are wrong."""
@@ -531,12 +547,14 @@ class Structure:
         return found
 
     @dispatch.not_traced
-    def argmax(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Any:
+    def argmax(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> tuple[Tensor, Tensor]:
         """Return the score (B,), differentiable, and a best structure (B, ...)."""
         return self._call(self._argmax, self._given(scores, named), lengths)
 
     @dispatch.not_traced
-    def topk(self, *scores: Any, k: int | None = None, lengths: Lengths = None, **named: Tensor) -> Any:
+    def topk(
+        self, *scores: Any, k: int | None = None, lengths: Lengths = None, **named: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Return the scores (k, B), differentiable, and the k best structures (k, B, ...), best first: topk(*scores, k, lengths).
 
         Where there are fewer that are not forbidden, the other scores are -inf and their structures -1.
@@ -545,7 +563,7 @@ class Structure:
 
     @dispatch.not_traced
     def sample(self, *scores: Any, k: int | None = None, lengths: Lengths = None, generator: torch.Generator | None = None,
-               **named: Tensor) -> Any:  # fmt: skip
+               **named: Tensor) -> Tensor:  # fmt: skip
         """Return k independent samples (k, B, ...): sample(*scores, k, lengths)."""
         return self._call(self._sample, self._given(scores, named), lengths, k, ranked=True, generator=generator)
 
@@ -555,7 +573,7 @@ class Structure:
         return self._call(self._entropy, self._given(scores, named), lengths)
 
     @dispatch.not_traced
-    def minimum_risk(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> Any:
+    def minimum_risk(self, *scores: Any, lengths: Lengths = None, **named: Tensor) -> tuple[Tensor, Tensor]:
         """Return the expected number (B,) of right parts, differentiable, and the structure (B, ...) with most of them (Goodman 1996)."""
         return self._call(self._minimum_risk, self._given(scores, named), lengths)
 
@@ -762,6 +780,20 @@ class Structure:
         found = torch.where(flat, torch.arange(flat.shape[2], device=flat.device), flat.shape[2])
         found = found.topk(most, largest=False).values if most else found[..., :0]
         return self.rows(scores, torch.where(found < flat.shape[2], found, NONE), lengths)
+
+
+def _with_names(method: Callable[..., R], names: Sequence[str], optional: Sequence[str]) -> Callable[..., R]:
+    """Return a copy of a method (*scores, ...) whose signature has the names of the scores."""
+    copy = FunctionType(method.__code__, method.__globals__, method.__name__, method.__defaults__, method.__closure__)
+    copy.__kwdefaults__ = method.__kwdefaults__
+    update_wrapper(copy, method)
+    shown, kind, none = inspect.signature(method), inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    given = shown.parameters
+    scores = [inspect.Parameter(x, kind, annotation=Tensor, default=None if x in optional else none) for x in names]
+    count = [inspect.Parameter("k", kind, annotation=int, default=None if optional else none)] if "k" in given else []
+    rest = [given["lengths"].replace(kind=kind), *(x for x in given.values() if x.name == "generator")]
+    copy.__signature__ = shown.replace(parameters=[given["self"], *scores, *count, *rest])  # type: ignore[attr-defined]
+    return copy
 
 
 def differentiated(scores: Scores) -> bool:

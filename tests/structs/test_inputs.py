@@ -1,6 +1,7 @@
 """Inputs that are easily forgotten: short and mixed types, empty sentences, sentences without a structure and memory that is read-only.
 Each is compared with float64, or with the list of all structures."""
 
+import inspect
 import threading
 from functools import reduce
 
@@ -173,3 +174,12 @@ def test_distributions_of_whole_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="floating point"):
         LinearChain(torch.zeros(1, 2, 3, dtype=torch.long), torch.zeros(3, 3, dtype=torch.long)).entropy()
     assert DependencyTree(torch.zeros(1, 3, 3)).log_prob(torch.tensor([[-1, 0, -100]])).item() == -torch.inf
+
+
+def test_signatures_name_the_scores() -> None:
+    shown = {str(inspect.signature(f)).replace("torch.", "") for f in (chain.topk, alignment.warping.entropy)}
+    lengths = "lengths: Tensor | collections.abc.Sequence[int] | None = None)"
+    assert shown == {
+        f"(unary: Tensor, pairwise: Tensor, k: int, {lengths} -> tuple[Tensor, Tensor]",
+        f"(cells: Tensor, steps: Tensor = None, {lengths} -> Tensor",
+    }

@@ -207,3 +207,37 @@ def test_kernels_work_under_no_grad_and_with_strided_scores():
     unary, labels = torch.randn(3, 4, 6).mT, torch.randn(2, 3, 5, 5).permute(0, 2, 3, 1)
     torch.testing.assert_close(chain.marginals(unary, torch.zeros(4, 4)), unary.softmax(-1))
     assert torch.equal(spans.argmax(labels)[1], spans.argmax(labels.contiguous())[1])
+
+
+@pytest.mark.parametrize("by_position", [False, True])
+@pytest.mark.parametrize("unreachable", [False, True])
+def test_chains_with_forbidden_scores_equal_the_reference(by_position: bool, unreachable: bool) -> None:
+    """Where a part that decays, or that no path reaches, is all that the last position allows, the engine takes over."""
+    gen = torch.Generator().manual_seed(0)
+    T = 400 if unreachable else 9
+    unary = torch.randn(3, T, 8, generator=gen, dtype=torch.float64) * 3
+    pairwise = torch.randn(*((3, T - 1) if by_position else ()), 8, 8, generator=gen, dtype=torch.float64)
+    pairwise[torch.rand(pairwise.shape, generator=gen) < 0.4] = -torch.inf
+    if unreachable:
+        pairwise[..., :4, 4:] = pairwise[..., 4:, :4] = -torch.inf
+        pairwise[..., 4:, 4:] -= 5
+        unary[0, 0, :4], unary[1, -1, :4] = -torch.inf, -torch.inf
+    lengths = torch.tensor([T, T, 2])
+
+    def results() -> list[torch.Tensor]:
+        scores = [x.clone().requires_grad_() for x in (unary, pairwise)]
+        found = []
+        for function in (chain.log_partition, chain.entropy):
+            value = function(*scores, lengths)
+            found += [value, *torch.autograd.grad(value[value > -torch.inf].sum(), scores)]
+        return found
+
+    ours = results()
+    with reference_only():
+        for one, other in zip(ours, results(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    drawn = chain.sample(unary, pairwise, 500, lengths, generator=gen)
+    assert (chain.linear_chain.score(unary, pairwise, rows=drawn, lengths=lengths) > -torch.inf).all()
+    p = chain.marginals(unary, pairwise, lengths)
+    counts = torch.nn.functional.one_hot(drawn.clamp(min=0), 8).double().mean(0)[:, :2]
+    assert (counts - p[:, :2]).abs().max() < 0.1

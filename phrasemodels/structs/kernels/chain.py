@@ -39,7 +39,7 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from phrasemodels.structs.dispatch import announce
+from phrasemodels.structs.dispatch import announce, not_traced
 from phrasemodels.structs.kernels import (
     Kernel,
     Scores,
@@ -438,6 +438,51 @@ def _covariances(first, step, unary, pairwise, shared, lengths, grad, pair_grad,
             _weigh(w, C * width, pairs[block // LANES])
 
 
+@njit(**INNER)
+def _drawn(x, at, y, to, C, least):
+    """Return the first of C states at which Σ x y exceeds the share `least` of the whole sum, else the last that is possible."""
+    whole = 0.0
+    for k in range(C):
+        whole += x[at + k] * y[to + k]
+    total, found, least = 0.0, 0, least * whole
+    for k in range(C):
+        each = x[at + k] * y[to + k]
+        total += each
+        if each > 0.0:
+            found = k
+        if total > least:
+            return k
+    return found
+
+
+@njit(**COMPILE)
+def _samples(first, step, unary, pairwise, shared, lengths, draws, known, tags):
+    """Write tags (k, B, T), -1 before, from uniform numbers (k, B, T + 1): from the last position on, each given the next. known: as of
+    `_covariances`."""
+    B, T, C = unary.shape
+    S, width = max(1, pairwise.shape[1]), -(-C // LANES) * LANES
+    stride = C * width if S > 1 else 0
+    x, f, c, ready = np.empty(T * width), np.empty(T * width), np.empty(T), False
+    w, turned, ones = np.empty(S * C * width), np.empty(S * C * width), np.ones(width)
+    for b in range(first, B, step):
+        n, known[b] = lengths[b], True
+        if n == 0:
+            continue
+        if not shared:
+            weights(pairwise[b, : n - 1], C, width, w, turned)
+        elif not ready:
+            weights(pairwise[0], C, width, w, turned)
+            ready = True
+        log_z = forward(unary[b], n, stride, C, width, w, x, f, c)
+        known[b] = log_z == log_z
+        for s in range(len(draws) if log_z > -np.inf else 0):
+            tag = _drawn(f, (n - 1) * width, ones, 0, C, draws[s, b, 0])
+            tags[s, b, n - 1] = tag
+            for t in range(n - 1, 0, -1):
+                tag = _drawn(f, (t - 1) * width, turned, (t - 1) * stride + tag * width, C, draws[s, b, n - t])
+                tags[s, b, t - 1] = tag
+
+
 @njit(**INLINE)
 def _width(x):
     """Return the number of elements of x that `load` reads."""
@@ -538,7 +583,7 @@ def _viterbi(first, step, work, unary, pairwise, lengths, score, tags):
 
 
 class NarrowChain(Kernel):
-    """Serves log Z, marginals, their gradients and entropies of chains whose scores but -inf spread little; see `Kernel`."""
+    """Serves log Z, marginals, their gradients, entropies and samples of chains whose scores but -inf spread little; see `Kernel`."""
 
     def supports(self, structure: "Structure", scores: Scores) -> bool:
         return scores[1].dim() != 3 and can_run_kernel(*scores)
@@ -578,13 +623,28 @@ class NarrowChain(Kernel):
         given = np.zeros(batch.unary.shape) if given is None else given
         of_pairs = np.empty((0, 0, 0, 0)) if of_pairs is None else of_pairs
         if batch.shared and of_pairs.size:
-            of_pairs = np.broadcast_to(of_pairs.reshape(-1, 1, batch.C, batch.C), (batch.B, 1, batch.C, batch.C))
-        of_pairs = np.ascontiguousarray(of_pairs)
+            of_pairs = of_pairs.reshape(-1, 1, batch.C, batch.C)
+            of_pairs = of_pairs.repeat(
+                batch.B // len(of_pairs), 0
+            )  # not a view that is read-only, for which another kernel is compiled
         known = np.empty(batch.B, np.bool_)
         over_batch(_covariances, batch.blocks, *batch.scores, batch.lengths, given, of_pairs, known, out, pairs)
         if not known.all():
             return structure.kernels[-1].hessian_vector(structure, scores, lengths, grads)
         return tensor(out, scores[0].dtype), batch.tensor(pairs)
+
+    @not_traced
+    def sample(
+        self, structure: "Structure", scores: Scores, lengths: Tensor, k: int, generator: torch.Generator | None
+    ) -> Tensor:
+        batch = _Batch(scores, lengths)
+        if batch.narrow:
+            draws = torch.rand((k, batch.B, batch.T + 1), generator=generator, dtype=torch.float64)
+            known, tags = np.empty(batch.B, np.bool_), np.full((k, batch.B, batch.T), -1)
+            over_batch(_samples, batch.B, *batch.scores, batch.lengths, draws.numpy(), known, tags)
+            if known.all():
+                return torch.from_numpy(tags)
+        return structure.kernels[-1].sample(structure, scores, lengths, k, generator)
 
 
 class _Batch:

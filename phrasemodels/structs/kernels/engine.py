@@ -345,9 +345,8 @@ def _passes(first, step, work, order, table, batch, scale, grad, shared_grad, ea
     middle = g + S
     _open_shared(w, at + P * WEIGHT, batch.shared)
     for block in range(first * LANES, B, step * LANES):
-        count, rows = min(LANES, B - block), 0
-        for lane in range(count):
-            rows = max(rows, batch.rows[order[block + lane]])
+        count = min(LANES, B - block)
+        rows = batch.rows[order[block + count - 1]]
         _open(w, at, block, order, batch)
         _inside(w, at, rows, table.nodes, table.runs)
         for lane in range(count):
@@ -450,15 +449,14 @@ def _highest(w, at, rows, nodes, runs):
 @njit(**INNER)
 def _highest_of_block(w, at, block, order, table, batch):
     """Fill the best scores of all nodes that a block of sentences needs."""
-    (B, P), rows = batch.scores.shape, 0
+    B, P = batch.scores.shape
     for i in range(len(batch.shared)):
         store(w, at + (P + i) * LANES, spread(batch.shared[i]))
     for lane in range(LANES):
         b = order[min(block + lane, B - 1)]
-        rows = max(rows, batch.rows[b])
         for i in range(P):
             w[at + i * LANES + lane] = batch.scores[b, i]
-    _highest(w, at, rows, table.nodes, table.runs)
+    _highest(w, at, batch.rows[order[min(block + LANES, B) - 1]], table.nodes, table.runs)
 
 
 @njit(**INLINE)
@@ -730,9 +728,7 @@ def _samples(first, step, work, order, table, batch, draws, visible, chosen):
     todo = np.empty(table.rows + 2, np.int64)
     _open_shared(w, at + P * WEIGHT, batch.shared)
     for block in range(first * LANES, B, step * LANES):
-        rows = 0
-        for lane in range(min(LANES, B - block)):
-            rows = max(rows, batch.rows[order[block + lane]])
+        rows = batch.rows[order[min(block + LANES, B) - 1]]
         _open(w, at, block, order, batch)
         _inside(w, at, rows, nodes, runs)
         for lane in range(min(LANES, B - block)):
@@ -740,7 +736,8 @@ def _samples(first, step, work, order, table, batch, draws, visible, chosen):
             goal = batch.goals[b : b + 1]
             total, top = _goal(w, at, goal, lane)
             for s in range(len(draws) if possible(top) else 0):
-                _, edge = _draw(w, at, goal, 0, 1, lane, top, draws[s, b, 0] * total)
+                # not literal numbers, for which numba would compile another kernel
+                _, edge = _draw(w, at, goal, np.int64(0), np.int64(1), lane, top, draws[s, b, 0] * total)
                 todo[0], size, drawn = goal[0, LEFT] + edge * goal[0, LEFT_STEP], 1, 1
                 used = _choose(_part(goal, 0, edge), visible, chosen, s, b, 0)
                 while size > 0:
