@@ -15,6 +15,7 @@ from torch import Tensor
 
 from phrasemodels.config import at_least, one_of
 from phrasemodels.data.formats.trees import Tree, brackets, parse, plain
+from phrasemodels.layers.phrases import members_of
 from phrasemodels.parsing.parser import Parse
 
 Numbers = NDArray[np.int32]
@@ -285,12 +286,7 @@ def members(parses: Sequence[Parse], longest: int = 3, kind: str = "constituents
             raise ValueError("this parse has no heads: decode jointly or arcs alone")
         found = phrases(kind, n, longest, [head - 1 for head in own.heads])
         rows.append([[k for k in phrase if k >= 0] for phrase in found.tolist()])
-    sizes = [len(phrase) for row in rows for phrase in row]
-    out = torch.full((len(rows), max(map(len, rows), default=0), max(sizes, default=1)), -1, dtype=torch.int64)
-    for padded, row in zip(out, rows, strict=True):
-        for place, phrase in zip(padded, row, strict=False):
-            place[: len(phrase)] = torch.tensor(list(phrase))
-    return out
+    return members_of(rows)
 
 
 def levels(parses: Sequence[Parse], of: Sequence[int] = (1, 2, 3)) -> Tensor:

@@ -8,6 +8,7 @@ Shapes: B batch, h heads, n words, m hypernodes, N = n + m nodes (words first), 
 node at most, d model width, dk width of a head.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -190,6 +191,22 @@ def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
     # without it, the row of scores of a node of padding would be -inf alone, and its softmax NaN
     related |= torch.eye(n + m, dtype=torch.bool, device=device)
     return PhraseGraph(valid, related, holds[:, n:, 1:].float())
+
+
+def members_of(phrases: Sequence[Sequence[Iterable[int]]]) -> Tensor:
+    """Return the phrases of B sentences as encoders read them: positions of words (B, m, k), filled up with -1.
+
+    Args:
+        phrases: Positions of the words of each phrase, such as `range(start, end)` of a span.
+    """
+    rows = [[list(phrase) for phrase in row] for row in phrases]
+    longest = max((len(phrase) for row in rows for phrase in row), default=1)
+    most = max(map(len, rows), default=0)
+    filled = [
+        [phrase + [-1] * (longest - len(phrase)) for phrase in row] + [[-1] * longest] * (most - len(row))
+        for row in rows
+    ]
+    return torch.tensor(filled, dtype=torch.int64).view(len(rows), most, longest)
 
 
 def check_members(members: Tensor, lengths: Tensor) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels.structs import eisner
-from phrasemodels.structs.dispatch import check_lengths, transformed
+from phrasemodels.structs.dispatch import check_lengths, not_traced, transformed
 from phrasemodels.structs.distributions import DependencyTree, LinearChain
 from phrasemodels.structs.eisner import Projective
 from phrasemodels.structs.nonprojective import NonProjective
@@ -62,6 +62,7 @@ class CRF(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -0.1, 0.1)
 
+    @not_traced
     def forward(
         self, emissions: Tensor, tags: Tensor, mask: Tensor | None = None, reduction: Reduction = "sum"
     ) -> Tensor:
@@ -82,12 +83,14 @@ class CRF(nn.Module):
             _refuse_impossible(value, "tags")
         return _reduced(value, inside, reduction)
 
+    @not_traced
     def decode(self, emissions: Tensor, mask: Tensor | None = None) -> list[list[int]]:
         """Return the best tags of each sequence."""
         chain = self.distribution(emissions, mask)
         lengths = [chain.scores[0].shape[1]] * len(chain.scores[0]) if chain.lengths is None else chain.lengths
         return [tags[:n] for tags, n in zip(chain.mode.tolist(), lengths, strict=True)]
 
+    @not_traced
     def distribution(self, emissions: Tensor, mask: Tensor | None = None) -> LinearChain:
         """Return the distribution over tags (B, T), with its marginals, samples, k best and entropy."""
         if emissions.dim() != 3 or emissions.shape[2] != self.num_tags:
@@ -143,6 +146,25 @@ def tag_constraints(tags: Sequence[str], scheme: Literal["BIO", "BIOES"] = "BIO"
     return torch.tensor([[allows(one, other) for other in letters] for one in letters])
 
 
+def first_pieces(emissions: Tensor, tags: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Leave out the positions whose tag is -100, such as all word pieces of a word but the first.
+
+    Args:
+        emissions: Scores (B, T, C).
+        tags: Gold tags (B, T).
+
+    Returns:
+        Emissions (B, W, C), tags (B, W) and a mask (B, W), for a `CRF` with `batch_first`.
+    """
+    left = tags != UNKNOWN[1]
+    order = (~left).long().sort(stable=True, dim=1).indices[:, : int(left.sum(1).max())]
+    return (
+        emissions.gather(1, order[..., None].expand(*order.shape, emissions.shape[2])),
+        tags.gather(1, order),
+        left.gather(1, order),
+    )
+
+
 class TreeCRF(nn.Module):
     """Dependency trees, by default projective with one root arc; `trees` is `single_root` or `multi_root` of `eisner` or
     `nonprojective`. validate_args: refuse gold heads that are no tree.
@@ -158,6 +180,7 @@ class TreeCRF(nn.Module):
         """Return the trees that `repr` shows."""
         return f"{self.trees!r}"
 
+    @not_traced
     def forward(self, arcs: Tensor, heads: Tensor, mask: Tensor | None = None, reduction: Reduction = "sum") -> Tensor:
         """Return the log likelihood of heads, (B,) or reduced as in `CRF`."""
         tree = self.distribution(arcs, mask)
@@ -175,10 +198,12 @@ class TreeCRF(nn.Module):
             _refuse_impossible(value, f"heads, of {self.trees!r},")
         return _reduced(value, words, reduction)
 
+    @not_traced
     def decode(self, arcs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the heads (B, n+1) of the best trees, -1 at the root and in the padding."""
         return self.distribution(arcs, mask).mode
 
+    @not_traced
     def distribution(self, arcs: Tensor, mask: Tensor | None = None) -> DependencyTree:
         """Return the distribution over trees, with its marginals, samples, k best and entropy."""
         lengths = check_lengths(None if mask is None else mask.bool(), len(arcs), arcs.shape[1] - 1, arcs.device)

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.layers.blocks import PAD, Dropout, dropout
+from phrasemodels.layers.phrases import members_of
 from phrasemodels.models.translation import TranslationConfig, smoothed_cross_entropy, token_loss
 
 
@@ -52,3 +53,12 @@ def test_padding_of_targets_changes_no_loss_and_no_gradient() -> None:
     gradients.append(torch.autograd.grad(losses[-1], list(model.parameters())))
     for loss, gradient in zip(losses[1:], gradients[1:], strict=True):
         torch.testing.assert_close((loss, gradient), (losses[0], gradients[0]))
+
+
+def test_members_of_spans_are_filled_up() -> None:
+    assert members_of([[range(0, 2), range(2, 5)], [], [[3, 1]]]).tolist() == [
+        [[0, 1, -1], [2, 3, 4]],
+        [[-1, -1, -1]] * 2,
+        [[3, 1, -1], [-1, -1, -1]],
+    ]
+    assert members_of([[], []]).shape == (2, 0, 1)

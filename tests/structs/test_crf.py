@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+import torch._dynamo.testing
 
 from phrasemodels.structs import crf, eisner, nonprojective
 
@@ -121,3 +122,26 @@ def test_what_is_no_tag_is_refused():
     with pytest.raises(ValueError, match="mask must be true from the first"):
         model.decode(torch.zeros(1, 3, 3), torch.tensor([[True, False, True]]))
     assert model(torch.zeros(1, 2, 3), torch.tensor([[0, 77]]), torch.tensor([[True, False]])).isfinite()
+
+
+def test_word_pieces_without_a_tag_are_left_out():
+    emissions, tags = torch.randn(2, 4, 3), torch.tensor([[0, -100, 2, 1], [-100, 1, -100, -100]])
+    words, gold, mask = crf.first_pieces(emissions, tags)
+    assert gold[mask].tolist() == [0, 2, 1, 1] and mask.sum(1).tolist() == [3, 1]
+    assert torch.equal(words[0], emissions[0, [0, 2, 3]]) and torch.equal(words[1, 0], emissions[1, 1])
+    model = crf.CRF(3, batch_first=True)
+    alone = model(emissions[:1, [0, 2, 3]], tags[:1, [0, 2, 3]]) + model(emissions[1:, 1:2], tags[1:, 1:2])
+    torch.testing.assert_close(model(words, gold, mask), alone)
+
+
+def test_a_compiled_model_calls_its_crf_between_two_graphs():
+    layer, model = torch.nn.Linear(5, 3), crf.CRF(3, batch_first=True)
+
+    def loss(x, tags):
+        return -model(layer(x), tags, MASK) / 2
+
+    x, tags = torch.randn(2, 4, 5), torch.randint(3, (2, 4))
+    counter = torch._dynamo.testing.CompileCounter()
+    value = torch.compile(loss, backend=counter)(x, tags)
+    assert counter.frame_count == 2
+    torch.testing.assert_close(value, loss(x, tags))
