@@ -219,8 +219,7 @@ def remove_row(store: Store, tracker: Tracker, name: str, sources: Sources, dry:
         key
         for key in tables
         if inputs[key] & own
-        or (not inputs[key] & live
-        and name in {row["experiment"] for row in known[key].meta["rows"]})
+        or (not inputs[key] & live and name in {row["experiment"] for row in known[key].meta["rows"]})
     }
     queue, needed = [*(tables - without)], set[str]()
     while queue:
@@ -256,7 +255,10 @@ def _keys_today(name: str, seeds: Collection[int], sources: Sources) -> tuple[se
 
     row, overrides = divided(name)
     rows = {
-        one.name: one for paper in {row.partition("/")[0], *project.parts("papers")} for one in experiments(paper) if paper
+        one.name: one
+        for paper in {row.partition("/")[0], *project.parts("papers")}
+        for one in experiments(paper)
+        if paper
     }
     if overrides and row in rows:
         rows[name] = overridden(rows[row], *overrides)
