@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from phrasemodels.config import name_of, parts_of
+from phrasemodels.encoders.subwords import ExportedPieces
 from phrasemodels.folders import check_folder, copy_folder
 from phrasemodels.hub import Pretrained, readme
 from phrasemodels.inference.problems import Predictor, predictor
@@ -36,7 +37,8 @@ from phrasemodels.saved import (
 from phrasemodels.written import writing_folder
 
 MOST_TEXTS = 256  # answered at a time
-BPE, CARD, README, WEIGHTS = "bpe/bpe.json", "card.json", "README.md", "model/model.safetensors"  # in a folder
+# in a folder
+BPE, CARD, ENCODER, README, WEIGHTS = "bpe/bpe.json", "card.json", "encoder", "README.md", "model/model.safetensors"
 MANIFEST = "manifest.json"  # of an artifact of the pipeline, in a folder that `phrasemodels export` wrote
 
 
@@ -69,6 +71,7 @@ class LoadedModel(Pretrained):
         folder: Where it was loaded from, if it was.
         predictor: How it answers, if that is known.
         parts: The caller's classes and functions, by "module:name".
+        bpe: File of the merges of its words' pieces, if it reads pieces.
     """
 
     module: nn.Module
@@ -78,6 +81,7 @@ class LoadedModel(Pretrained):
     folder: Path | None = None
     predictor: Predictor | None = None
     parts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    bpe: Path | None = None
 
     def predict(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the answer to each input, as the pipeline gives it.
@@ -131,9 +135,18 @@ class LoadedModel(Pretrained):
         Raises:
             ValueError: The model reads whole words.
         """
-        if self.folder is None or not (self.folder / BPE).is_file():
+        if self.bpe is None or not self.bpe.is_file():
             raise ValueError(f"{self.folder or 'this model'}: there is no {BPE}: it reads whole words")
-        return Pieces(self.folder / BPE)
+        return Pieces(self.bpe)
+
+    @functools.cached_property
+    def subwords(self) -> Callable[[Sequence[str]], dict[str, list[int]]]:
+        """From words to ids of pieces of a pretrained encoder. ValueError: the model has no such encoder."""
+        if "divide" in self.parts:
+            return self.parts["divide"]  # type: ignore[no-any-return]
+        if self.folder is None:
+            raise ValueError("this model has no tokeniser of a pretrained encoder")
+        return ExportedPieces(str(self.folder / ENCODER))
 
     def save_pretrained(self, folder: str | Path, force: bool = False) -> Path:
         """Write the model to a folder for `phrasemodels.load`: configuration, weights, vocabularies, card.
@@ -217,6 +230,7 @@ def load_folder(folder: str | Path, *parts: Any) -> LoadedModel:
         how = predictor(about["predictor"]) if "predictor" in about else None
         if how is not None:
             how.check(config, words)
-        return LoadedModel(module.eval(), config, words, card, place, how, {name_of(part): part for part in parts})
+        own = {name_of(part): part for part in parts}
+        return LoadedModel(module.eval(), config, words, card, place, how, own, place / BPE)
     except DAMAGED as error:
         raise ValueError(f"{place}: this model cannot be read ({first_line(error)}); export it again") from error

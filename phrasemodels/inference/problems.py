@@ -1,10 +1,11 @@
-"""How the trained model of each problem answers: what an exported folder says of it, and the answers themselves.
+"""Predictors, one class a problem: how a trained model answers texts, in a store or in an exported folder.
 
-A `Predictor` is plain data, which `phrasemodels export` writes beside the model's configuration. Batches are the ones of the
-pipeline, so that answers are the same.
+A `Predictor` is plain data, which `phrasemodels export` writes beside the model's configuration. Its batches are those of the
+pipeline, so its answers are the same.
 """
 
 import dataclasses
+import json
 import re
 import zlib
 from abc import ABC, abstractmethod
@@ -34,10 +35,11 @@ from phrasemodels.inference.text import (
 from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.parser import Jointly, arcs_alone, phrases_alone, separately
 from phrasemodels.models.translation import BeamSearch, Translator, beam_search, with_source_words
-from phrasemodels.parsing.parser import Parse, Parser
+from phrasemodels.parsing.parser import Parse, Parser, no_pieces
 from phrasemodels.saved import check_names
 
 Tokens = Sequence[str]
+OWN = "own"  # in place of the name of a part: `Loaded.parts` has the part, under the name of the field
 # The most that the file of a model may ask for, so that an answer takes bounded time and memory: words of a phrase, hypotheses of
 # a search, tokens of an answer, for each token of the text and beside these, and padded tokens of a batch.
 PHRASE, BEAM, GROWTH, EXTRA, BATCH = 20, 100, 10, 2000, 1 << 15
@@ -62,6 +64,8 @@ class Loaded(Protocol):
     def english(self) -> Parser: ...
     @property
     def pieces(self) -> Callable[[Tokens], list[str]]: ...
+    @property
+    def subwords(self) -> Callable[[Tokens], dict[str, list[int]]]: ...
     def entries(self, side: str, special: bool = True) -> Mapping[str, int]: ...
 
 
@@ -75,10 +79,29 @@ class Predictor(ABC):
         Mapping[str, str]
     ] = {}  # fields of the configuration, and what each counts: a vocabulary, or labels
     names: ClassVar[Sequence[str]] = ()  # vocabularies of tags, labels and relations
+    side: ClassVar[str] = "source"  # the vocabulary of the words that are read
 
     @abstractmethod
     def predict(self, model: Loaded, inputs: Sequence[Any]) -> list[Any]:
         """Return the answer to each input."""
+
+    def words_of(self, model: Loaded, given: Any) -> list[str]:
+        """Return the words of an input that are looked up in a vocabulary. Here: none, as of models that read letters."""
+        return []
+
+    def unknown_words(self, model: Loaded, inputs: Sequence[Any]) -> list[str]:
+        """Return the words of inputs that the vocabulary lacks, each once."""
+        words = dict.fromkeys(word for given in inputs for word in self.words_of(model, given))
+        return [word for word in words if word not in model.entries(self.side)]
+
+    def as_text(self, answer: Any) -> str:
+        """Return an answer as a line of text."""
+        return str(answer)
+
+    @property
+    def portable(self) -> bool:
+        """Whether a folder can hold all that answers need."""
+        return True
 
     def check(self, config: Any, words: Mapping[str, Sequence[str]]) -> None:
         """Raise a ValueError unless vocabularies and labels have as many entries as the model of a configuration."""
@@ -178,6 +201,9 @@ class _Phrased(Predictor):
             raise ValueError(problem)
         return tokeniser(self.tokeniser, model.parts)(text, self.language)
 
+    def words_of(self, model: Loaded, given: Any) -> list[str]:
+        return self.tokens(model, given)
+
     def numbered(self, model: Loaded, tokens: Tokens) -> list[int]:
         """Return the ids of a sentence; without marks an empty one is END alone, so that there is something to attend to."""
         ids = ids_of(tokens, model.entries("source"))
@@ -213,10 +239,13 @@ class Translation(_Phrased):
         at_most(search, GROWTH, "growth")
         at_most(search, EXTRA, "extra")
 
+    def words_of(self, model: Loaded, given: str | Tokens) -> list[str]:
+        tokens = self.tokens(model, given)
+        return model.pieces(tokens) if self.pieces else tokens
+
     def predict(self, model: Loaded, inputs: Sequence[str | Tokens]) -> list[str]:
         """Return the answer to each text, or list of tokens."""
-        sources = [self.tokens(model, text) for text in inputs]
-        divided = [model.pieces(own) for own in sources] if self.pieces else sources
+        divided = [self.words_of(model, text) for text in inputs]
         write = without_pieces if self.pieces else None
         running, words = detokeniser(self.detokenise, model.parts), model.words["target"]
         ids = [self.numbered(model, own) for own in divided]
@@ -271,17 +300,21 @@ class Tagging(_Phrased):
                 found[row] = [names[tag] for tag in tags[1 : len(ids[row]) - 1]]
         return found
 
+    def as_text(self, answer: list[str]) -> str:
+        return " ".join(answer)
+
     def _above(self, heads: Sequence[int]) -> list[int]:
         """Return the position of each head where <s> is at 0, -1 for none."""
         return [-1, *(head or -1 for head in heads), -1]
 
 
-DECODERS: Mapping[str, Any] = {part.__name__: part for part in (arcs_alone, phrases_alone, separately)}
+DECODERS: dict[str, Any] = {part.__name__: part for part in (arcs_alone, phrases_alone, separately)}
 
 
 @dataclass(frozen=True)
 class Parsing(Predictor):
-    """Sentences to trees. decode: Jointly with a weight, or another decoder. tokeniser: of one sentence."""
+    """Sentences to trees. decode: Jointly with a weight, or another decoder. tokeniser: of one sentence. subwords: words are
+    divided into pieces of a pretrained encoder."""
 
     names: ClassVar = ("tags", "labels", "relations")
 
@@ -289,9 +322,10 @@ class Parsing(Predictor):
     decode: str = "Jointly"
     weight: float = 0.5
     tags: str = "tags"
+    subwords: bool = False
 
     def __post_init__(self) -> None:
-        one_of(self, "decode", ("Jointly", *DECODERS))
+        one_of(self, "decode", ("Jointly", *DECODERS, OWN))
         Jointly(self.weight)
 
     def predict(self, model: Loaded, inputs: Sequence[str | Tokens]) -> list[Parse]:
@@ -310,8 +344,19 @@ class Parsing(Predictor):
 
     def parser(self, model: Loaded) -> Parser:
         """Return the `Parser` of the model."""
-        decode = Jointly(self.weight) if self.decode == "Jointly" else DECODERS[self.decode]
-        return Parser(model.module, model.words, decode, card=model.card, config=model.config)
+        decode = Jointly(self.weight) if self.decode == "Jointly" else (DECODERS | model.parts)[self.decode]
+        divide = model.subwords if self.subwords else no_pieces
+        return Parser(model.module, model.words, decode, divide, card=model.card, config=model.config)
+
+    def as_text(self, answer: Parse) -> str:
+        """Return a parse as a JSON object: tokens, tags, tree, heads, relations."""
+        known = {name: getattr(answer, name) for name in ("tokens", "tags", "heads", "relations")}
+        known = {"tokens": known.pop("tokens"), "tags": known.pop("tags"), "tree": answer.brackets, **known}
+        return json.dumps(known, ensure_ascii=False)
+
+    @property
+    def portable(self) -> bool:
+        return self.decode != OWN
 
 
 Pair = str | Sequence[str]
@@ -333,6 +378,7 @@ class _Structured(Predictor):
     parser: whose trees sentences get if their structure needs trees, english (of this package), or none."""
 
     sizes: ClassVar = {"words": "words", "classes": "labels"}
+    side: ClassVar = "words"
 
     labels: tuple[str, ...]
     tokeniser: str = "lower_spaces"
@@ -343,15 +389,23 @@ class _Structured(Predictor):
 
     def __post_init__(self) -> None:
         _check_batch(self)
-        one_of(self, "unknown", ("hashed", "left_out"))
+        one_of(self, "unknown", ("hashed", "left_out", OWN))
         one_of(self, "parser", ("", "english"))
-        if self.structure.get("kind") not in structures.STRUCTURES:
+        if self.structure.get("kind") not in (*structures.STRUCTURES, OWN):
             raise ValueError(f"structure: kind must be one of {', '.join(structures.STRUCTURES)}")
-        _ = self.reads
+        if self.structure["kind"] != OWN:
+            _ = self._reads
+
+    @property
+    def portable(self) -> bool:
+        return OWN not in (self.unknown, self.structure["kind"])
+
+    def reads(self, model: Loaded) -> Any:
+        """Return the structure that is read: Levels, Dependencies or one of a user's own."""
+        return model.parts["structure"] if self.structure["kind"] == OWN else self._reads
 
     @cached_property
-    def reads(self) -> Levels | Dependencies:
-        """The structure that is read."""
+    def _reads(self) -> Levels | Dependencies:
         fields = {
             name: list(value) if isinstance(value, tuple) else value  # which JSON has not
             for name, value in self.structure.items()
@@ -360,22 +414,35 @@ class _Structured(Predictor):
         made: Levels | Dependencies = _read(fields, structures.STRUCTURES[self.structure["kind"]], "structure")
         return made
 
-    def sentences(self, model: Loaded, texts: Sequence[str]) -> tuple[list[list[int]], list[Any]]:
-        """Return ids and structures (n, k) of sentences. ValueError: they need trees, and have none."""
-        read = [words_and_tree(text) for text in texts]
-        divide, known = tokeniser(self.tokeniser, model.parts), model.entries("words", special=False)
-        tokens = [divide(text, "en") or [NOTHING] for text, _ in read]
-        tokens = [left_out(own, known) for own in tokens] if self.unknown == "left_out" else tokens
-        trees = [tree for _, tree in read]
-        if self.reads.reads_trees and self.parser:
+    def tokens(self, model: Loaded, text: str) -> list[str]:
+        """Return the tokens of a text, or of a tree in brackets; at least one."""
+        return tokeniser(self.tokeniser, model.parts)(words_and_tree(text)[0], "en") or [NOTHING]
+
+    def words_of(self, model: Loaded, given: Any) -> list[str]:
+        return [token for text in self.texts_of(given) for token in self.tokens(model, text)]
+
+    def texts_of(self, given: Any) -> Sequence[str]:
+        """Return the sentences of an input."""
+        return (given,)
+
+    def sentences(self, model: Loaded, texts: Sequence[str]) -> tuple[list[list[int]], list[Any], list[list[str]]]:
+        """Return ids, structures (n, k) and tokens of sentences. ValueError: they need trees, and have none."""
+        known, reads = model.entries("words", special=False), self.reads(model)
+        tokens = [self.tokens(model, text) for text in texts]
+        if self.unknown != "hashed":
+            keep = model.parts["unknown"] if self.unknown == OWN else left_out
+            tokens = [keep(own, known) for own in tokens]
+        trees = [words_and_tree(text)[1] for text in texts]
+        if reads.reads_trees and self.parser:
             missing = [row for row, tree in enumerate(trees) if not tree]
             for row, parse in zip(missing, model.english.parse_tokens([tokens[row] for row in missing]), strict=True):
                 trees[row] = parse.brackets
-        elif self.reads.reads_trees and not any(trees):
+        elif reads.reads_trees and not any(trees):
             raise ValueError(
                 "no sentence has a tree: give trees in brackets, or take a model whose phrases need no trees"
             )
-        return [hashed(own, known) for own in tokens], [self.reads(*row) for row in zip(tokens, trees, strict=True)]
+        structure = [reads(*row) for row in zip(tokens, trees, strict=True)]
+        return [hashed(own, known) for own in tokens], structure, tokens
 
 
 @dataclass(frozen=True)
@@ -384,16 +451,19 @@ class Entailment(_Structured):
 
     example: ClassVar = '[("a man sleeps", "a person sleeps")]'
 
+    def texts_of(self, given: Pair) -> Sequence[str]:
+        return pair_of(given)
+
     @torch.inference_mode()
     def probabilities(self, model: Loaded, inputs: Sequence[Pair]) -> np.ndarray[Any, Any]:
         """Return the probability of each label (rows, labels)."""
         premises, hypotheses = zip(*map(pair_of, inputs), strict=True)
         sides = [self.sentences(model, side) for side in (premises, hypotheses)]
         found = np.zeros((len(inputs), len(self.labels)), np.float32)
-        lengths = [[len(ids[row]) for ids, _ in sides] for row in range(len(inputs))]
+        lengths = [[len(ids[row]) for ids, *_ in sides] for row in range(len(inputs))]
         for rows in batches(lengths, self.batch_tokens):
-            ids = [own[row] for own, _ in sides for row in rows]
-            structure = [own[row] for _, own in sides for row in rows]
+            ids = [own[row] for own, *_ in sides for row in rows]
+            structure = [own[row] for _, own, _ in sides for row in rows]
             batch = (padded(ids), torch.tensor([len(own) for own in ids]), padded(structure, -1).transpose(1, 2))
             scores = model.module(*(part.to(model.device) for part in batch))
             found[rows] = scores.float().softmax(-1).cpu().numpy()
@@ -413,7 +483,7 @@ class Classification(_Structured):
     @torch.inference_mode()
     def probabilities(self, model: Loaded, inputs: Sequence[str]) -> np.ndarray[Any, Any]:
         """Return the probability of each label (rows, labels)."""
-        ids, structure = self.sentences(model, inputs)
+        ids, structure, _ = self.sentences(model, inputs)
         found = np.zeros((len(inputs), len(self.labels)), np.float32)
         for rows in batches([[len(own)] for own in ids], self.batch_tokens):
             lengths = torch.tensor([len(ids[row]) for row in rows])

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from phrasemodels.data.corpora.bitext import labelled_blocks
 from phrasemodels.data.formats.shards import SENTENCES, build, read_shard
-from phrasemodels.data.store.store import Store, TemporaryStore
+from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.baselines import BiLSTMMaxConfig
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.models.classifier import ClassifierConfig
 from phrasemodels.tasks.prepare.constituents import Levels, none
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
-from phrasemodels.tasks.prepare.tokenise import user_texts
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.classification import ClassificationObjective, ClassificationRecipe
 from phrasemodels.tasks.problems.recipe import Outcome, steps_of
@@ -84,13 +84,31 @@ def test_the_report_shows_which_class_is_taken_for_which(made: dict) -> None:
     assert len(section.rows) == 2 and sum(counts) == 40
 
 
-def test_texts_are_parsed_before_a_model_that_reads_trees_answers(made: dict, tmp_path: Path) -> None:
+def test_texts_are_parsed_before_a_model_that_reads_trees_answers(made: dict) -> None:
     recipe = replace(RECIPE, structure=Levels())
-    known = {name: made[name] for name in ("model", "vocabulary")}
-    step = recipe.predict_step(MODEL, user_texts(["The long film is good today."]), known)
-    rows = read_shards(TemporaryStore(tmp_path).run(step.inputs["rows"]))
-    assert len(rows["text_structure"][0]) == len(rows["text_ids"][0]) == 6
-    assert rows["text_structure"][0][0].as_py() != rows["text_structure"][0][-1].as_py(), "two phrases"
+    model = recipe.loaded(MODEL, {name: made[name] for name in ("model", "vocabulary")})
+    (ids,), (structure,), (tokens,) = model.predictor.sentences(model, ["The long film is good today."])
+    assert len(structure) == len(ids) == len(tokens) == 6
+    assert structure[0].tolist() != structure[-1].tolist(), "two phrases"
+
+
+@dataclass(frozen=True)
+class EachWordApart:
+    """A structure of a user's own: each word is a phrase."""
+
+    k: int = 1
+    reads_trees: bool = False
+
+    def __call__(self, tokens: list[list[str]], trees: pa.ChunkedArray, lengths: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.arange(len(row)) for row in tokens])[:, None].astype(np.int32)
+
+
+def test_a_structure_of_ones_own_is_read_for_texts_and_named_in_no_folder(made: dict) -> None:
+    recipe = replace(RECIPE, structure=EachWordApart())
+    model = recipe.loaded(MODEL, {name: made[name] for name in ("model", "vocabulary")})
+    _, (structure,), _ = model.predictor.sentences(model, ["a good film"])
+    assert structure.ravel().tolist() == [0, 1, 2] and not model.predictor.portable
+    assert model.predictor.unknown_words(model, ["the zyx film", "zyx"]) == ["zyx"]
 
 
 def test_lines_are_a_sentence_and_its_label(tmp_path: Path) -> None:

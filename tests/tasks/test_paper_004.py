@@ -21,12 +21,12 @@ from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.encoders.inputs import PretrainedConfig, TagsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
+from phrasemodels.encoders.subwords import PLAIN, Pieces
 from phrasemodels.flows.experiments.catalogue import experiment, resolved
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import LearnedPositions, ParserConfig, as_released
 from phrasemodels.tasks.prepare.sharded import read_shards
-from phrasemodels.tasks.prepare.vocabulary import PLAIN, Pieces
 
 SECTIONS = {"train": ("02", 12), "dev": ("22", 3), "test": ("23", 3)}
 WRONG = "CD"  # a tag of another program, which the treebank has elsewhere
@@ -97,7 +97,9 @@ def test_a_row_at_the_papers_size_goes_from_files_to_scores(name: str, sources: 
     parses = read_shard(made["predictions"].file("predictions.arrow"))["tags"].to_pylist()
     assert parses == rows["predicted"].to_pylist(), "no tagger is trained: a parse has the tags that were read"
     with pytest.raises(ValueError, match=r"reads the column 'predicted' .* take a parser that predicts tags"):
-        chosen.recipe.predict_step(chosen.model, data["raw"], {"vocabulary": data["vocabulary"]})
+        chosen.recipe.loaded(chosen.model, made | {"vocabulary": store.run(data["vocabulary"], executor)}).predict(
+            ["a"]
+        )
 
 
 def test_predicted_tags_of_another_number_of_words_are_refused(sources: Sources) -> None:

@@ -1,13 +1,17 @@
 """Recipes: the identity of their steps, what a problem inherits, and the metrics of groups of sentences."""
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 import pytest
 from running import small_corpus
 
+from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
 from phrasemodels.tasks.metrics.scores import accuracies, by_group
-from phrasemodels.tasks.problems.recipe import steps_of
+from phrasemodels.tasks.problems.recipe import Recipe, steps_of
 from phrasemodels.tasks.problems.tagging import TaggingRecipe
 
 ROW = "003/tabletrees/sample/none"
@@ -22,19 +26,23 @@ def test_the_manifest_of_a_training_says_for_whom_it_was_made(store: Store) -> N
     assert steps["model"].key == chosen.steps(3).trained.key, "the key does not depend on it"
 
 
-def test_every_recipe_that_answers_inputs_implements_all_three_methods() -> None:
-    names = ("predict_step", "attention_step", "as_text")
-    for recipe in {type(e.recipe) for e in experiments()}:
-        own = [getattr(recipe, name) is not getattr(TaggingRecipe, name) for name in names]
-        assert set(own) == {recipe.answers_inputs}, recipe
+def test_every_recipe_that_takes_text_shows_attention_and_predicts() -> None:
+    for recipe in {type(e.recipe) for e in experiments() if e.recipe.trains}:
+        assert recipe.takes_text == (recipe.attention is not Recipe.attention), recipe
+        assert recipe.predictor is not Recipe.predictor, recipe
+
+
+@dataclass(frozen=True)
+class Silent(TaggingRecipe):
+    def predictor(self, vocabulary: Artifact) -> None:
+        return None
 
 
 def test_a_recipe_that_takes_no_text_says_so() -> None:
     chosen = experiment("000/table2/sample/transformer")
-    with pytest.raises(
-        ValueError, match=r"^tagging-sample-tags: models of this problem cannot be asked about single sentences$"
-    ):
-        chosen.recipe.as_text({})
+    wanted = "tagging-sample-tags: models of this problem cannot be asked about single sentences"
+    with pytest.raises(ValueError, match=f"^{wanted}$"):
+        Silent(chosen.recipe.corpus).loaded(chosen.model, {"vocabulary": Artifact(Path(), {})})
 
 
 def test_accuracies_of_groups_by_hand() -> None:

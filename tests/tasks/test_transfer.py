@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from phrasemodels.data.download.manifest import Sources
-from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.samples.records import Entailment as EntailmentRecords
 from phrasemodels.data.samples.records import Polarity
 from phrasemodels.data.store.store import Executor, Step, Store
@@ -24,7 +23,6 @@ from phrasemodels.tasks.metrics.scores import pearson, spearman
 from phrasemodels.tasks.prepare.constituents import Levels
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
-from phrasemodels.tasks.prepare.tokenise import user_texts
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.entailment import (
     CASED,
@@ -299,15 +297,14 @@ def test_an_encoder_is_trained_transferred_asked_and_attended_to(store: Store):
     assert batch.tokens.shape[0] == 10 and table.num_rows == len(rows) == 40
     assert (batch.structure[:, :, 0] == 0).all() and batch.lengths[0] == len(table["premise_ids"][0])
 
-    known = {"model": made.trained, "vocabulary": data["vocabulary"]}
-    asked = user_texts([f"{TREE}\t{TREE}"])
-    answers = read_shard(store.run(recipe.predict_step(model, asked, known)).file("predictions.arrow")).to_pylist()
-    assert recipe.as_text(answers[0]) in ("entailment", "neutral", "contradiction")
-    looked = store.run(recipe.attention_step(model, user_texts([TREE]), known, 1))
-    shown = read_shard(looked.file("attention.arrow")).to_pylist()
+    loaded = recipe.loaded(
+        model, {name: store.run(step) for name, step in (("model", made.trained), ("vocabulary", data["vocabulary"]))}
+    )
+    assert loaded.predict([f"{TREE}\t{TREE}"])[0] in ("entailment", "neutral", "contradiction")
+    shown = recipe.attention(loaded, TREE)
     assert [row["module"] for row in shown] == ["attention 1", "attention 2", "attention 3", "summary"]
     assert shown[0]["tokens"] == ["the", "man", "sleeps", "in", "the", "garden"] and shown[0]["shape"] == [1, 6, 6]
     assert [0, 1] in shown[0]["phrases"] and [2, 3, 4, 5] in shown[0]["phrases"], "phrases of the tree"
     assert (shown[3]["shape"], shown[3]["written"]) == ([1, 1, 6], ["sentence"])
     with pytest.raises(ValueError, match="no tree"):
-        store.run(recipe.attention_step(model, user_texts(["the man sleeps"]), known, 1))
+        recipe.attention(loaded, "the man sleeps")

@@ -92,12 +92,13 @@ def draw(
         raise ValueError("an empty text: give a sentence")
     if to.suffix not in (".svg", ".html"):
         raise ValueError(f"{to}: name a figure that ends with .svg, or a page of attention that ends with .html")
+    from phrasemodels.inference.text import too_long
     from phrasemodels.written import check_replaceable
 
     if not as_json:
         check_replaceable(to, force)
     drawers = [find_model(name) for name in models]
-    if problem := next(filter(None, (model.too_long(text) for model in drawers)), ""):
+    if problem := too_long(text):
         raise ValueError(problem)
     if as_json:
         print_json(_only(drawers).attend(text), None)

@@ -16,6 +16,7 @@ from phrasemodels import project
 from phrasemodels.data.download.manifest import Sources, closest, find_corpus
 from phrasemodels.data.download.user_files import digests
 from phrasemodels.encoders.inputs import PretrainedConfig, content_of, load_pretrained
+from phrasemodels.encoders.subwords import Pieces
 from phrasemodels.flows.experiments import across, paper_000, paper_001, paper_002, paper_003, paper_004
 from phrasemodels.flows.experiments.experiment import PROFILE as COUNTED_PROFILE
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
@@ -23,7 +24,6 @@ from phrasemodels.flows.experiments.names import CHANGE, divided, file_name
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.tasks.parsers.stanford import StanfordFiles
 from phrasemodels.tasks.prepare.corpora import Corpus
-from phrasemodels.tasks.prepare.vocabulary import Pieces
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 
 MOST_SEEDS, LARGEST_SEED = 1000, 2**31 - 1

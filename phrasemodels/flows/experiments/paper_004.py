@@ -10,6 +10,7 @@ from typing import Any
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, PretrainedConfig, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
+from phrasemodels.encoders.subwords import Pieces
 from phrasemodels.flows.experiments.experiment import (
     Answer,
     Cell,
@@ -38,7 +39,6 @@ from phrasemodels.parsing.words import universal_sentences
 from phrasemodels.tasks.metrics.parseval import f1_of
 from phrasemodels.tasks.metrics.scores import accuracy_of
 from phrasemodels.tasks.prepare.corpora import Corpus, JoinedTreebanks, SampleCorpus, Take
-from phrasemodels.tasks.prepare.vocabulary import Pieces
 from phrasemodels.tasks.problems.our_parser import ByOurParser, WithPhrases
 from phrasemodels.tasks.problems.parse_data import (
     ParsingObjective,

@@ -31,7 +31,7 @@ from phrasemodels.flows.results.records import commit
 from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
-from phrasemodels.tasks.problems.recipe import PARTS, Outcome, Section
+from phrasemodels.tasks.problems.recipe import PARTS, Attending, Outcome, Section, attend
 from phrasemodels.tasks.train.trainer import history
 from phrasemodels.verdicts.significance import few_seeds, seed_group
 
@@ -485,13 +485,14 @@ def _attention(finished: FinishedTable) -> dict[str, list[dict[str, Any]]]:
     figures = {}
     for outcome in finished.first_seeds:
         recipe = outcome.recipe
-        if not (recipe.answers_inputs and outcome.trained.meta["redistributable"]):
+        if not (recipe.takes_text and outcome.trained.meta["redistributable"]):
             continue
         records = finished.store.run(recipe.test_rows())
         if not records.meta["redistributable"]:
             continue
-        known = {"model": outcome.trained} | {name: step for name, step in recipe.data().items() if name in PARTS}
-        step = recipe.attention_step(outcome.model, recipe.attended_texts(records), known, 1)
+        known = {name: step for name, step in recipe.data().items() if name in PARTS}
+        inputs = {**known, "model": outcome.trained, "rows": records}
+        step = Step(attend, "attend to sentences", Attending(recipe, outcome.model), inputs)
         try:
             rows = read_shard(finished.store.run(step).file("attention.arrow")).to_pylist()
         except ValueError:  # the model has no attention

@@ -5,6 +5,7 @@ Weights are safetensors, and a saved configuration only names classes and functi
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import shutil
@@ -24,6 +25,7 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Step, Store, TemporaryStore
 from phrasemodels.encoders.inputs import ExportedEncoderConfig, PretrainedConfig, export_encoder
+from phrasemodels.encoders.subwords import ExportedPieces, Pieces
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.catalogue import experiments, replaced, resolved, with_encoders
 from phrasemodels.flows.experiments.experiment import Experiment
@@ -32,13 +34,13 @@ from phrasemodels.flows.experiments.published import papers
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.results import TRAININGS
 from phrasemodels.folders import check_folder, copy_folder
-from phrasemodels.inference.loaded import README, model_readme
+from phrasemodels.inference.loaded import README, LoadedModel, model_readme
+from phrasemodels.inference.problems import Predictor
 from phrasemodels.inference.text import too_long
 from phrasemodels.models.ctranslate2 import check_plain, write_ctranslate2
 from phrasemodels.project import StudyFile
 from phrasemodels.saved import LIBRARY, check_header, describe, first_line
-from phrasemodels.tasks.prepare.tokenise import user_texts
-from phrasemodels.tasks.prepare.vocabulary import ExportedPieces, Pieces, read_words
+from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.recipe import PARTS
 from phrasemodels.tasks.problems.translation import TranslationRecipe
 from phrasemodels.tasks.train.checkpoints import load_trained
@@ -94,45 +96,45 @@ class Model:
 
     def predict(self, texts: Sequence[str]) -> list[str]:
         """Return the answers to texts. ValueError: the problem takes no text, or a text is too long."""
-        if problem := next(filter(None, map(self.too_long, texts)), None):
+        if problem := next(filter(None, map(too_long, texts)), None):
             raise ValueError(problem)
         return [answer for answer, _ in self.answers(texts)]
 
     def answers(self, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Yield the answer to each text, by the steps that predicted the test set, and "", or "" and why it is not answered.
+        """Yield the answer to each text and "", or "" and why it is not answered.
 
         MOST_TEXTS are answered at a time, so memory is bounded. ValueError: the problem takes no text.
         """
-        recipe, left = self.experiment.recipe, iter(texts)
+        left = iter(texts)
         while some := list(islice(left, MOST_TEXTS)):
-            problems = [self.too_long(text) for text in some]
+            problems = [too_long(text) for text in some]
             short = [text for text, problem in zip(some, problems, strict=True) if not problem]
-            found: Iterator[str] = iter(())
-            if short:
-                step = recipe.predict_step(self.config, user_texts(short), self.artifacts)
-                found = iter([recipe.as_text(row) for row in self.run(step, "predictions.arrow").to_pylist()])
-            yield from (("", problem) if problem else (next(found), "") for problem in problems)
+            with self._naming_damage():
+                found = iter(self.loaded.predict(short))
+                yield from (("", problem) if problem else (self._how.as_text(next(found)), "") for problem in problems)
 
-    def too_long(self, text: str) -> str:
-        """Return why a text is too long for the model; an empty string if it is not."""
-        return too_long(text, self.experiment.recipe.most_words)
+    @functools.cached_property
+    def loaded(self) -> LoadedModel:
+        """The model in memory. ValueError: the problem takes no text."""
+        return self.experiment.recipe.loaded(self.config, self.artifacts)
+
+    @property
+    def _how(self) -> Predictor:
+        assert self.loaded.predictor is not None, "as `loaded` has checked"
+        return self.loaded.predictor
 
     def unknown_words(self, texts: Sequence[str]) -> list[str]:
         """Return the words of texts that the model does not know, each once: it reads all of them as the same word."""
-        if not texts:
-            return []
-        with tempfile.TemporaryDirectory() as folder:
-            return self.experiment.recipe.unknown_words(
-                user_texts(texts), self.artifacts, TemporaryStore(Path(folder)).run
-            )
+        return self._how.unknown_words(self.loaded, [text for text in texts if not too_long(text)])
 
     def attend(self, text: str) -> list[dict[str, Any]]:
         """Return rows of ATTENTION to a text. ValueError: the problem takes no text, the text is too long, or the model
         has no attention."""
-        if problem := self.too_long(text):
+        if problem := too_long(text):
             raise ValueError(problem)
-        step = self.experiment.recipe.attention_step(self.config, user_texts([text]), self.artifacts, 1)
-        return self.run(step, "attention.arrow").to_pylist()
+        with self._naming_damage():
+            rows = self.experiment.recipe.attention(self.loaded, text)
+        return [{"id": 0, "group": "", **row} for row in rows]
 
     def run(self, step: Step, file: str) -> pa.Table:
         """Run a step in a temporary store; return the table in a file of its artifact."""
@@ -181,7 +183,7 @@ class Model:
             parts |= {name: new / name for name in (ENCODER, FILES)}
             config = self._with_files_in(new)
             write_durably(new / README, model_readme(self.card(), predictor, config))
-            how = predictor.described() if predictor else None
+            how = predictor.described() if predictor and predictor.portable else None
             write_durably(new / LIBRARY, json.dumps(describe(config, parts, how), indent=1))
             for write in also:
                 write(self, new)

@@ -237,7 +237,7 @@ class Record:
 
         lineage, runs, registered = Lineage(self.store), self.tracker.keys(), []
         for experiment in self.plan.table.experiments:
-            if not experiment.recipe.answers_inputs:
+            if not experiment.recipe.takes_text:
                 continue
             own = [p for p in self.plan.pipelines if p.experiment == experiment]
             if not (ended := [a for p in own if (a := self.store.find(p.trained))]):  # all diverged

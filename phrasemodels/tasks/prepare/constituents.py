@@ -380,3 +380,17 @@ def described(structure: Structure) -> dict[str, Any] | None:
         "seed": seed,
         "stop": stop,
     }
+
+
+@dataclass(frozen=True)
+class OneSentence:
+    """A structure of corpora, called for the tokens of one sentence and its tree in brackets, or an empty text."""
+
+    structure: Structure
+
+    @property
+    def reads_trees(self) -> bool:
+        return self.structure.reads_trees
+
+    def __call__(self, tokens: Sequence[str], tree: str) -> Numbers:
+        return self.structure([list(tokens)], pa.chunked_array([[tree]]), np.array([len(tokens)]))

@@ -15,20 +15,20 @@ from torch.nn import functional as F
 from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.data.store.store import Job, Step
+from phrasemodels.inference.loaded import LoadedModel
+from phrasemodels.inference.problems import OWN, Predictor
 from phrasemodels.inference.problems import Classification as SentencePredictor
-from phrasemodels.inference.problems import Predictor
 from phrasemodels.models.classifier import ClassifierConfig
-from phrasemodels.parsing.parser import Parser
 from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy_of, write_scores
 from phrasemodels.tasks.parsers.shipped import ByShippedParser
-from phrasemodels.tasks.prepare.constituents import Levels, Structure, described
+from phrasemodels.tasks.prepare.constituents import Levels, OneSentence, Structure, described
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, write_shards
-from phrasemodels.tasks.prepare.tokenise import SentencesOrPairs, first_texts, moses_lower, read_asked
+from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
+from phrasemodels.tasks.prepare.tokenise import moses_lower
 from phrasemodels.tasks.prepare.vocabulary import read_ids, read_words, write_words
-from phrasemodels.tasks.problems.entailment import LookSettings, look, predict_classes
-from phrasemodels.tasks.problems.recipe import Outcome, Recipe, Section, Stage, lacking, text_name, training_stage
+from phrasemodels.tasks.problems.entailment import predict_classes, sentence_attention
+from phrasemodels.tasks.problems.recipe import Outcome, Recipe, Section, Stage, text_name, training_stage
 from phrasemodels.tasks.problems.sentence_data import (
     NumberSettings,
     SentenceBatch,
@@ -157,18 +157,6 @@ def score_classes(job: Job, settings: None) -> dict[str, Any]:
     return write_scores(job, scores, sentences, [{"rows": rows.num_rows, "content": content_digest(rows)}])
 
 
-def parse_given(job: Job, settings: SentenceText) -> dict[str, Any]:
-    """Write the SENTENCES job.inputs["rows"] with trees by the parser of this package, of those that have none."""
-    table = read_shards(job.inputs["rows"])
-    trees = table["tree"].to_pylist()
-    missing = [row for row, tree in enumerate(trees) if not tree]
-    tokens = [settings.words(table["text"][row].as_py()) for row in missing]
-    for row, parse in zip(missing, Parser.load().parse_tokens(tokens), strict=True):
-        trees[row] = parse.brackets
-    place = table.schema.get_field_index("tree")
-    return write_shards(job.out, table.set_column(place, table.schema.field("tree"), pa.array(trees, pa.string())))
-
-
 BATCH_TOKENS = 8192  # predicted at a time
 
 
@@ -193,7 +181,7 @@ class ClassificationRecipe(Recipe):
 
     slug: ClassVar = "classification"
     answer_columns: ClassVar = ("gold", "label")
-    answers_inputs: ClassVar = True
+    takes_text: ClassVar = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "max_tokens")
@@ -231,43 +219,20 @@ class ClassificationRecipe(Recipe):
     def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         return str(record["text"])
 
-    def attended_texts(self, records: Artifact) -> HasKey:
-        return first_texts(records, lambda record: record["tree"] or record["text"])
+    def attended(self, record: Mapping[str, Any]) -> str:
+        return str(record["tree"] or record["text"])
 
-    def predict_step(self, model: ClassifierConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
-        settings = PredictSettings(ClassificationObjective(), model, BATCH_TOKENS)
-        return Step(classify, "classify given sentences", settings, {**known, "rows": self._numbered(texts, known)[1]})
+    def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
+        return sentence_attention(model, text)
 
-    def attention_step(
-        self, model: ClassifierConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
-    ) -> Step:
-        rows, numbers = self._numbered(texts, known)
-        settings = LookSettings(PredictSettings(ClassificationObjective(), model, BATCH_TOKENS), self.text)
-        return Step(look, "look at sentences", settings, {**known, "rows": rows, "numbers": numbers})
-
-    def _numbered(self, texts: HasKey, known: Mapping[str, HasKey]) -> tuple[Step, Step]:
-        """Return the steps that give texts as SENTENCES, and as numbers."""
-        rows = Step(read_asked, "read given sentences", SentencesOrPairs(), {"rows": texts})
-        if self.structure.reads_trees and isinstance(self.parsed, ByShippedParser):
-            rows = Step(parse_given, "parse given sentences", self.text, {"rows": rows})
-        settings = NumberSettings(self.text, self.structure, labelled=False)
-        inputs = {"rows": rows, "vocabulary": known["vocabulary"]}
-        return rows, Step(number_classes, "number given sentences", settings, inputs)
-
-    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
-        rows = read_shards(run(Step(read_asked, "read given sentences", SentencesOrPairs(), {"rows": texts})))
-        words = (word for text in rows["text"].to_pylist() for word in self.text.words(text))
-        return lacking(words, known["vocabulary"], "words")
-
-    def predictor(self, vocabulary: Artifact) -> Predictor | None:
-        if (structure := described(self.structure)) is None:
-            return None
+    def predictor(self, vocabulary: Artifact) -> Predictor:
         labels = tuple(read_words(vocabulary, "labels"))
         parser = "english" if isinstance(self.parsed, ByShippedParser) else ""
+        structure = described(self.structure) or {"kind": OWN}
         return SentencePredictor(labels, text_name(self.text.tokeniser), structure, hashed.__name__, parser)
 
-    def as_text(self, row: Mapping[str, Any]) -> str:
-        return str(row["label"])
+    def own_parts(self) -> Mapping[str, Any]:
+        return {text_name(self.text.tokeniser): self.text.tokeniser, "structure": OneSentence(self.structure)}
 
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
         """Return how often each class is taken for which, over all seeds, for each row."""

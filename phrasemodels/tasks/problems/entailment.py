@@ -19,20 +19,22 @@ from phrasemodels.data.corpora.snli import LABELS
 from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
 from phrasemodels.data.samples.records import Entailment, Polarity
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.psan import Psan
 from phrasemodels.encoders.transformer import PooledEncoder, adjacent_spans
+from phrasemodels.inference.loaded import LoadedModel
+from phrasemodels.inference.problems import OWN, Predictor
+from phrasemodels.inference.problems import Classification as SentencePredictor
 from phrasemodels.inference.problems import Entailment as PairPredictor
-from phrasemodels.inference.problems import Predictor
 from phrasemodels.layers.attention import attention_probe
 from phrasemodels.models.sentence_pair import SentencePairClassifier, SentencePairConfig
 from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy, write_scores
 from phrasemodels.tasks.parsers.stanza import ByStanza, by_stanza
-from phrasemodels.tasks.prepare.constituents import Structure, described
+from phrasemodels.tasks.prepare.constituents import OneSentence, Structure, described
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
-from phrasemodels.tasks.prepare.tokenise import SentencesOrPairs, first_texts, moses, moses_lower, read_asked, spaces
-from phrasemodels.tasks.problems.recipe import Recipe, Stage, lacking, text_name, training_stage
+from phrasemodels.tasks.prepare.tokenise import moses, moses_lower, spaces
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, text_name, training_stage
 from phrasemodels.tasks.problems.sentence_data import (
     Marked,
     NumberSettings,
@@ -48,7 +50,7 @@ from phrasemodels.tasks.problems.sentence_data import (
     vectors_of,
     word_list,
 )
-from phrasemodels.tasks.problems.sequences import ATTENTION, attention_row, attention_rows
+from phrasemodels.tasks.problems.sequences import attention_row, attention_rows
 from phrasemodels.tasks.problems.transfer import (
     FOLDS,
     NESTED,
@@ -177,30 +179,21 @@ def relate(job: Job, settings: PredictSettings) -> dict[str, Any]:
     return {"predictions": write_shard(job.out / "predictions.arrow", made)}
 
 
-@dataclass(frozen=True)
-class LookSettings:
-    """A model's configuration, and the text of the sentences."""
-
-    model: PredictSettings
-    text: SentenceText
-
-
 @torch.inference_mode()
-def look(job: Job, settings: LookSettings) -> dict[str, Any]:
-    """Write attention.arrow: the attention to each numbered sentence job.inputs["numbers"], whose text is ["rows"].
+def sentence_attention(loaded: LoadedModel, text: str) -> list[dict[str, Any]]:
+    """Return rows of ATTENTION to a sentence.
 
     Of PSAN: the alignment on each level (1, n, n), in the order of computation, and the weights of the summary (1, 1, n)
     (paper 001, Figure 3). Of other encoders: the weights of every attention. ValueError: the encoder has no attention.
     """
-    model = load_trained(settings.model.objective, settings.model.model, job.inputs)
-    data = SentenceExamples([shard.path for shard in shards(job.inputs["numbers"])], settings.text.sides)
-    rows: list[dict[str, Any]] = []
-    for row, sentence in enumerate(read_shards(job.inputs["rows"]).select(["id", "group", "text"]).to_pylist()):
-        tokens = settings.text.words(sentence.pop("text"))
-        rows += [{**sentence, **one} for one in _attention(model, data.batch(np.array([row])), tokens)]
+    how = loaded.predictor
+    assert isinstance(how, PairPredictor | SentencePredictor)
+    (ids,), (structure,), (tokens,) = how.sentences(loaded, [text])
+    read = torch.tensor([ids]), torch.tensor([len(ids)]), torch.from_numpy(structure.T.astype(np.int64))[None]
+    rows = _attention(loaded.module, SentenceBatch(*(part.to(loaded.device) for part in read)), tokens)
     if not rows:
         raise ValueError("this encoder has no attention to look at: name an experiment whose encoder has")
-    return {"attention": write_shard(job.out / "attention.arrow", pa.Table.from_pylist(rows, schema=ATTENTION))}
+    return rows
 
 
 def _attention(model: SentencePairClassifier, batch: SentenceBatch, tokens: list[str]) -> list[dict[str, Any]]:
@@ -335,7 +328,7 @@ class EntailmentRecipe(Recipe):
 
     slug: ClassVar = "entailment"
     answer_columns: ClassVar = ("gold", "label")
-    answers_inputs: ClassVar = True
+    takes_text: ClassVar = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "max_tokens")
@@ -410,38 +403,17 @@ class EntailmentRecipe(Recipe):
     def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         return " / ".join(filter(None, (record["premise"], record["hypothesis"])))
 
-    def attended_texts(self, records: Artifact) -> HasKey:
-        return first_texts(records, lambda record: record["premise_tree"] or record["premise"])
+    def attended(self, record: Mapping[str, Any]) -> str:
+        return str(record["premise_tree"] or record["premise"])
 
-    def predict_step(self, model: SentencePairConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
-        """Texts are pairs, with a tab between premise and hypothesis."""
-        rows = Step(read_asked, "read given pairs", SentencesOrPairs(pairs=True), {"rows": texts})
-        numbers = self._numbered(rows, self.text, known["vocabulary"])
-        settings = PredictSettings(EntailmentObjective(), model, BATCH_TOKENS)
-        return Step(relate, "relate given pairs", settings, {**known, "rows": numbers})
+    def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
+        return sentence_attention(model, text)
 
-    def attention_step(
-        self, model: SentencePairConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
-    ) -> Step:
-        rows = Step(read_asked, "read given sentences", SentencesOrPairs(), {"rows": texts})
-        text = SentenceText(("text",))
-        numbers = self._numbered(rows, text, known["vocabulary"])
-        settings = LookSettings(PredictSettings(EntailmentObjective(), model, BATCH_TOKENS), text)
-        return Step(look, "look at sentences", settings, {**known, "rows": rows, "numbers": numbers})
+    def predictor(self, vocabulary: Artifact) -> Predictor:
+        unknown = self.unknown.__name__ if self.unknown in (hashed, left_out) else OWN
+        structure = described(self.structure) or {"kind": OWN}
+        return PairPredictor(LABELS, text_name(self.text.tokeniser), structure, unknown)
 
-    def _numbered(self, rows: HasKey, text: SentenceText, words: HasKey) -> Step:
-        settings = NumberSettings(text, self.structure, labelled=False, unknown=self.unknown)
-        return Step(number, "number given sentences", settings, {"rows": rows, "vocabulary": words})
-
-    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
-        rows = read_shards(run(Step(read_asked, "read given pairs", SentencesOrPairs(pairs=True), {"rows": texts})))
-        sides = (value for side in self.text.sides for value in rows[side].to_pylist())
-        return lacking((word for side in sides for word in self.text.words(side)), known["vocabulary"], "words")
-
-    def predictor(self, vocabulary: Artifact) -> Predictor | None:
-        if (structure := described(self.structure)) is None or self.unknown not in (hashed, left_out):
-            return None
-        return PairPredictor(LABELS, text_name(self.text.tokeniser), structure, self.unknown.__name__)
-
-    def as_text(self, row: Mapping[str, Any]) -> str:
-        return str(row["label"])
+    def own_parts(self) -> Mapping[str, Any]:
+        own = {"structure": OneSentence(self.structure), "unknown": self.unknown}
+        return {text_name(self.text.tokeniser): self.text.tokeniser, **own}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,10 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import Span, Tree, joint, parse
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.inputs import ParserInput
-from phrasemodels.inference.problems import DECODERS, Parsing
+from phrasemodels.inference.loaded import LoadedModel
+from phrasemodels.inference.problems import DECODERS, OWN, Parsing
 from phrasemodels.layers.scorers import contributions, shares
 from phrasemodels.models.parser import Jointly, JointParser, ParsedTrees, ParserConfig
 from phrasemodels.parsing.parser import Divide, Ids, Limits, Names, Parse, Parser, bounded, no_pieces
@@ -36,7 +37,7 @@ from phrasemodels.tasks.metrics.parseval import (
 from phrasemodels.tasks.metrics.scores import Score, write_scores
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, required, shards
-from phrasemodels.tasks.prepare.tokenise import Tokeniser, WordRows, first_texts, penn_treebank, word_rows
+from phrasemodels.tasks.prepare.tokenise import Tokeniser, penn_treebank
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.parse_data import (
     COLUMNS,
@@ -55,7 +56,7 @@ from phrasemodels.tasks.problems.parse_data import (
     with_either,
 )
 from phrasemodels.tasks.problems.recipe import Matrix, Recipe, Stage, text_name, training_stage
-from phrasemodels.tasks.problems.sequences import ATTENTION, attention_row, first_of_groups
+from phrasemodels.tasks.problems.sequences import attention_row
 from phrasemodels.tasks.train.batches import Columns, in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
 from phrasemodels.tasks.train.config import TrainConfig
@@ -125,30 +126,6 @@ def parse_sentences(job: Job, settings: PredictSettings) -> dict[str, Any]:
         "relations": [parse.relations for parse in parses],
     }
     return {"predictions": write_shard(job.out / "predictions.arrow", pa.table(columns, schema=PARSES))}
-
-
-@dataclass(frozen=True)
-class LabelAttentionSettings:
-    """A model's configuration, and the number of sentences of each group."""
-
-    objective: ParsingObjective
-    model: ParserConfig
-    sentences: int = 1
-
-
-def label_attention(job: Job, settings: LabelAttentionSettings) -> dict[str, Any]:
-    """Write attention.arrow: the attention of each label to START, the words and STOP, (labels, Q, N), of the first
-    sentences of each group. Inputs are as for `parse_sentences`."""
-    parser = TreeParser(settings.objective, settings.model, job.inputs["model"], job.inputs["vocabulary"])
-    data = settings.objective.examples([shard.path for shard in shards(job.inputs["numbers"])])
-    table = read_shards(job.inputs["rows"])
-    rows = []
-    for index in first_of_groups(table["group"].to_pylist(), settings.sentences):
-        (row,) = table.slice(index, 1).select(["id", "group", "tokens"]).to_pylist()
-        weights = label_weights(parser.model, data.batch(np.array([index])).to(parser.device).sentences)[0]
-        attention = attention_row("label attention", ["<s>", *row["tokens"], "</s>"], weights, [])
-        rows.append({"id": row["id"], "group": row["group"], **attention})
-    return {"attention": write_shard(job.out / "attention.arrow", pa.Table.from_pylist(rows, schema=ATTENTION))}
 
 
 @torch.no_grad()
@@ -358,7 +335,7 @@ class ParsingRecipe(Recipe):
     split: Sentences = sentences
 
     slug: ClassVar = "parsing"
-    answers_inputs: ClassVar = True
+    takes_text: ClassVar = True
 
     def __post_init__(self) -> None:
         at_least(self, 0, "max_words")
@@ -388,41 +365,25 @@ class ParsingRecipe(Recipe):
             "scores": Stage(score_parses, self.scoring, {"predictions": "predictions", "rows": "raw"}),
         }
 
-    def attended_texts(self, records: Artifact) -> HasKey:
-        return first_texts(records, lambda record: " ".join(record["tokens"]))
+    def attended(self, record: Mapping[str, Any]) -> str:
+        return " ".join(record["tokens"])
 
-    def predict_step(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
-        words, numbers = self._numbered(texts, known["vocabulary"])
-        settings = PredictSettings(self.problem, model, 2000)
-        return Step(parse_sentences, "parse given sentences", settings, {**known, "numbers": numbers, "rows": words})
+    def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
+        """Return the attention of each label to START, the words and STOP, (labels, Q, N)."""
+        parser, tokens = cast(Parsing, model.predictor).parser(model), self.tokeniser(text, "en")
+        sentences = parser.ids.batch([tokens], parser.divide).to(model.device)
+        weights = label_weights(model.module, sentences)[0]
+        return [attention_row("label attention", ["<s>", *tokens, "</s>"], weights, [])]
 
-    def attention_step(self, model: ParserConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
-        words, numbers = self._numbered(texts, known["vocabulary"])
-        settings = LabelAttentionSettings(self.problem, model, sentences)
-        return Step(label_attention, "labels' attention", settings, {**known, "numbers": numbers, "rows": words})
-
-    def _numbered(self, texts: HasKey, vocabulary: HasKey) -> tuple[Step, Step]:
-        """Return the words of texts, and their numbers. ValueError: the parser reads tags that texts do not have."""
-        if self.vocabulary.tags != "tags":
-            raise ValueError(
-                f"this parser reads the column {self.vocabulary.tags!r} of its treebank, tags by another program: text has none; "
-                "take a parser that predicts tags, such as 004/parser/paper/lal"
-            )
-        words = Step(word_rows, "words of given sentences", WordRows(self.tokeniser), {"rows": texts})
-        inputs = {"rows": words, "vocabulary": vocabulary}
-        return words, Step(tree_numbers, "numbers of given sentences", TreeNumbers(every_row, 0, self.divide), inputs)
-
-    def predictor(self, vocabulary: Artifact) -> Parsing | None:
+    def predictor(self, vocabulary: Artifact) -> Parsing:
         decode, name = self.problem.decode, getattr(self.problem.decode, "__name__", type(self.problem.decode).__name__)
-        if self.divide is not no_pieces or not (isinstance(decode, Jointly) or DECODERS.get(name) is decode):
-            return None  # its encoder's pieces, or a decoder of one's own
         weight = decode.weight if isinstance(decode, Jointly) else 0.0
-        return Parsing(text_name(self.tokeniser), name, weight, self.vocabulary.tags)
+        known = isinstance(decode, Jointly) or DECODERS.get(name) is decode
+        tokeniser, subwords = text_name(self.tokeniser), self.divide is not no_pieces
+        return Parsing(tokeniser, name if known else OWN, weight, self.vocabulary.tags, subwords)
 
-    def as_text(self, row: Mapping[str, Any]) -> str:
-        """Return a row of predictions as a JSON object: tokens, tags, tree, heads, relations."""
-        values = {name: value for name, value in row.items() if name not in ("id", "group")}
-        return json.dumps(values, ensure_ascii=False)
+    def own_parts(self) -> Mapping[str, Any]:
+        return {text_name(self.tokeniser): self.tokeniser, OWN: self.problem.decode, "divide": self.divide}
 
     def parser(self, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> TreeParser:
         """Return a trained parser that stays in memory."""

@@ -2,19 +2,24 @@
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.data.store.store import Job, Step
+from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Predictor
 from phrasemodels.inference.text import DETOKENISERS, MARKED, TOKENISERS
 from phrasemodels.tasks.metrics.scores import Metric, OwnScoring, check_metrics, score_with_own
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
+from phrasemodels.tasks.problems.sequences import ATTENTION
+from phrasemodels.tasks.train.checkpoints import best_device, load_trained
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.trainer import Objective, TrainSettings, train
 
@@ -181,8 +186,7 @@ class Recipe(ABC):
     slug: ClassVar[str] = ""  # the problem in `name`
     answer_columns: ClassVar[tuple[str, str] | None] = None  # of predictions.arrow: gold answer, predicted answer
     trains: ClassVar[bool] = True  # whether there are the stages `model` and `predictions`; if not, one run is enough
-    most_words: ClassVar[int] = 200  # of a text that a trained model is asked about
-    answers_inputs: ClassVar[bool] = False  # whether predict_step, attention_step and as_text are implemented
+    takes_text: ClassVar[bool] = False  # whether `attention` is implemented, and models are registered to answer texts
 
     @property
     def name(self) -> str:
@@ -229,34 +233,36 @@ class Recipe(ABC):
         """Return the question that a row of predictions answers, as text; record: the test record with the same id."""
         return " ".join(prediction["source"])
 
-    def attended_texts(self, records: Artifact) -> HasKey:
-        """Return the texts that a report shows the attention to, of the artifact of `test_rows`. Here: BITEXT records, as
-        they are."""
-        return records
-
-    def predict_step(self, model: Any, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
-        """Return the step that answers texts of `user_texts`; known: the artifacts of a trained model (PARTS)."""
-        raise self._takes_no_text()
-
-    def attention_step(self, model: Any, texts: HasKey, known: Mapping[str, HasKey], sentences: int) -> Step:
-        """Return the step that yields the attention to the first `sentences` texts of each group."""
-        raise self._takes_no_text()
-
     def predictor(self, vocabulary: Artifact) -> Predictor | None:
-        """Return how an exported model answers where only torch is installed; None: it does not. vocabulary: the model's."""
+        """Return how a trained model answers texts; None: it takes none. vocabulary: the model's."""
         return None
 
-    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
-        """Return the words of texts that the vocabulary of a trained model lacks, each once. run: runs a step. Here: none,
-        for models that read letters or pieces."""
-        return []
+    def own_parts(self) -> Mapping[str, Any]:
+        """Return the functions of the user that the predictor names."""
+        return {}
 
-    def as_text(self, row: Mapping[str, Any]) -> str:
-        """Return the answer in a row of predictions as text."""
-        raise self._takes_no_text()
+    def loaded(self, model: Any, artifacts: Mapping[str, Artifact]) -> LoadedModel:
+        """Return a trained model that answers texts. model: its configuration. artifacts: its parts (PARTS).
 
-    def _takes_no_text(self) -> ValueError:
-        return ValueError(f"{self.name}: models of this problem cannot be asked about single sentences")
+        Raises:
+            ValueError: The problem takes no text, or the weights don't fit.
+        """
+        vocabulary = artifacts["vocabulary"]
+        if (how := self.predictor(vocabulary)) is None:
+            raise ValueError(f"{self.name}: models of this problem cannot be asked about single sentences")
+        objective = self.stages(model, TrainConfig(), 0)["model"].settings.objective
+        module = load_trained(objective, model, artifacts, best_device())
+        words = {path.stem: read_words(vocabulary, path.stem) for path in sorted(vocabulary.folder().glob("*.txt"))}
+        bpe = artifacts["bpe"].file("bpe.json") if "bpe" in artifacts else None
+        return LoadedModel(module, model, words, predictor=how, parts=self.own_parts(), bpe=bpe)
+
+    def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
+        """Return the attention to a text as rows of ATTENTION without id and group. ValueError: the model has none."""
+        raise ValueError(f"{self.name}: models of this problem have no attention to single sentences")
+
+    def attended(self, record: Mapping[str, Any]) -> str:
+        """Return the text of a test record that a report shows the attention to."""
+        return str(record["source"])
 
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
         """Return the problem's own figure of what trained models do with a text. target: the gold answer, if there is one.
@@ -280,11 +286,29 @@ def text_name(function: Any) -> str:
     return name if ours else f"{function.__module__}:{name}"
 
 
-def lacking(tokens: Iterable[str], vocabulary: HasKey, name: str) -> list[str]:
-    """Return the tokens that are not in NAME.txt of a vocabulary, each once, in their order."""
-    assert isinstance(vocabulary, Artifact), "of a trained model"
-    have = set(read_words(vocabulary, name))
-    return [token for token in dict.fromkeys(tokens) if token not in have]
+@dataclass(frozen=True)
+class Attending:
+    """A recipe, and the configuration of its trained model."""
+
+    recipe: Recipe
+    model: Any
+
+
+def attend(job: Job, settings: Attending) -> dict[str, Any]:
+    """Write attention.arrow: the attention to the first record of each group of job.inputs["rows"].
+
+    The other inputs are the parts of a trained model. ValueError: the model has no attention.
+    """
+    model = settings.recipe.loaded(settings.model, job.inputs)
+    first: dict[str, str] = {}
+    for record in read_shards(job.inputs["rows"]).to_pylist():
+        first.setdefault(record["group"], settings.recipe.attended(record))
+    rows = [
+        {"id": place, "group": group, **row}
+        for place, (group, text) in enumerate(sorted(first.items()))
+        for row in settings.recipe.attention(model, text)
+    ]
+    return {"attention": write_shard(job.out / "attention.arrow", pa.Table.from_pylist(rows, schema=ATTENTION))}
 
 
 def training_stage(objective: Objective, model: Any, config: TrainConfig, seed: int) -> Stage:

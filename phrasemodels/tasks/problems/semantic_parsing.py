@@ -18,6 +18,7 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
 from phrasemodels.encoders.transformer import NgramEncoderConfig
+from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Translation
 from phrasemodels.layers.attention import MultiHeadAttention, with_attend
 from phrasemodels.layers.blocks import PAD
@@ -48,7 +49,6 @@ from phrasemodels.tasks.problems.recipe import (
     Stage,
     Sweep,
     TrainedModel,
-    lacking,
     one_model,
     text_name,
     training_stage,
@@ -56,11 +56,10 @@ from phrasemodels.tasks.problems.recipe import (
 from phrasemodels.tasks.problems.sequences import PhraseBatch
 from phrasemodels.tasks.problems.translation import (
     AnyTranslator,
-    AttendSettings,
     TranslateSettings,
     TranslationObjective,
-    attend,
     translate,
+    translator_attention,
 )
 from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.checkpoints import load_trained
@@ -410,7 +409,7 @@ class SemanticParsingRecipe(Recipe):
 
     slug: ClassVar = "semantic-parsing"
     answer_columns: ClassVar = ("reference", "hypothesis")
-    answers_inputs: ClassVar = True
+    takes_text: ClassVar = True
 
     def data(self) -> dict[str, Step]:
         name = self.corpus.name
@@ -459,36 +458,16 @@ class SemanticParsingRecipe(Recipe):
     def test_rows(self) -> Step:
         return self.corpus.split(self.splits["test"])
 
-    def predict_step(self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
-        tokens, numbers = self._numbered(texts, known)
-        settings = TranslateSettings(self.objective, model, self.search)
-        return Step(translate, "parse given questions", settings, {**known, "phrases": numbers, "rows": tokens})
+    def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
+        return translator_attention(model, text)
 
-    def attention_step(
-        self, model: TranslationConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
-    ) -> Step:
-        tokens, numbers = self._numbered(texts, known)
-        settings = AttendSettings(self.objective, model, sentences, self.search)
-        return Step(attend, "attend to questions", settings, {**known, "phrases": numbers, "rows": tokens})
-
-    def _numbered(self, texts: HasKey, known: Mapping[str, HasKey]) -> tuple[Step, Step]:
-        """Return the tokens of texts, and their ids."""
-        tokens = self._pieces(self._tokens(texts, "given questions"), known, "given questions")
-        inputs = {"rows": tokens, "vocabulary": known["vocabulary"]}
-        return tokens, Step(phrases, "numbers of given questions", Phrases(no_phrases, 2, 0, self.forms.marks), inputs)
-
-    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
-        tokens, _ = self._numbered(texts, known)
-        rows = read_shards(run(tokens))["source"].to_pylist()
-        return lacking((token for row in rows for token in row), known["vocabulary"], "source")
+    def own_parts(self) -> Mapping[str, Any]:
+        return {text_name(self.forms.tokeniser): self.forms.tokeniser}
 
     def predictor(self, vocabulary: Artifact) -> Translation:
         search = self.search.within(vocabulary.meta.get("longest", 0))
         name, marks, pieces = text_name(self.forms.tokeniser), self.forms.marks, bool(self.forms.merges)
         return Translation(name, marks=marks, target="lf", pieces=pieces, search=dataclasses.asdict(search))
-
-    def as_text(self, row: Mapping[str, Any]) -> str:
-        return without_bpe(row["hypothesis"])
 
     def grams_step(self, model: TranslationConfig, known: Mapping[str, HasKey]) -> Step:
         """Return the step that yields vectors of the test set's n-grams; known: `model`, `vocabulary`, `phrases`, `rows`."""

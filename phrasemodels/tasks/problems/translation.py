@@ -1,7 +1,7 @@
 """Translation: from parallel sentences to BLEU."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from phrasemodels.config import at_least
-from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
-from phrasemodels.inference.problems import Translation
+from phrasemodels.inference.loaded import LoadedModel
+from phrasemodels.inference.problems import Sentences, Translation
 from phrasemodels.layers.attention import attention_probe
 from phrasemodels.layers.blocks import BEGIN, END, UNKNOWN
 from phrasemodels.models.recurrent import RecurrentConfig, RecurrentTranslator
@@ -64,16 +65,13 @@ from phrasemodels.tasks.problems.recipe import (
     Stage,
     TrainedModel,
     check_size,
-    lacking,
     text_name,
     training_stage,
 )
 from phrasemodels.tasks.problems.sequences import (
-    ATTENTION,
     PhraseBatch,
     PhraseExamples,
     attention_rows,
-    first_of_groups,
     write_predictions,
 )
 from phrasemodels.tasks.train.batches import Rows, in_order
@@ -179,54 +177,38 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
     return write_predictions(job, job.inputs["rows"], found)
 
 
-@dataclass(frozen=True)
-class AttendSettings:
-    """A model's configuration, the number of sentences of each group, and a search."""
-
-    objective: TranslationObjective
-    model: TranslatorConfig
-    sentences: int = 1
-    search: BeamSearch = field(default_factory=BeamSearch)
-
-
-def attend(job: Job, settings: AttendSettings) -> dict[str, Any]:
-    """Write attention.arrow: the attention to the first sentences of each group, and to them from the model's own
-    translation. Inputs are as for `translate`. Tokens include <s> and </s>, if the model reads them."""
-    model = load_trained(settings.objective, settings.model, job.inputs)
-    data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
-    table = read_shards(job.inputs["rows"])
-    words = read_words(job.inputs["vocabulary"], "target")
-    rows: list[dict[str, Any]] = []
-    for index in first_of_groups(table["group"].to_pylist(), settings.sentences):
-        batch = data.batch(np.array([index]))
-        weights, written = _attention(model, batch, settings.search)
-        rows += _rows(model, weights, batch, table.slice(index, 1).to_pylist()[0], [words[i] for i in written])
-    return {"attention": write_shard(job.out / "attention.arrow", pa.Table.from_pylist(rows, schema=ATTENTION))}
+def translator_attention(loaded: LoadedModel, text: str) -> list[dict[str, Any]]:
+    """Return rows of ATTENTION to a text, and to it from the model's own translation. Tokens include <s> and </s>, if the
+    model reads them."""
+    how, model = loaded.predictor, loaded.module
+    assert isinstance(how, Translation)
+    tokens, words = how.words_of(loaded, text), loaded.words["target"]
+    batch = how.batch([how.numbered(loaded, tokens)], [()]).on(loaded.device)
+    weights, written = _attention(model, batch, BeamSearch(**how.search))
+    return _rows(model, weights, batch, tokens, [words[i] for i in written])
 
 
 @torch.inference_mode()
-def _attention(model: AnyTranslator, batch: PhraseBatch, search: BeamSearch) -> tuple[dict[str, Tensor], list[int]]:
+def _attention(model: AnyTranslator, batch: Sentences, search: BeamSearch) -> tuple[dict[str, Tensor], list[int]]:
     """Return the weights of each module while the model reads its own translation, and the translation's ids."""
-    inputs = (batch.source, batch.lengths, batch.members)
-    ((written, _),) = beam_search(model, *inputs, search)
+    ((written, _),) = beam_search(model, *batch, search)
     target = torch.tensor([[BEGIN, *written]], device=batch.source.device)
     with attention_probe(model) as found:
-        model(*inputs, target)
+        model(*batch, target)
     if isinstance(model, RecurrentTranslator):
-        found["decoder.weights"] = model.attention(*inputs, target)[:, None]
+        found["decoder.weights"] = model.attention(*batch, target)[:, None]
     return {name: weights for name, weights in found.items() if not name.endswith(".itself")}, written
 
 
 def _rows(
-    model: AnyTranslator, weights: Mapping[str, Tensor], batch: PhraseBatch, row: dict[str, Any], written: list[str]
+    model: AnyTranslator, weights: Mapping[str, Tensor], batch: Sentences, source: list[str], written: list[str]
 ) -> list[dict[str, Any]]:
     """Return rows of ATTENTION: of the encoder over words and phrases, of the decoder over words."""
-    marked = int(batch.lengths[0]) == len(row["source"]) + 2
-    tokens = ["<s>", *row["source"], "</s>"] if marked else row["source"] or ["</s>"]
+    marked = int(batch.lengths[0]) == len(source) + 2
+    tokens = ["<s>", *source, "</s>"] if marked else source or ["</s>"]
     phrases = [[int(i) for i in members if i >= 0] for members in batch.members[0].tolist()]
-    known = {"id": row["id"], "group": row["group"]}
-    rows = [{**known, **one} for one in attention_rows(model, weights, tokens, phrases)]
     decoding = {"phrases": phrases, "written": [*written, "</s>"]}
+    rows = attention_rows(model, weights, tokens, phrases)
     return [one | decoding if one["module"].startswith("decoder.") else one for one in rows]
 
 
@@ -355,7 +337,7 @@ class TranslationRecipe(Recipe):
 
     slug: ClassVar = "translation"
     answer_columns: ClassVar = ("reference", "hypothesis")
-    answers_inputs: ClassVar = True
+    takes_text: ClassVar = True
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -416,28 +398,11 @@ class TranslationRecipe(Recipe):
             ),
         }
 
-    def predict_step(self, model: TranslatorConfig, texts: HasKey, known: Mapping[str, HasKey]) -> Step:
-        tokens, numbers = self._numbered(texts, known["vocabulary"])
-        settings = TranslateSettings(self.problem, model, self.search, copy_unknown=self.copy_unknown)
-        return Step(translate, "translate given sentences", settings, {**known, "phrases": numbers, "rows": tokens})
+    def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
+        return translator_attention(model, text)
 
-    def attention_step(
-        self, model: TranslatorConfig, texts: HasKey, known: Mapping[str, HasKey], sentences: int
-    ) -> Step:
-        tokens, numbers = self._numbered(texts, known["vocabulary"])
-        settings = AttendSettings(self.problem, model, sentences, self.search)
-        return Step(attend, "attend to sentences", settings, {**known, "phrases": numbers, "rows": tokens})
-
-    def _numbered(self, texts: HasKey, words: HasKey) -> tuple[Step, Step]:
-        """Return the tokens of texts, and their ids and phrases."""
-        tokens = self._tokens(texts, "given sentences")
-        inputs = {"rows": tokens, "vocabulary": words}
-        return tokens, Step(phrases, "phrases of given sentences", self.phrases, inputs)
-
-    def unknown_words(self, texts: HasKey, known: Mapping[str, HasKey], run: Callable[[Step], Artifact]) -> list[str]:
-        tokens, _ = self._numbered(texts, known["vocabulary"])
-        rows = read_shards(run(tokens))["source"].to_pylist()
-        return lacking((token for row in rows for token in row), known["vocabulary"], "source")
+    def own_parts(self) -> Mapping[str, Any]:
+        return {text_name(part): part for part in (self.tokeniser, self.detokenise) if part}
 
     def predictor(self, vocabulary: Artifact) -> Translation:
         search = self.search.within(vocabulary.meta.get("longest", 0))
@@ -451,10 +416,6 @@ class TranslationRecipe(Recipe):
             text_name(self.detokenise) if self.detokenise else "",
             search=dataclasses.asdict(search),
         )
-
-    def as_text(self, row: Mapping[str, Any]) -> str:
-        tokens = row["hypothesis"]
-        return self.detokenise(tokens, self.languages[1]) if self.detokenise else " ".join(tokens)
 
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
         """Return the attention of recurrent translators, side by side."""
