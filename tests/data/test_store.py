@@ -293,6 +293,7 @@ class Pair(NamedTuple):
         return 'pair'
 import os
 import lab.act
+import lab.patches
 import lab.table as table
 import installed
 from lab.starred import *
@@ -305,6 +306,7 @@ def tried():
     from late import chosen
     return f() + s.g() + spaced() + chosen() + lab.act.act() + star() + CALLED['mark'] + installed.code() + compiled.run()
 def chosen_by_name(name):
+    import lab.later
     return getattr(table, 'ACTS')[name]
 def of_subclasses():
     return [one() for one in lab.act.Base.__subclasses__()]
@@ -323,6 +325,8 @@ def of_the_environment():
     "lab/starred.py": "def star():\n    return 'star'\n",
     "lab/registry.py": "CALLED = {}\ndef register(f):\n    CALLED[f.__name__] = f()\n    return f\n"
     "@register\ndef mark():\n    return 'mark'\n",
+    "lab/patches.py": "from lab.registry import register\n@register\ndef patch():\n    return 'patch'\n",
+    "lab/later.py": "from lab.registry import register\n@register\ndef later():\n    return 'later'\n",
     "lab/kinds.py": "from lab.act import Base\nclass Kind(Base):\n    name = 'kind'\n",
     "lab/unused.py": "def unused():\n    return 'unused'\n",
     f"lab/compiled{EXTENSION_SUFFIXES[0]}": "machine code 'first'",
@@ -344,6 +348,8 @@ CHANGES = {
     ("slow.py", "'attribute'"): OF_ALL,
     ("study.py", "THRESHOLD = 3"): OF_ALL,
     ("lab/registry.py", "'mark'"): OF_ALL,
+    ("lab/patches.py", "'patch'"): OF_ALL,  # imported for what it registers
+    ("lab/later.py", "'later'"): ["chosen_by_name", "of_subclasses"],  # the same, in a function
     (f"lab/compiled{EXTENSION_SUFFIXES[0]}", "'first'"): OF_ALL,
     ("lab/table.py", "'tanh'"): ["chosen_by_name", "of_subclasses"],
     ("lab/kinds.py", "'kind'"): ["of_subclasses"],

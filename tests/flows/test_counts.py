@@ -15,7 +15,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.encoders.baselines import MultiHeadConfig
 from phrasemodels.encoders.psan import PsanConfig
-from phrasemodels.flows.experiments.catalogue import COUNTED, Request
+from phrasemodels.flows.experiments.catalogue import Request, counted
 from phrasemodels.flows.experiments.published import VERDICTS, published_results
 from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.judged import reasons, summary
@@ -265,7 +265,7 @@ def test_every_number_has_one_verdict_and_a_reason_that_is_counted() -> None:
         "not ours to run: a result of others, which the paper repeats"
     }
     assert sum("phrasemodels verdicts --count" in row["reason"] for row in lines) > 100
-    assert COUNTED["001", "2-parameters"] is COUNTED["002", "5-parameters"] is False
+    assert counted("001")["2-parameters"] is counted("002")["5-parameters"] is False
     assert not any(row["verdict"] in ("reproduced", "higher", "lower") for row in lines), "nothing has run"
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
-from phrasemodels.flows.experiments import comparability, overrides, published
-from phrasemodels.flows.experiments.catalogue import PAPERS, TABLES, Request, made_by
+from phrasemodels.flows.experiments import catalogue, comparability, overrides, published
+from phrasemodels.flows.experiments.catalogue import PAPERS, Request, made_by
 from phrasemodels.flows.experiments.experiment import Cell
 from phrasemodels.flows.experiments.names import TAKEN
 from phrasemodels.flows.experiments.paper_000 import table_1
@@ -92,14 +92,14 @@ def twice(profile: str) -> list[Any]:
     ],
 )
 def test_a_table_that_fails_is_named(make: Any, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TABLES, ("mine", "1"), make)
+    monkeypatch.setattr(catalogue, "tables_of", lambda paper: {"1": make})
     monkeypatch.setattr("phrasemodels.project.parts", lambda group: {"mine": "study"} if group == "papers" else {})
     with pytest.raises(ValueError, match=says):
         made_by("mine", "1", "sample")
 
 
 def test_two_rows_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TABLES, ("000", "1"), twice)
+    monkeypatch.setattr(catalogue, "tables_of", lambda paper: {"1": twice})
     with pytest.raises(ValueError, match="several rows are called 'transformer'; give each its own slug"):
         Request("000", "1").resolve()
 
@@ -156,7 +156,7 @@ def test_a_parser_that_keys_cannot_name_is_refused(kind: Any, says: str) -> None
 
 
 def test_names_that_a_study_cannot_have_are_known() -> None:
-    assert {file.PAPER for file in PAPERS if not file.PAPER.isdigit()} == set(TAKEN)
+    assert {paper for paper in PAPERS if not paper.isdigit()} == set(TAKEN)
 
 
 def test_a_study_without_printed_numbers_has_none_to_judge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_a_table_in_ten_lines_has_the_rows_sizes_and_printed_numbers_that_it_say
 def test_a_row_that_the_paper_does_not_print_has_no_printed_number(monkeypatch: pytest.MonkeyPatch) -> None:
     own = table_1("sample")[0]
     asked = tuple(replace(answer, cell=Cell("mine", "Table 1", "Nobody", "", "BLEU")) for answer in own.answers)
-    monkeypatch.setitem(TABLES, ("mine", "1"), lambda profile: [replace(own, answers=asked)])
+    monkeypatch.setattr(catalogue, "tables_of", lambda paper: {"1": lambda profile: [replace(own, answers=asked)]})
     monkeypatch.setattr("phrasemodels.project.parts", lambda group: {"mine": "study"} if group == "papers" else {})
     monkeypatch.setattr("phrasemodels.flows.experiments.experiment.published_results", lambda: [])
     assert {answer.cell for row in made_by("mine", "1", "sample") for answer in row.answers} == {None}

@@ -15,7 +15,7 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, Job, OutOfTimeError, Step, Store
 from phrasemodels.encoders.parents import NoParentsConfig
-from phrasemodels.flows.experiments.catalogue import PROFILES, TABLES, Request, experiment
+from phrasemodels.flows.experiments.catalogue import PROFILES, Request, experiment, tables_of
 from phrasemodels.flows.experiments.paper_003 import average, listed_average
 from phrasemodels.flows.report.table import averages
 from phrasemodels.flows.results.verdicts import verdicts
@@ -53,7 +53,7 @@ ROWS = {
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_cell_names_one_published_number_and_every_row_has_its_own_name(profile):
-    made = {table: make(profile) for (paper, table), make in TABLES.items() if paper == "003"}
+    made = {table: make(profile) for table, make in tables_of("003").items()}
     assert all(a.cell is None or a.cell.published >= 0 for table in made.values() for e in table for a in e.answers)
     assert all(len({e.row for e in table}) == len(table) for table in made.values())
     if profile == "paper":

@@ -17,7 +17,7 @@ from phrasemodels.encoders.baselines import BiLSTMMaxConfig, DisanConfig
 from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.flows.experiments.catalogue import experiment, resolved
 from phrasemodels.flows.experiments.experiment import Experiment, TableName
-from phrasemodels.flows.experiments.paper_001 import as_published
+from phrasemodels.flows.experiments.paper_001 import CASED, as_published
 from phrasemodels.models.sentence_pair import BUCKETS, SentencePairConfig, as_built
 from phrasemodels.tasks.metrics.scores import pearson, spearman
 from phrasemodels.tasks.prepare.constituents import Levels
@@ -25,7 +25,6 @@ from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.entailment import (
-    CASED,
     EntailmentObjective,
     EntailmentRecipe,
     PairExamples,

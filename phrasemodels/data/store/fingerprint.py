@@ -64,6 +64,7 @@ class Module:
 
     def __init__(self, name: str, tree: ast.Module, package: str) -> None:
         self.definitions: dict[str, ast.AST] = {}
+        self.package = package
         self.imports = _imports(_statements(tree), package)
         self.imported = frozenset().union(*_imports(_run_with_the_module(tree), package).values())
         bindings: dict[str, list[ast.stmt]] = {}
@@ -88,9 +89,10 @@ def _imports(nodes: Iterable[ast.AST], package: str) -> dict[str, set[Name]]:
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                # `import a.b` binds a, `import a.b as c` binds a.b to c
+                # `import a.b` binds a, and runs a.b, under whose dotted name no reference is; `import a.b as c` binds a.b to c
                 top = alias.asname or alias.name.split(".")[0]
                 bound.setdefault(top, set()).add((alias.name if alias.asname else top, ""))
+                bound.setdefault(alias.name, set()).add((alias.name, ""))
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
             module = ".".join([*above, *([node.module] if node.module else [])])
@@ -385,7 +387,10 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
     digest = hashlib.sha256(_without_docstrings(node).encode()).hexdigest()[:16]
     nodes = [*ast.walk(node)]
     named = {target for parts in _references(node) for target in _resolve(module, parts)}
-    hidden = _unfollowed(module, nodes) if _is_users(module) else ()
+    hidden: set[Name] = set()
+    if _is_users(module):  # a function may import for what the import registers
+        inner = frozenset[Name]().union(*_imports(nodes, found.package).values())
+        hidden = {*_unfollowed(module, nodes), *_import_times(inner)}
     return digest, frozenset({*named, *hidden, *_run_modules(nodes), *_run_at_import(module)})
 
 
@@ -393,11 +398,15 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
 def _run_at_import(module: str) -> frozenset[Name]:
     """Return the code that runs at a module's import: the statements of its packages, its own, and its imports'."""
     parts = module.split(".")
-    packages = (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+    packages = ((".".join(parts[:count]), "") for count in range(1, len(parts) + 1))
     found = _module(module)
-    imported = (name for target, attribute in (found.imported if found else ())
-                for name in (target, f"{target}.{attribute}"))  # fmt: skip
-    return frozenset((name, IMPORT_TIME) for name in (*packages, *imported) if _module(name) is not None)
+    return _import_times([*packages, *(found.imported if found else ())])
+
+
+def _import_times(imported: Iterable[Name]) -> frozenset[Name]:
+    """Return what runs when modules, or modules that are imported from packages, are imported."""
+    names = (name for target, attribute in imported for name in (target, f"{target}.{attribute}" if attribute else ""))
+    return frozenset((name, IMPORT_TIME) for name in names if name and _module(name) is not None)
 
 
 def closure(*values: Callable[..., Any] | Any) -> tuple[dict[str, str], dict[str, str]]:

@@ -1,6 +1,10 @@
-"""The catalogue: every table that can be run, by paper and number, with users' files resolved to their digests."""
+"""The catalogue: every table that can be run, by paper and number, with users' files resolved to their digests.
+
+A paper is imported when it is named.
+"""
 
 import dataclasses
+import importlib
 import inspect
 import itertools
 import math
@@ -9,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import phrasemodels.infra.environment  # noqa: F401  before transformers
 from phrasemodels import project
@@ -17,21 +21,26 @@ from phrasemodels.data.download.manifest import Sources, closest, find_corpus
 from phrasemodels.data.download.user_files import digests
 from phrasemodels.encoders.inputs import PretrainedConfig, content_of, load_pretrained
 from phrasemodels.encoders.subwords import Pieces
-from phrasemodels.flows.experiments import across, paper_000, paper_001, paper_002, paper_003, paper_004
 from phrasemodels.flows.experiments.experiment import PROFILE as COUNTED_PROFILE
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.flows.experiments.names import CHANGE, divided, file_name
 from phrasemodels.flows.experiments.overrides import overridden
-from phrasemodels.tasks.parsers.stanford import StanfordFiles
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 
 MOST_SEEDS, LARGEST_SEED = 1000, 2**31 - 1
 PROFILES = ("sample", "laptop", "paper")
-PAPERS = (paper_000, paper_001, paper_002, paper_003, paper_004, across)
+ACROSS = "across"
+PAPERS = {**{paper: f"paper_{paper}" for paper in ("000", "001", "002", "003", "004")}, ACROSS: "across"}  # by name
+Make = Callable[[str], list[Experiment]]
 
 
-def _added(name: str) -> Mapping[str, Callable[[str], list[Experiment]]]:
+def _module(paper: str) -> Any:
+    """Import one of PAPERS."""
+    return importlib.import_module(f"phrasemodels.flows.experiments.{PAPERS[paper]}")
+
+
+def _added(name: str) -> Mapping[str, Make]:
     """Return the tables of a paper that a user adds. ValueError: its module is no such paper."""
     module = project.part("papers", name)
     if getattr(module, "PAPER", name) != name or not isinstance(getattr(module, "TABLES", None), Mapping):
@@ -39,12 +48,12 @@ def _added(name: str) -> Mapping[str, Callable[[str], list[Experiment]]]:
             f"{module.__file__}: a paper has TABLES = {{number: table(...) or a function of a profile}}, and PAPER, if it says "
             f"its name, is {name!r}"
         )
-    if name in {file.PAPER for file in PAPERS}:
+    if name in PAPERS:
         raise ValueError(f"{module.__file__}: there is a paper {name!r} already; choose another name")
     return {str(number): _bound(make, name, str(number), module.__doc__) for number, make in module.TABLES.items()}
 
 
-def _bound(make: Any, paper: str, number: str, about: str | None) -> Callable[[str], list[Experiment]]:
+def _bound(make: Any, paper: str, number: str, about: str | None) -> Make:
     """Return a function of a profile; of a `StudyTable`, which doesn't know its names, one that gives them."""
     if not hasattr(make, "experiments"):
         return make
@@ -57,15 +66,30 @@ def _bound(make: Any, paper: str, number: str, about: str | None) -> Callable[[s
     return rows
 
 
-TABLES: dict[tuple[str, str], Callable[[str], list[Experiment]]] = {
-    (file.PAPER, number): make for file in PAPERS for number, make in file.TABLES.items()
-} | {(name, number): make for name in project.parts("papers") for number, make in _added(name).items()}
-# Tables that are counted and not trained, by whether they read corpora. They have one size and need one run.
-COUNTED = {
-    (file.PAPER, number): any(experiment.recipe.data() for experiment in make(COUNTED_PROFILE))
-    for file in (paper_000, paper_001, paper_002)
-    for number, make in file.COUNTED_TABLES.items()
-}
+def all_papers() -> tuple[str, ...]:
+    """Return the names of all papers: the five, tables across them, and those that users add."""
+    return (*PAPERS, *project.parts("papers"))
+
+
+@cache
+def tables_of(paper: str) -> Mapping[str, Make]:
+    """Return the functions of a profile that make a paper's tables, by number. ValueError: a user's module is no paper."""
+    return _added(paper) if paper in project.parts("papers") else _module(paper).TABLES
+
+
+def all_tables() -> list[tuple[str, str]]:
+    """Return paper and number of every table."""
+    return [(paper, number) for paper in all_papers() for number in tables_of(paper)]
+
+
+@cache
+def counted(paper: str) -> Mapping[str, bool]:
+    """Return the tables of a paper that are counted and not trained, by whether they read corpora.
+
+    They have one size and need one run.
+    """
+    made = getattr(_module(paper), "COUNTED_TABLES", {}) if paper in PAPERS else {}
+    return {number: any(row.recipe.data() for row in make(COUNTED_PROFILE)) for number, make in made.items()}
 
 
 @dataclass(frozen=True)
@@ -93,7 +117,7 @@ class Table:
     def title(self) -> str:
         """The paper's table, the size, and all that is not as it is defined."""
         place = f"Paper {self.paper}, Table {self.number}"
-        if self.paper == across.PAPER:
+        if self.paper == ACROSS:
             place = f"Across papers, {self.number}"
         return ", ".join((place, f"profile {self.profile}", *self._how))
 
@@ -134,11 +158,9 @@ class Request:
 
     def resolve(self) -> Table:
         """Return the table with its overrides. ValueError: a name is unknown (the nearest one is named), or a value wrong."""
-        papers = {paper for paper, _ in TABLES}
-        if self.paper not in papers:
-            raise ValueError(f"no paper {self.paper!r}: {closest(self.paper, papers)}")
-        if (self.paper, self.table) not in TABLES:
-            tables = {table for paper, table in TABLES if paper == self.paper}
+        if self.paper not in all_papers():
+            raise ValueError(f"no paper {self.paper!r}: {closest(self.paper, all_papers())}")
+        if self.table not in (tables := tables_of(self.paper)):
             raise ValueError(f"no table {self.table!r} of paper {self.paper}: {closest(self.table, tables)}")
         if self.profile not in PROFILES:
             raise ValueError(f"no profile {self.profile!r}: {closest(self.profile, PROFILES)}")
@@ -165,7 +187,7 @@ class Request:
             chosen = [e for e in experiments if not self.rows or e.row in self.rows]
             chosen = [self._overridden(experiment) for experiment in chosen]
         chosen = [one for experiment in chosen for one in swept(experiment, self.sweep)]
-        if (self.paper, self.table) in COUNTED:
+        if self.table in counted(self.paper):
             return Table(self.paper, self.table, COUNTED_PROFILE, tuple(chosen), (0,))
         return Table(
             self.paper,
@@ -237,14 +259,15 @@ def swept(row: Experiment, sweep: Sequence[str]) -> list[Experiment]:
 
 def experiments(paper: str = "") -> list[Experiment]:
     """Return all experiments of all tables and profiles, or the experiments of one paper."""
-    tables = [(of, table) for of, table in TABLES if paper in ("", of)]
-    made = (experiment for table in tables for profile in PROFILES for experiment in made_by(*table, profile))
+    wanted = [one for one in all_papers() if paper in ("", one)]
+    found = ((of, table, profile) for of in wanted for table in tables_of(of) for profile in PROFILES)
+    made = (experiment for one in found for experiment in made_by(*one))
     return list({experiment.name: experiment for experiment in made}.values())
 
 
 def made_by(paper: str, table: str, profile: str) -> list[Experiment]:
     """Return the experiments of a table at a profile. ValueError: a user's table fails, or makes something else."""
-    make = TABLES[paper, table]
+    make = tables_of(paper)[table]
     if paper not in project.parts("papers"):
         return make(profile)
     where = f"{paper}, table {table}, profile {profile}"
@@ -271,7 +294,7 @@ def space_of(paper: str) -> Mapping[str, Any]:
 
 def about(paper: str, table: str) -> str:
     """Return what a table is about: the first sentence of the docstring of its function."""
-    return " ".join((inspect.getdoc(TABLES[paper, table]) or "").split()).partition(". ")[0].rstrip(".")
+    return " ".join((inspect.getdoc(tables_of(paper)[table]) or "").split()).partition(". ")[0].rstrip(".")
 
 
 def experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
@@ -341,8 +364,11 @@ def _exists(part: PretrainedConfig) -> bool:
 
 
 def replaced(value: Any, finders: Mapping[type, Callable[[Any, Any], Any]], sources: Any) -> Any:
-    """Return a value of nested dataclasses and tuples, each part of a type of `finders` replaced by what that returns."""
-    if find := finders.get(type(value)):
+    """Return a value of nested dataclasses and tuples, each part of a type of `finders` replaced by what that returns.
+
+    A part with a method `locate` has the type `Located`.
+    """
+    if find := finders.get(type(value)) or (finders.get(Located) if hasattr(value, "locate") else None):
         return find(value, sources)
     if type(value) is tuple:
         return tuple(replaced(part, finders, sources) for part in value)
@@ -367,8 +393,15 @@ def _digests(corpus: str, sources: Sources) -> dict[str, str]:
     return {name: digest for name, digest in digests(manifest, sources).items() if name not in known}
 
 
-def _vectors(file: VectorFile, sources: Sources) -> VectorFile | None:
-    return file.locate(sources.mirrors)
+class Located(Protocol):
+    """Files of the user that know how to find themselves, such as word vectors."""
+
+    def locate(self, folders: Sequence[Path]) -> Any:
+        """Return the files with their digests if one of the folders has them."""
+
+
+def _located(part: Located, sources: Sources) -> Any:
+    return part.locate(sources.mirrors)
 
 
 def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedConfig | Pieces:
@@ -381,11 +414,7 @@ def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedCon
     return dataclasses.replace(part, name=name, folder=str(folder.absolute()), offline=sources.offline)
 
 
-def _stanford(files: StanfordFiles, sources: Sources) -> StanfordFiles:
-    return files.locate(sources.mirrors)
-
-
 ENCODERS: Mapping[type, Find] = {PretrainedConfig: _encoder, Pieces: _encoder}
 
 
-FINDERS: Mapping[type, Find] = {Corpus: _corpus, VectorFile: _vectors, StanfordFiles: _stanford, **ENCODERS}
+FINDERS: Mapping[type, Find] = {Corpus: _corpus, Located: _located, **ENCODERS}

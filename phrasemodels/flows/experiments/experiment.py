@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from phrasemodels import project
 from phrasemodels.data.store.store import Step
@@ -16,11 +16,13 @@ from phrasemodels.flows.experiments.comparability import Aspect, caveat, compare
 from phrasemodels.flows.experiments.names import CHANGE
 from phrasemodels.flows.experiments.published import PRINTED, printed_value, published_results
 from phrasemodels.tasks.prepare.corpora import leaks
-from phrasemodels.tasks.problems.counting import CountingRecipe
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.verdicts.rule import PrintedValue
 from phrasemodels.verdicts.significance import Statistic
+
+if TYPE_CHECKING:
+    from phrasemodels.tasks.problems.counting import CountingRecipe
 
 
 @dataclass(frozen=True)
@@ -304,7 +306,7 @@ def counted(
     table: TableName,
     row: str,
     named: Named,
-    recipe: CountingRecipe,
+    recipe: "CountingRecipe",
     answers: tuple[Answer, ...],
     model: Any = None,
 ) -> Experiment:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from torch import Tensor
 
@@ -29,11 +29,12 @@ from phrasemodels.flows.experiments.comparability import leaves_open
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.saved import TORCH
 from phrasemodels.tasks.metrics.scores import check_metrics
-from phrasemodels.tasks.parsers.parse import AddTrees, ParserBackend, add_trees, replace_all
-from phrasemodels.tasks.parsers.shipped import NAME as SHIPPED
-from phrasemodels.tasks.parsers.shipped import by_shipped_parser
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 
+if TYPE_CHECKING:
+    from phrasemodels.tasks.parsers.parse import ParserBackend
+
+SHIPPED = "english"  # the parser of this package
 # by the name of a field; encoders go by the class of the old value
 GROUPS = {"metrics": "metrics", "parsed": "parsers"}
 
@@ -49,6 +50,8 @@ def added(old: Any, path: str, text: str) -> Any:
     if not group or not text:
         return None
     if group == "parsers" and text == SHIPPED:
+        from phrasemodels.tasks.parsers.shipped import by_shipped_parser
+
         return by_shipped_parser
     for name in names:
         if name not in (known := project.parts(group)):
@@ -69,7 +72,7 @@ def added(old: Any, path: str, text: str) -> Any:
         raise ValueError(f"{path}={text}: {error}; give such a field a default") from error
 
 
-def _parser(kind: Any, where: str) -> ParserBackend:
+def _parser(kind: Any, where: str) -> "ParserBackend":
     """Return a parser of a class that users add. ValueError: it cannot be made, or is no part that keys can name."""
     try:
         made: ParserBackend = kind()
@@ -85,8 +88,10 @@ def _of(name: str, known: Mapping[str, str]) -> str:
     return closest(name, known) if known else f"there are none; {project.FILE} or a package names them"
 
 
-def with_trees_of(parser: ParserBackend, rows: Step) -> Step:
+def with_trees_of(parser: "ParserBackend", rows: Step) -> Step:
     """Return the step that gives the rows the trees of a parser."""
+    from phrasemodels.tasks.parsers.parse import AddTrees, add_trees, replace_all
+
     return Step(
         add_trees,
         f"add trees of {type(parser).__name__} to {rows.label}",
@@ -97,7 +102,7 @@ def with_trees_of(parser: ParserBackend, rows: Step) -> Step:
 
 def name_of(value: Any) -> str:
     """Return the name that a part has in an override; empty if it is none that users add."""
-    if value == by_shipped_parser:
+    if getattr(value, "__name__", "") == "by_shipped_parser":
         return SHIPPED
     made = value.args[0] if isinstance(value, partial) and value.func is with_trees_of else value
     for group in ("encoders", "metrics", "parsers"):

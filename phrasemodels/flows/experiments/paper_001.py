@@ -6,11 +6,12 @@ and the memory in Tables 2 and 5 models are only built.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from phrasemodels.data.samples.records import Entailment, Polarity
 from phrasemodels.data.store.store import Step
 from phrasemodels.encoders.baselines import (
     AdaSentConfig,
@@ -58,22 +59,25 @@ from phrasemodels.tasks.prepare.constituents import (
     right_branching,
     syntactic_binarised,
 )
-from phrasemodels.tasks.prepare.corpora import Corpus, as_they_are
-from phrasemodels.tasks.prepare.tokenise import Tokeniser
+from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
+from phrasemodels.tasks.prepare.tokenise import Tokeniser, moses, moses_lower, spaces
 from phrasemodels.tasks.problems.counting import ActivationsRecipe, CorpusSizeRecipe, DivisionRecipe, ModelSizeRecipe
 from phrasemodels.tasks.problems.entailment import (
-    CASED,
-    PAIRS,
-    SAMPLE_SUITE,
-    SUITE,
     EntailmentRecipe,
     TransferTask,
     all_but_scores,
-    in_marks,
 )
 from phrasemodels.tasks.problems.our_parser import ByOurParser
-from phrasemodels.tasks.problems.sentence_data import VectorFile, left_out
-from phrasemodels.tasks.problems.transfer import PROTOTYPING, PUBLISHED
+from phrasemodels.tasks.problems.sentence_data import Marked, SentenceText, VectorFile, left_out
+from phrasemodels.tasks.problems.transfer import (
+    FOLDS,
+    NESTED,
+    OFFICIAL,
+    PROTOTYPING,
+    PUBLISHED,
+    RELATEDNESS,
+    SIMILARITY,
+)
 from phrasemodels.tasks.train.batches import at_random
 from phrasemodels.tasks.train.config import TrainConfig, adadelta, constant, linear_decay, sgd, shrunk_without_gain
 from phrasemodels.verdicts.significance import Statistic
@@ -243,6 +247,40 @@ def as_published(experiment: Experiment) -> Experiment:
 
 
 PAPER = "001"
+ONE = SentenceText(("text",))  # MR, CR, SUBJ, MPQA, SST and TREC are tokenised already
+TWO = SentenceText(tokeniser=moses_lower)
+SENTEVAL = Corpus("senteval")
+SST2, SST5, TREC, SICK, MRPC = (Corpus("senteval", part) for part in ("SST2", "SST5", "TREC", "SICK", "MRPC"))
+DIVIDED = ("train", "dev", "test")
+SPACED, MOSES = by_stanza, ByStanza(moses_lower)  # SentEval has no trees
+SUITE = (
+    *(TransferTask(name, NESTED, SENTEVAL, (name,), ONE, SPACED) for name in ("MR", "CR", "SUBJ", "MPQA")),
+    TransferTask("SST2", OFFICIAL, SST2, DIVIDED, ONE, SPACED),
+    TransferTask("SST5", OFFICIAL, SST5, DIVIDED, ONE, SPACED, averaged=False),  # in no printed average, nor a column
+    TransferTask("TREC", FOLDS, TREC, ("train", "test"), ONE, SPACED),
+    TransferTask("MRPC", FOLDS, MRPC, ("train", "test"), TWO, MOSES),
+    TransferTask("SICK-E", OFFICIAL, SICK, DIVIDED, TWO, MOSES),
+    TransferTask("SICK-R", RELATEDNESS, SICK, DIVIDED, TWO, MOSES),
+    TransferTask("STS14", SIMILARITY, SENTEVAL, ("STS14",), TWO, MOSES),
+)
+CLASSES = SampleCorpus(600, 100, 200, records=Polarity())
+PAIRS = SampleCorpus(4000, 400, 600, records=Entailment())
+SAMPLE_SUITE = (
+    TransferTask("polarity", NESTED, CLASSES, ("train",), ONE),
+    TransferTask("entailment", OFFICIAL, PAIRS, DIVIDED, SentenceText()),
+)
+
+CASED = SentenceText(tokeniser=Marked(spaces))  # as InferSent reads SNLI, which is tokenised already
+
+
+def in_marks(suite: Sequence[TransferTask]) -> tuple[TransferTask, ...]:
+    """Return the tasks as InferSent reads them: capitals are kept, and sentences stand between <s> and </s>."""
+    cased = {ONE: Marked(spaces), TWO: Marked(moses)}
+    return tuple(
+        replace(task, text=replace(task.text, tokeniser=cased.get(task.text, task.text.tokeniser))) for task in suite
+    )
+
+
 GLOVE = "glove/glove.42B.300d.txt"
 RIGHT = Statistic("right", accuracy_of)
 OTHER_PARSER = (

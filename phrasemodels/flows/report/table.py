@@ -10,6 +10,7 @@ verdict.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,7 @@ from numpy.typing import NDArray
 from phrasemodels.data.formats.shards import BATCH_ROWS, read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Step, digest_of
-from phrasemodels.flows.experiments import paper_003
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
-from phrasemodels.flows.experiments.paper_003 import average, listed_average
 from phrasemodels.flows.report.attention import attention_figures
 from phrasemodels.flows.report.plots import curves, differences, groups, intervals, lines, svg_of
 from phrasemodels.flows.report.templates import is_sure, render, row_name
@@ -151,13 +150,15 @@ def _mean(row: Row) -> str:
 
 def paper_sections(finished: FinishedTable) -> Iterator[Section]:
     """Yield the paper's own sections of a table."""
-    if finished.table.paper == paper_003.PAPER:
+    if finished.table.paper == "003":
         yield from averages(finished.experiments, finished.comparison.meta["rows"])
         yield epochs(finished)
 
 
 def averages(experiments: Sequence[Experiment], rows: list[dict[str, Any]]) -> Iterator[Section]:
     """Yield averages over bAbI's tasks, for each system and metric with a printed one. rows: of the comparison."""
+    from phrasemodels.flows.experiments import paper_003
+
     cells = {(e.name, a.metric): a.cell for e in experiments for a in e.answers if a.cell}
     by_system: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
@@ -168,7 +169,7 @@ def averages(experiments: Sequence[Experiment], rows: list[dict[str, Any]]) -> I
         return
     lines = []
     for (system, metric), tasks in by_system.items():
-        printed, listed = listed_average(system, metric)
+        printed, listed = paper_003.listed_average(system, metric)
         lines.append(
             {
                 "System": system,
@@ -176,8 +177,8 @@ def averages(experiments: Sequence[Experiment], rows: list[dict[str, Any]]) -> I
                 "Printed": f"{printed:.1f}",
                 "Of the listed tasks": f"{listed:.2f}",
                 "Tasks here": f"{len(tasks)}",
-                "Of these, published": f"{average(t['published'] for t in tasks):.2f}",
-                "Of these, ours": f"{average(t['intervals'][t['metric']]['mean'] for t in tasks):.2f}",
+                "Of these, published": f"{fmean(t['published'] for t in tasks):.2f}",
+                "Of these, ours": f"{fmean(t['intervals'][t['metric']]['mean'] for t in tasks):.2f}",
             }
         )
     text = (
@@ -193,7 +194,7 @@ def epochs(finished: FinishedTable) -> Section:
     for pipeline in finished.pipelines:
         if trained := finished.store.find(pipeline.trained, verify=False):  # else it diverged
             seconds.setdefault(pipeline.experiment.name, []).append(epoch_seconds(finished, pipeline, trained))
-    means = {name: average(times) for name, times in seconds.items()}
+    means = {name: fmean(times) for name, times in seconds.items()}
     lines = []
     for e in (e for e in finished.experiments if e.name in means):
         same = [o for o in finished.experiments if o.recipe == e.recipe]

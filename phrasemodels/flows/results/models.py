@@ -272,7 +272,7 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
     if best := champion(lineage, what):
         return best
     row, changes = divided(what)
-    if row in {experiment.name for experiment in experiments()}:
+    if row in {experiment.name for experiment in experiments(row.partition("/")[0])}:
         sets = "".join(f" --set {change}" for change in changes)
         others = dict.fromkeys(name for name in named(lineage) if divided(name)[0] == row and name != what)
         near = f"; trained here with other settings: {', '.join(others)}" if others else ""

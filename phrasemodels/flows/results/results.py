@@ -76,7 +76,6 @@ def write_tests(folder: Path, rows: Sequence[TestedRow], tests: Tests) -> None:
     )
 
 
-OURS = {file.PAPER for file in PAPERS}
 TRAININGS = ("train", "train_restarts")  # steps that make weights
 
 
@@ -110,7 +109,7 @@ class Result:
     def outdated(self) -> str:
         """How its settings, or what its row says of it, differ from its experiment today; empty if they do not."""
         settings = changed_since(self.row.get("settings", {}), self.experiment.train)
-        if not settings and self.experiment.table.paper not in OURS and self.experiment.recipe.trains:
+        if not settings and self.experiment.table.paper not in PAPERS and self.experiment.recipe.trains:
             same = same_settings(_without_seed(self.row.get("settings", {})), _settings_of(self.experiment))
             settings = "" if same else "its model"
         found = (
@@ -151,7 +150,7 @@ def renamed(name: str, settings: Mapping[str, Any]) -> Experiment | None:
     """Return the row of a user's table that has another name than when it was trained: the only one with the settings of the
     training. settings: of the training. None: there is none, or several."""
     paper, _, profile, _ = divided(name)[0].split("/", 3)
-    if not settings or paper in OURS:
+    if not settings or paper in PAPERS:
         return None
     then = _without_seed(settings)
     found = [e for e in users_rows() if e.profile == profile and same_settings(then, _settings_of(e))]
@@ -177,7 +176,7 @@ def code_of(parts: Iterable[Mapping[str, Any]]) -> str:
 
 def code_today(experiment: Experiment) -> str:
     """Return the digest of code and data that a row of a user reaches; empty for other rows, or if it cannot be planned."""
-    if experiment.table.paper in OURS:
+    if experiment.table.paper in PAPERS:
         return ""
     with contextlib.suppress(ValueError, OSError):
         found = resolved(experiment, sources_of(Settings())).steps(0)
@@ -207,7 +206,7 @@ def _code_in(artifacts: Mapping[str, Artifact], key: str) -> str:
 @cache
 def users_rows() -> list[Experiment]:
     """Return the rows that are trained of the tables that users add."""
-    return [e for e in experiments() if e.table.paper not in OURS and e.recipe.trains]
+    return [e for e in experiments() if e.table.paper not in PAPERS and e.recipe.trains]
 
 
 def _settings_of(experiment: Experiment) -> dict[str, Any]:
@@ -234,7 +233,7 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
             trained = artifacts.get(runs[0]["train"]) if runs else None
             settings = trained.manifest["parts"]["settings"] if trained else {}
             if (answer := _answer({**row, "settings": settings})) is not None:
-                code = _code_in(artifacts, runs[0]["score"]) if runs and answer[0].table.paper not in OURS else ""
+                code = _code_in(artifacts, runs[0]["score"]) if runs and answer[0].table.paper not in PAPERS else ""
                 made = {**row, "experiment": answer[0].name, "settings": settings, "code": code}
                 yield Result(key, artifact.meta["title"], *answer, made, runs, artifact.manifest["finished"])
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from phrasemodels import project
 from phrasemodels.data.download.manifest import closest
-from phrasemodels.flows.experiments.catalogue import COUNTED, PROFILES, experiments
+from phrasemodels.flows.experiments.catalogue import PROFILES, counted, experiments
 from phrasemodels.flows.experiments.comparability import STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
 from phrasemodels.flows.experiments.published import JUDGED, Columns, printed_value, published_results
@@ -183,8 +183,7 @@ def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
 def _command(experiment: Experiment, answer: Answer) -> tuple[str, str]:
     """Return how to get an answer, or why nobody can, and the kind of reason."""
     table = experiment.table
-    if (table.paper, table.number) in COUNTED:
-        corpora = COUNTED[table.paper, table.number]
+    if (corpora := counted(table.paper).get(table.number)) is not None:
         return f"not counted yet: phrasemodels verdicts --count{' --corpora' * corpora}", COUNT
     command = (
         f"no run: phrasemodels reproduce --paper {table.paper} --table {table.number} --row {experiment.row} --seeds 3"

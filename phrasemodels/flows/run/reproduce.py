@@ -36,7 +36,7 @@ from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.gc import lease
 from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, with_dependencies
-from phrasemodels.flows.experiments.catalogue import COUNTED, TABLES, Request, Table
+from phrasemodels.flows.experiments.catalogue import Request, Table, all_papers, all_tables, counted, tables_of
 from phrasemodels.flows.report.page import place_page, write_report
 from phrasemodels.flows.report.table import chosen_settings
 from phrasemodels.flows.results import records
@@ -541,7 +541,7 @@ def everything(
     until = end_of(duration)
     wanted, run, settings = chosen(papers or [], tables or []), str(runtime.flow_run.id), Settings()
     outcomes: dict[str, dict[str, str]] = {}  # report, run and error of each table
-    title = f"{len(wanted)} of {len(TABLES)} tables, profile {profile}"
+    title = f"{len(wanted)} of {len(all_tables())} tables, profile {profile}"
     asked, store = runtime.flow_run.parameters, open_store(settings)
     with (
         ending_as_prefect_does(),
@@ -573,15 +573,16 @@ def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
 
     Tables of counts over corpora must be named.
     """
-    known = {paper for paper, _ in TABLES}
     for paper in papers:
-        if paper not in known:
+        if paper not in (known := all_papers()):
             raise ValueError(f"no paper {paper!r}: {closest(paper, known)}")
-    of_papers = [(paper, number) for paper, number in TABLES if not papers or paper in papers]
+    of_papers = [
+        (paper, number) for paper in all_papers() if not papers or paper in papers for number in tables_of(paper)
+    ]
     for number in tables:
         if number not in (known_tables := {table for _, table in of_papers}):
             raise ValueError(f"no table {number!r} of these papers: {closest(number, known_tables)}")
-    return [named for named in of_papers if (named[1] in tables if tables else not COUNTED.get(named, False))]
+    return [(of, number) for of, number in of_papers if (number in tables if tables else not counted(of).get(number))]
 
 
 @flow(name="gc", flow_run_name="keep {days} days", persist_result=False, log_prints=True)
@@ -625,9 +626,7 @@ def count(settings: Settings, corpora: bool) -> Iterator[tuple[str, list[dict[st
 
 def _counted() -> list[tuple[str, str, bool]]:
     """Return the paper and number of each counted table, and whether it reads corpora."""
-    from phrasemodels.flows.experiments.catalogue import COUNTED
-
-    return [(paper, number, reads) for (paper, number), reads in COUNTED.items()]
+    return [(paper, number, reads) for paper in all_papers() for number, reads in counted(paper).items()]
 
 
 def _made(asked: Mapping[str, Any], settings: Settings) -> Artifact:

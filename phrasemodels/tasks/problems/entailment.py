@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from phrasemodels.config import at_least, not_negative
 from phrasemodels.data.corpora.snli import LABELS
 from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
-from phrasemodels.data.samples.records import Entailment, Polarity
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.psan import Psan
@@ -29,14 +28,11 @@ from phrasemodels.inference.problems import Entailment as PairPredictor
 from phrasemodels.layers.attention import attention_probe
 from phrasemodels.models.sentence_pair import SentencePairClassifier, SentencePairConfig
 from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy, write_scores
-from phrasemodels.tasks.parsers.stanza import ByStanza, by_stanza
 from phrasemodels.tasks.prepare.constituents import OneSentence, Structure, described
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
-from phrasemodels.tasks.prepare.tokenise import moses, moses_lower, spaces
 from phrasemodels.tasks.problems.recipe import Recipe, Stage, text_name, training_stage
 from phrasemodels.tasks.problems.sentence_data import (
-    Marked,
     NumberSettings,
     SentenceBatch,
     SentenceExamples,
@@ -52,12 +48,7 @@ from phrasemodels.tasks.problems.sentence_data import (
 )
 from phrasemodels.tasks.problems.sequences import attention_row, attention_rows
 from phrasemodels.tasks.problems.transfer import (
-    FOLDS,
-    NESTED,
-    OFFICIAL,
     PUBLISHED,
-    RELATEDNESS,
-    SIMILARITY,
     LogisticConfig,
     TransferProtocol,
     TransferSettings,
@@ -264,40 +255,6 @@ class TransferTask:
     def inputs(self) -> tuple[str, ...]:
         """Return the names of its splits among all data of a recipe."""
         return tuple(f"{self.name}.{split}" for split in self.splits)
-
-
-ONE = SentenceText(("text",))  # MR, CR, SUBJ, MPQA, SST and TREC are tokenised already
-TWO = SentenceText(tokeniser=moses_lower)
-SENTEVAL = Corpus("senteval")
-SST2, SST5, TREC, SICK, MRPC = (Corpus("senteval", part) for part in ("SST2", "SST5", "TREC", "SICK", "MRPC"))
-DIVIDED = ("train", "dev", "test")
-SPACED, MOSES = by_stanza, ByStanza(moses_lower)  # SentEval has no trees
-SUITE = (
-    *(TransferTask(name, NESTED, SENTEVAL, (name,), ONE, SPACED) for name in ("MR", "CR", "SUBJ", "MPQA")),
-    TransferTask("SST2", OFFICIAL, SST2, DIVIDED, ONE, SPACED),
-    TransferTask("SST5", OFFICIAL, SST5, DIVIDED, ONE, SPACED, averaged=False),  # in no printed average, nor a column
-    TransferTask("TREC", FOLDS, TREC, ("train", "test"), ONE, SPACED),
-    TransferTask("MRPC", FOLDS, MRPC, ("train", "test"), TWO, MOSES),
-    TransferTask("SICK-E", OFFICIAL, SICK, DIVIDED, TWO, MOSES),
-    TransferTask("SICK-R", RELATEDNESS, SICK, DIVIDED, TWO, MOSES),
-    TransferTask("STS14", SIMILARITY, SENTEVAL, ("STS14",), TWO, MOSES),
-)
-CLASSES = SampleCorpus(600, 100, 200, records=Polarity())
-PAIRS = SampleCorpus(4000, 400, 600, records=Entailment())
-SAMPLE_SUITE = (
-    TransferTask("polarity", NESTED, CLASSES, ("train",), ONE),
-    TransferTask("entailment", OFFICIAL, PAIRS, DIVIDED, SentenceText()),
-)
-
-CASED = SentenceText(tokeniser=Marked(spaces))  # as InferSent reads SNLI, which is tokenised already
-
-
-def in_marks(suite: Sequence[TransferTask]) -> tuple[TransferTask, ...]:
-    """Return the tasks as InferSent reads them: capitals are kept, and sentences stand between <s> and </s>."""
-    cased = {ONE: Marked(spaces), TWO: Marked(moses)}
-    return tuple(
-        replace(task, text=replace(task.text, tokeniser=cased.get(task.text, task.text.tokeniser))) for task in suite
-    )
 
 
 BATCH_TOKENS = 8192  # predicted at a time
