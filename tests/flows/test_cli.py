@@ -18,7 +18,7 @@ from running import run_cli
 from phrasemodels.data.formats.lines import lines_or_stdin, lines_with_replacements
 from phrasemodels.flows.cli import machine, models
 from phrasemodels.flows.cli.main import main
-from phrasemodels.flows.cli.terminal import CONTROL, clean, print_rows, wrapped
+from phrasemodels.flows.cli.terminal import CONTROL, _best, clean, print_rows, wrapped
 from phrasemodels.flows.experiments.catalogue import about, all_tables, experiment
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.report.templates import readable
@@ -417,3 +417,13 @@ def test_doctor_names_a_proxy_that_no_client_knows_and_the_store_that_it_tried(m
     assert "ALL_PROXY" in machine._proxies()
     monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
     assert str(tmp_path / "store") in machine._store() and not list((tmp_path / "store").glob(".doctor-*"))
+
+
+def test_what_to_do_next_names_the_best_row_by_the_first_metric() -> None:
+    scores = {"a": 10.0, "b": 30.0, "c": float("nan"), "d": 20.0}
+    rows = [
+        {"experiment": row, "metric": "bleu", "intervals": {"bleu": {"mean": mean}}} for row, mean in scores.items()
+    ]
+    rows.append({"experiment": "d", "metric": "ratio", "intervals": {"ratio": {"mean": 99.0}}})
+    assert _best(rows)["experiment"] == "b"
+    assert _best(rows[2:3])["experiment"] == "c"

@@ -178,6 +178,15 @@ def test_a_label_that_train_lacks_is_an_error_when_it_is_added(environment, stud
     assert seen == {True, "listed"}
 
 
+def test_a_further_tab_is_seen_as_groups_when_a_corpus_is_added(environment, study, tmp_path) -> None:
+    ends = ["\tcomment" if row in (3, 4) else "" for row in range(40)]
+    (tmp_path / "pairs.txt").write_text("".join(f"a {row}\tb {row}{end}\n" for row, end in enumerate(ends)))
+    said = run(environment, "add", str(tmp_path / "pairs.txt"), "--dev", "5", "--test", "5").stderr
+    found = {line.split("\t")[1]: line.split("\t")[2] for line in said.splitlines() if "\tgroup " in line}
+    assert list(found) == ["group (none)", "group comment"]
+    assert sum(int(part.split()[0]) for part in found["group comment"].split(", ")) == 2
+
+
 @pytest.mark.parametrize("kind", ["file", "link"])
 def test_a_file_of_a_user_is_not_replaced_by_the_copy_of_a_corpus(
     environment, study: None, tmp_path: Path, kind

@@ -78,6 +78,7 @@ class Written(NamedTuple):
     path: Path
     splits: dict[str, Counts]
     labels: Mapping[str, Mapping[str, int]] = {}
+    groups: Mapping[str, Mapping[str, int]] = {}  # the same of the last column, if a row has it
 
 
 def add(
@@ -118,7 +119,9 @@ def add(
     for name, rows in chosen.items():
         if not rows.any():
             raise ValueError(f"{about.name} {name}: no rows, as too many are kept together by {about.by!r}")
-    labels = _labels(blocks(manifest, "train", file.parent), chosen) if about.reader == "labelled" else {}
+    labels = _by_split(blocks(manifest, "train", file.parent), chosen, "label") if about.reader == "labelled" else {}
+    _check_labels(labels)
+    groups = _by_split(blocks(manifest, "train", file.parent), chosen, "group")
     by_split = _counts_by_part(blocks(manifest, "train", file.parent), chosen)
     splits = {name: replace(split, part=own, reasons=by_split[name].reasons) for name, own in parts.items()}
     kinds = Counter(line.kind for line in _bad_lines(file, about))
@@ -132,7 +135,7 @@ def add(
             for line in _bad_lines(file, about):
                 row = f"{line.number}\t{line.kind}\t{line.text}\n"
                 written.write(row.encode(errors="surrogateescape").decode(errors="replace"))
-    return Written(path, by_split, labels)
+    return Written(path, by_split, labels, groups if set(groups) != {""} else {})
 
 
 def _alike(about: Added) -> str:
@@ -147,15 +150,20 @@ def _check_first_line(file: Path, about: Added) -> None:
         raise ValueError(f"{file}, line 1: names of columns ({', '.join(first)}), and no row: remove the line")
 
 
-def _labels(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]) -> dict[str, Counter[str]]:
-    """Count the rows of each label in each split. ValueError: labels differ in case or Unicode form alone, or train lacks one."""
+def _by_split(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray], column: str) -> dict[str, Counter[str]]:
+    """Count the rows of each value of a column in each split."""
     found: dict[str, Counter[str]] = {}
     at = 0
     for table in tables:
         for split, rows in chosen.items():
-            for label in table["label"].filter(pa.array(rows[at : at + table.num_rows])).to_pylist():
-                found.setdefault(label, Counter())[split] += 1
+            for value in table[column].filter(pa.array(rows[at : at + table.num_rows])).to_pylist():
+                found.setdefault(value, Counter())[split] += 1
         at += table.num_rows
+    return found
+
+
+def _check_labels(found: Mapping[str, Counter[str]]) -> None:
+    """ValueError: labels differ in case or Unicode form alone, or train lacks one."""
     alike: dict[str, list[str]] = {}
     for label in found:
         alike.setdefault(unicodedata.normalize("NFKC", label).casefold().strip(), []).append(label)
@@ -169,7 +177,6 @@ def _labels(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]) -> dic
         raise ValueError(
             f"train has no row of a label, which no model can learn then: {counted}; add rows of it, or remove them"
         )
-    return found
 
 
 def _counts_by_part(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray]) -> dict[str, Counts]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from phrasemodels.data.store.store import Step, Store
 
 T = TypeVar("T")
+MOST_SHOWN = 20  # labels or groups of a corpus that is added
 app = typer.Typer(help="The corpora: list, add, fetch, verify, show, export, where.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A corpus, as `phrasemodels corpora list` names it.")]
@@ -141,9 +142,12 @@ def add(
     manifest = read_manifest(written.path)
     for name in written.splits:
         print(counts_line(manifest.name, name, written.splits), file=sys.stderr)
-    for label, rows in sorted(written.labels.items()):
-        counted = ", ".join(f"{rows.get(split, 0)} in {split}" for split in written.splits)
-        print(clean(f"{manifest.name}\tlabel {label}\t{counted}"), file=sys.stderr)
+    for kind, found in (("label", written.labels), ("group", written.groups)):
+        for value, rows in sorted(found.items())[:MOST_SHOWN]:
+            counted = ", ".join(f"{rows.get(split, 0)} in {split}" for split in written.splits)
+            print(clean(f"{manifest.name}\t{kind} {value or '(none)'}\t{counted}"), file=sys.stderr)
+        if len(found) > MOST_SHOWN:
+            print(f"{manifest.name}\tand {len(found) - MOST_SHOWN} more {kind}s", file=sys.stderr)
     if manifest.note:
         print(clean(manifest.note), file=sys.stderr)
     kind = "BitextCorpus" if manifest.schema_ == "bitext" else "Corpus"

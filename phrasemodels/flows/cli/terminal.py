@@ -250,14 +250,22 @@ def _verdicts(rows: list[dict[str, Any]]) -> str:
     )
 
 
+def _best(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the row with the highest mean of the metric that the first row is known by; the last one if none has a mean."""
+    means = [(row["intervals"].get(rows[0]["metric"], {}).get("mean"), row) for row in rows]
+    known = [(mean, place) for place, (mean, _) in enumerate(means) if mean is not None and mean == mean]
+    return rows[max(known)[1]] if known else rows[-1]
+
+
 def _next(rows: list[dict[str, Any]]) -> list[str]:
     """Return what to do next: look at the models and the results of this paper, judge what needs no training, take real data."""
     from phrasemodels.flows.experiments.names import divided
     from phrasemodels.flows.experiments.published import papers
 
-    row, _ = divided(rows[-1]["experiment"])
+    best = _best(rows)
+    row, _ = divided(best["experiment"])
     paper, table, *_ = row.split("/", 3)
-    last = rows[-1]["experiment"]
+    last = best["experiment"]
     if paper not in papers():
         printed = any(row["published"] is not None for row in rows)
         judged = (
@@ -265,7 +273,7 @@ def _next(rows: list[dict[str, Any]]) -> list[str]:
         )
         said = judged | {
             f"phrasemodels export {last} FOLDER": "this model for phrasemodels.load; README.md in FOLDER says how to use it",
-            f"phrasemodels reproduce --paper {paper} --seeds {max(len(rows[-1]['seeds']) + 1, 3)}": "more seeds: narrower intervals",
+            f"phrasemodels reproduce --paper {paper} --seeds {max(len(best['seeds']) + 1, 3)}": "more seeds: narrower intervals",
         }
     else:
         said = {
