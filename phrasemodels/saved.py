@@ -183,6 +183,7 @@ PARTS: Mapping[str, str] = {
     "RowNormalisedPotentials UnaryPotentials bag_of_words by_position",
     "phrasemodels.models.parser": "Jointly LearnedPositions ParserConfig Sinusoids arcs_alone as_released phrases_alone "
     "separately",
+    "phrasemodels.models.pretrained_words": "ExportedWordsConfig",
     "phrasemodels.models.recurrent": "RecurrentConfig",
     "phrasemodels.models.sentence_pair": "DecomposableConfig FrozenEmbedding LearnedEmbedding LinearClassifier "
     "MixedClassifier SentencePairConfig absolute_difference as_built glorot_uniform signed_difference torch_default",

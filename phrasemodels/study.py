@@ -34,6 +34,7 @@ from phrasemodels.flows.experiments.experiment import (
 )
 from phrasemodels.layers.phrases import MeanInit, phrase_graph
 from phrasemodels.models.classifier import ClassifierConfig
+from phrasemodels.models.pretrained_words import PretrainedWordsConfig
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import TranslationConfig
@@ -78,6 +79,7 @@ __all__ = [
     "Objective",
     "Phrases",
     "PooledEncoderConfig",
+    "PretrainedWordsConfig",
     "Profile",
     "PsanConfig",
     "PsanTokenEncoderConfig",
@@ -147,7 +149,9 @@ class StudyTable:
         def row(system: str, value: Any) -> Row:
             encoder, train = value if isinstance(value, tuple) else (value, {})
             slug = "-".join("".join(c if c.isalnum() else " " for c in system.lower()).split())
-            own = {"structure": Levels()} if isinstance(encoder, PsanConfig) else {}
+            own: dict[str, Any] = {"structure": Levels()} if _reads_levels(encoder) else {}
+            if isinstance(encoder, PretrainedWordsConfig):
+                own["vectors"] = encoder.vectors
             return Row(
                 slug, system, "", lambda size: model(_encoder(encoder, size), size, self.phrases), own, train=train
             )
@@ -183,6 +187,10 @@ def table(
         train: Fields of `TrainConfig` with other values, for example {"steps": 1000}.
     """
     return StudyTable(rows, corpus, printed, tuple(metrics), phrases, size or {}, train or {})
+
+
+def _reads_levels(encoder: Any) -> bool:
+    return isinstance(encoder.over if isinstance(encoder, PretrainedWordsConfig) else encoder, PsanConfig)
 
 
 def _encoder(encoder: Any, size: Size) -> Any:

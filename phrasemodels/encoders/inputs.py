@@ -315,6 +315,8 @@ def load_pretrained(part: str, name: str, folder: str = "", offline: bool = Fals
             has another content than its name says.
     """
     local = offline or bool(folder) or Path(name).is_dir()
+    if not local and _is_path(name):
+        raise ValueError(f"{name}: there is no such folder, and a path is never asked for at the hub")
     try:
         if (place := Path(folder or name)).is_dir():
             encoder_settings(place)
@@ -329,6 +331,13 @@ def load_pretrained(part: str, name: str, folder: str = "", offline: bool = Fals
     if folder and "@" in name and content_of(Path(folder)) != name.rpartition("@")[2]:
         raise ValueError(f"{folder}: its files differ from {name}'s; put those there again, or start a new run")
     return loaded
+
+
+def _is_path(name: str) -> bool:
+    """Return whether a name can only be a path, or begins with a folder that is here."""
+    first, *others = Path(name).parts
+    own = Path(name).is_absolute() or name.startswith((".", "~")) or len(others) > 1
+    return own or bool(others and Path(first).is_dir())
 
 
 def _transformers() -> Any:
@@ -444,6 +453,23 @@ class ExportedTokeniser:
 
     def __call__(self, word: str, add_special_tokens: bool = False) -> dict[str, list[int]]:
         return {"input_ids": self._inner.encode(word, add_special_tokens=add_special_tokens).ids}
+
+
+@cache
+def exported_tokeniser(folder: str) -> ExportedTokeniser:
+    """Return the tokeniser of an exported encoder."""
+    return ExportedTokeniser(Path(folder))
+
+
+@cache
+def pretrained_tokeniser(name: str, folder: str = "", offline: bool = True) -> Any:
+    """Return the tokeniser of an encoder, for single words. ValueError: as of `load_pretrained`, or a special piece is missing."""
+    found = load_pretrained("AutoTokenizer", name, folder, offline, add_prefix_space=True)  # each word begins a piece
+    if None in (found.cls_token_id, found.sep_token_id, found.unk_token_id):
+        raise ValueError(
+            f"{name}: its tokeniser lacks a CLS, SEP or unknown piece; take an encoder such as BERT or XLNet"
+        )
+    return found
 
 
 def content_of(folder: Path) -> str:

@@ -13,13 +13,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from phrasemodels.config import name_of, parts_of
-from phrasemodels.encoders.subwords import ExportedPieces
 from phrasemodels.folders import check_folder, copy_folder
 from phrasemodels.hub import Pretrained, readme
 from phrasemodels.inference.problems import Predictor, predictor
 from phrasemodels.inference.text import Pieces
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.parsing.parser import Parser
+from phrasemodels.parsing.subwords import ExportedPieces
 from phrasemodels.saved import (
     DAMAGED,
     LIBRARY,
@@ -143,7 +143,7 @@ class LoadedModel(Pretrained):
     def subwords(self) -> Callable[[Sequence[str]], dict[str, list[int]]]:
         """From words to ids of pieces of a pretrained encoder. ValueError: the model has no such encoder."""
         if "divide" in self.parts:
-            return self.parts["divide"]  # type: ignore[no-any-return]
+            return self.parts["divide"]
         if self.folder is None:
             raise ValueError("this model has no tokeniser of a pretrained encoder")
         return ExportedPieces(str(self.folder / ENCODER))

@@ -308,7 +308,7 @@ class Tagging(_Phrased):
         return [-1, *(head or -1 for head in heads), -1]
 
 
-DECODERS: dict[str, Any] = {part.__name__: part for part in (arcs_alone, phrases_alone, separately)}
+DECODERS: Mapping[str, Any] = {part.__name__: part for part in (arcs_alone, phrases_alone, separately)}
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,8 @@ class Parsing(Predictor):
 
     def parser(self, model: Loaded) -> Parser:
         """Return the `Parser` of the model."""
-        decode = Jointly(self.weight) if self.decode == "Jointly" else (DECODERS | model.parts)[self.decode]
+        known = {**DECODERS, "Jointly": Jointly(self.weight)}
+        decode = model.parts[OWN] if self.decode == OWN else known[self.decode]
         divide = model.subwords if self.subwords else no_pieces
         return Parser(model.module, model.words, decode, divide, card=model.card, config=model.config)
 

@@ -15,12 +15,12 @@ from phrasemodels.config import from_template, to_json
 from phrasemodels.data.download import manifest
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.store import Executor, Store
-from phrasemodels.encoders.subwords import Pieces
 from phrasemodels.flows.experiments.catalogue import Request, experiment, resolved, with_encoders
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.results.records import sources_of
 from phrasemodels.flows.run.plan import planned
 from phrasemodels.infra.settings import Settings
+from phrasemodels.parsing.subwords import Pieces
 from phrasemodels.tasks.prepare.sharded import read_shards
 
 TREE = "( (S (NP-SBJ (DT A) (NN dog)) (VP (VBZ sleeps)) (. .)) )\n"

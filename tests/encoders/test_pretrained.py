@@ -12,9 +12,9 @@ from tiny_pretrained import WORDS, save
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.inputs import ParserInput, PretrainedConfig, TagsConfig, content_of
-from phrasemodels.encoders.subwords import Pieces, as_written
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.models.parser import Jointly
+from phrasemodels.parsing.subwords import Pieces, as_written
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.problems.parse_data import ParsingObjective

@@ -13,10 +13,10 @@ import torch
 import phrasemodels
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.inputs import CONFIG, PretrainedConfig, encoder_settings
-from phrasemodels.encoders.subwords import Pieces
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results import models
 from phrasemodels.flows.results.lineage import Lineage
+from phrasemodels.parsing.subwords import Pieces
 
 ROW = "004/table1/sample/2-ff-drop"
 SENTENCE = "the red house sleeps ."

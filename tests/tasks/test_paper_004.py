@@ -21,11 +21,11 @@ from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.encoders.inputs import PretrainedConfig, TagsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
-from phrasemodels.encoders.subwords import PLAIN, Pieces
 from phrasemodels.flows.experiments.catalogue import experiment, resolved
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import LearnedPositions, ParserConfig, as_released
+from phrasemodels.parsing.subwords import PLAIN, Pieces
 from phrasemodels.tasks.prepare.sharded import read_shards
 
 SECTIONS = {"train": ("02", 12), "dev": ("22", 3), "test": ("23", 3)}

@@ -10,7 +10,6 @@ from typing import Any
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, PretrainedConfig, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
-from phrasemodels.encoders.subwords import Pieces
 from phrasemodels.flows.experiments.experiment import (
     Answer,
     Cell,
@@ -35,6 +34,7 @@ from phrasemodels.models.parser import (
     phrases_alone,
 )
 from phrasemodels.parsing.parser import no_pieces
+from phrasemodels.parsing.subwords import Pieces
 from phrasemodels.parsing.words import universal_sentences
 from phrasemodels.tasks.metrics.parseval import f1_of
 from phrasemodels.tasks.metrics.scores import accuracy_of

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from phrasemodels.data.formats.shards import BATCH_ROWS, read_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.store import Step, digest_of
+from phrasemodels.data.store.store import HasKey, Step, digest_of
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.report.attention import attention_figures
 from phrasemodels.flows.report.plots import curves, differences, groups, intervals, lines, svg_of
@@ -491,8 +491,8 @@ def _attention(finished: FinishedTable) -> dict[str, list[dict[str, Any]]]:
         records = finished.store.run(recipe.test_rows())
         if not records.meta["redistributable"]:
             continue
-        known = {name: step for name, step in recipe.data().items() if name in PARTS}
-        inputs = {**known, "model": outcome.trained, "rows": records}
+        inputs: dict[str, HasKey] = {name: step for name, step in recipe.data().items() if name in PARTS}
+        inputs |= {"model": outcome.trained, "rows": records}
         step = Step(attend, "attend to sentences", Attending(recipe, outcome.model), inputs)
         try:
             rows = read_shard(finished.store.run(step).file("attention.arrow")).to_pylist()

@@ -25,7 +25,6 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Step, Store, TemporaryStore
 from phrasemodels.encoders.inputs import ExportedEncoderConfig, PretrainedConfig, export_encoder
-from phrasemodels.encoders.subwords import ExportedPieces, Pieces
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.catalogue import experiments, replaced, resolved, with_encoders
 from phrasemodels.flows.experiments.experiment import Experiment
@@ -38,6 +37,8 @@ from phrasemodels.inference.loaded import README, LoadedModel, model_readme
 from phrasemodels.inference.problems import Predictor
 from phrasemodels.inference.text import too_long
 from phrasemodels.models.ctranslate2 import check_plain, write_ctranslate2
+from phrasemodels.models.pretrained_words import ExportedWordsConfig, PretrainedWordsConfig
+from phrasemodels.parsing.subwords import ExportedPieces, Pieces
 from phrasemodels.project import StudyFile
 from phrasemodels.saved import LIBRARY, check_header, describe, first_line
 from phrasemodels.tasks.prepare.vocabulary import read_words
@@ -206,8 +207,15 @@ class Model:
             copy(file.path, to)
             return StudyFile(str(to), file.sha256)
 
+        def words(part: PretrainedWordsConfig | ExportedWordsConfig, _: Any) -> ExportedWordsConfig:
+            if isinstance(part, ExportedWordsConfig):
+                copy_folder(Path(part.folder), folder / ENCODER)
+            else:
+                export_encoder(PretrainedConfig(str(part.folder.path), offline=True), folder / ENCODER)
+            return ExportedWordsConfig(replaced(part.over, own, None), str(folder / ENCODER), part.pieces)
+
         own: dict[type, Callable[[Any, Any], Any]] = {PretrainedConfig: written, ExportedEncoderConfig: written}
-        own[StudyFile] = copied
+        own |= {StudyFile: copied, PretrainedWordsConfig: words, ExportedWordsConfig: words}
         return replaced(self.configured, own, None)
 
     def card(self) -> dict[str, Any]:
@@ -436,7 +444,11 @@ def _model(
     config = from_template(known.model, trained.manifest["parts"]["settings"]["model"], known.name)
     made = dataclasses.replace(known, model=config)
     if exported is not None:
-        own = {PretrainedConfig: lambda *_: ExportedEncoderConfig(encoder), Pieces: lambda *_: ExportedPieces(encoder)}
+        own: dict[type, Callable[[Any, Any], Any]] = {
+            PretrainedConfig: lambda *_: ExportedEncoderConfig(encoder),
+            PretrainedWordsConfig: lambda part, _: ExportedWordsConfig(part.over, encoder, part.pieces),
+            Pieces: lambda *_: ExportedPieces(encoder),
+        }
         made = replaced(made, own, None)
     return Model(made, int(trained.about["seed"]), trained, vocabulary, bpe, corpus, exported)
 

@@ -69,7 +69,7 @@ def served_parser(parser: Parser) -> Served:
 
 def served_model(model: "Model") -> Served:
     """Return the answers of a trained model to each non-empty line of a text. ValueError: the model takes no text."""
-    if not model.experiment.recipe.answers_inputs:
+    if not model.experiment.recipe.takes_text:
         raise ValueError(f"{model.name}: its problem takes no text, so there is nothing to serve")
 
     def rows(text: str, turn: Turn) -> list[dict[str, str]]:

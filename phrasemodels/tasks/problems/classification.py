@@ -20,6 +20,7 @@ from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import OWN, Predictor
 from phrasemodels.inference.problems import Classification as SentencePredictor
 from phrasemodels.models.classifier import ClassifierConfig
+from phrasemodels.models.pretrained_words import PieceVectors
 from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy_of, write_scores
 from phrasemodels.tasks.parsers.shipped import ByShippedParser
 from phrasemodels.tasks.prepare.constituents import Levels, OneSentence, Structure, described
@@ -177,7 +178,7 @@ class ClassificationRecipe(Recipe):
     text: SentenceText = WORDS
     min_count: int = 2
     max_tokens: int = 0
-    vectors: VectorFile | None = None
+    vectors: VectorFile | PieceVectors | None = None
 
     slug: ClassVar = "classification"
     answer_columns: ClassVar = ("gold", "label")

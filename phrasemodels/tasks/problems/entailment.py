@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from phrasemodels.inference.problems import OWN, Predictor
 from phrasemodels.inference.problems import Classification as SentencePredictor
 from phrasemodels.inference.problems import Entailment as PairPredictor
 from phrasemodels.layers.attention import attention_probe
+from phrasemodels.models.pretrained_words import PieceVectors
 from phrasemodels.models.sentence_pair import SentencePairClassifier, SentencePairConfig
 from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy, write_scores
 from phrasemodels.tasks.prepare.constituents import OneSentence, Structure, described
@@ -181,7 +182,8 @@ def sentence_attention(loaded: LoadedModel, text: str) -> list[dict[str, Any]]:
     assert isinstance(how, PairPredictor | SentencePredictor)
     (ids,), (structure,), (tokens,) = how.sentences(loaded, [text])
     read = torch.tensor([ids]), torch.tensor([len(ids)]), torch.from_numpy(structure.T.astype(np.int64))[None]
-    rows = _attention(loaded.module, SentenceBatch(*(part.to(loaded.device) for part in read)), tokens)
+    model = cast(SentencePairClassifier, loaded.module)
+    rows = _attention(model, SentenceBatch(*(part.to(loaded.device) for part in read)), tokens)
     if not rows:
         raise ValueError("this encoder has no attention to look at: name an experiment whose encoder has")
     return rows
@@ -276,7 +278,7 @@ class EntailmentRecipe(Recipe):
     penalty: float = 5e-5
     min_count: int = 1
     max_tokens: int = 0
-    vectors: VectorFile | None = None
+    vectors: VectorFile | PieceVectors | None = None
     suite: tuple[TransferTask, ...] = ()
     setting: LogisticConfig = PUBLISHED
     parsed: Callable[[Step], Step] = as_they_are

@@ -372,7 +372,7 @@ class ParsingRecipe(Recipe):
         """Return the attention of each label to START, the words and STOP, (labels, Q, N)."""
         parser, tokens = cast(Parsing, model.predictor).parser(model), self.tokeniser(text, "en")
         sentences = parser.ids.batch([tokens], parser.divide).to(model.device)
-        weights = label_weights(model.module, sentences)[0]
+        weights = label_weights(cast(JointParser, model.module), sentences)[0]
         return [attention_row("label attention", ["<s>", *tokens, "</s>"], weights, [])]
 
     def predictor(self, vocabulary: Artifact) -> Parsing:

@@ -26,6 +26,7 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, sha256_of
 from phrasemodels.data.store.store import Job
+from phrasemodels.models.pretrained_words import PieceVectors
 from phrasemodels.models.sentence_pair import BUCKETS, RANGE
 from phrasemodels.tasks.prepare.constituents import Structure
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
@@ -129,6 +130,10 @@ class VectorFile:
         if self.sha256 and whole.hexdigest() != self.sha256:
             raise ValueError(f"{path}: the file has changed since the run was planned; start again")
 
+    def of_unknown(self, count: int) -> NDArray[np.float32]:
+        """Return the vectors that unknown words share, which are random."""
+        return np.random.default_rng(0).uniform(-RANGE, RANGE, (count, self.d)).astype(np.float32)
+
 
 @cache
 def _digest(path: Path, changed: int) -> str:
@@ -153,7 +158,7 @@ class WordListSettings:
 
     texts: Mapping[str, SentenceText]
     min_count: int = 1
-    vectors: VectorFile | None = None
+    vectors: VectorFile | PieceVectors | None = None
 
     def __post_init__(self) -> None:
         at_least(self, 1, "min_count")
@@ -172,7 +177,7 @@ def word_list(job: Job, settings: WordListSettings) -> dict[str, Any]:
     if settings.vectors:
         known = dict(settings.vectors.read(set(words), job.executor.sources.mirrors))
         words = [word for word in words if word in known]
-        shared = np.random.default_rng(0).uniform(-RANGE, RANGE, (BUCKETS, settings.vectors.d)).astype(np.float32)
+        shared = settings.vectors.of_unknown(BUCKETS)
         save_file({"vectors": np.concatenate([*(known[word][None] for word in words), shared])}, job.out / VECTORS)
     return {"words": write_words(job.out, "words", words), "seen": len(counts), "vectors": settings.vectors is not None}
 

@@ -130,9 +130,3 @@ def _apart(weights: Tensor, n: int, m: int) -> Tensor:
         if weights.shape[1] == n + 1:
             weights = torch.cat([weights[:, :n], weights[:, n:].expand(-1, m, -1)], 1)
     return weights
-
-
-def first_of_groups(groups: Sequence[str], count: int) -> list[int]:
-    """Return the indices of the first `count` rows of each group, groups in alphabetical order."""
-    names = np.array(groups, dtype=object)
-    return [int(row) for name in sorted(set(names)) for row in np.flatnonzero(names == name)[:count]]

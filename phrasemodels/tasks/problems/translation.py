@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -180,8 +180,7 @@ def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
 def translator_attention(loaded: LoadedModel, text: str) -> list[dict[str, Any]]:
     """Return rows of ATTENTION to a text, and to it from the model's own translation. Tokens include <s> and </s>, if the
     model reads them."""
-    how, model = loaded.predictor, loaded.module
-    assert isinstance(how, Translation)
+    how, model = cast(Translation, loaded.predictor), cast(AnyTranslator, loaded.module)
     tokens, words = how.words_of(loaded, text), loaded.words["target"]
     batch = how.batch([how.numbered(loaded, tokens)], [()]).on(loaded.device)
     weights, written = _attention(model, batch, BeamSearch(**how.search))

@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from phrasemodels.data.formats.trees import unescape
-from phrasemodels.encoders.inputs import ExportedTokeniser, load_pretrained
+from phrasemodels.encoders.inputs import exported_tokeniser, pretrained_tokeniser
 
 # How pretrained encoders know the words of treebanks, and other signs that text has for them.
 PLAIN = {
@@ -36,7 +34,7 @@ class Pieces:
     offline: bool = field(default=False, compare=False)
 
     def __call__(self, tokens: Sequence[str]) -> dict[str, list[int]]:
-        return divided(_tokeniser(self.name, self.folder, self.offline), tokens)
+        return divided(pretrained_tokeniser(self.name, self.folder, self.offline), tokens)
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class ExportedPieces:
     folder: str
 
     def __call__(self, tokens: Sequence[str]) -> dict[str, list[int]]:
-        return divided(_exported_tokeniser(self.folder), tokens)
+        return divided(exported_tokeniser(self.folder), tokens)
 
 
 def divided(tokeniser: Any, tokens: Sequence[str]) -> dict[str, list[int]]:
@@ -72,18 +70,3 @@ def reunited(tokens: Sequence[str]) -> list[str]:
             words[place - 1] += words[place][0]
             words[place] = words[place][1:]
     return words
-
-
-@cache
-def _tokeniser(name: str, folder: str, offline: bool) -> Any:
-    found = load_pretrained("AutoTokenizer", name, folder, offline, add_prefix_space=True)  # each word begins a piece
-    if None in (found.cls_token_id, found.sep_token_id, found.unk_token_id):
-        raise ValueError(
-            f"{name}: its tokeniser lacks a CLS, SEP or unknown piece; take an encoder such as BERT or XLNet"
-        )
-    return found
-
-
-@cache
-def _exported_tokeniser(folder: str) -> ExportedTokeniser:
-    return ExportedTokeniser(Path(folder))
