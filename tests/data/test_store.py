@@ -291,7 +291,10 @@ class Pair(NamedTuple):
     x: int
     def analyse(self):
         return 'pair'
+import json
 import os
+from importlib import import_module as im
+from pathlib import Path
 import lab.act
 import lab.patches
 import lab.table as table
@@ -302,6 +305,8 @@ try:
     import lab.compiled as compiled
 except ImportError:
     compiled = None
+GIVEN = json.loads(Path(__file__).with_name('given.json').read_text())
+ROWS = json.loads(Path(__file__).with_name('rows.json').read_text())
 def tried():
     from late import chosen
     return f() + s.g() + spaced() + chosen() + lab.act.act() + star() + CALLED['mark'] + installed.code() + compiled.run()
@@ -310,12 +315,19 @@ def chosen_by_name(name):
     return getattr(table, 'ACTS')[name]
 def of_subclasses():
     return [one() for one in lab.act.Base.__subclasses__()]
+def by_alias():
+    return im('outsider').f()
+def of_a_file():
+    return GIVEN['x']
 def of_the_environment():
     return os.environ.get('LAB_WIDTH', '3')
 """,
     "fast.py": "def f():\n    return 'fast'\n",
     "slow.py": "def f():\n    return 'slow'\ndef g():\n    return 'attribute'\n",
     "spaced/inner.py": "def spaced():\n    return 'spaced'\n",
+    "given.json": '{"x": "given"}',
+    "rows.json": '{"x": "rows"}',
+    "outsider.py": "def f():\n    return 'outside'\n",
     "late.py": "if True:\n    def chosen():\n        return 'late'\n",
     # on PYTHONPATH, outside of the study's folder
     "lab/__init__.py": "",
@@ -340,22 +352,26 @@ def of_the_environment():
 OF_TRIED = [("fast.py", "'fast'"), ("spaced/inner.py", "'spaced'"),
             ("late.py", "'late'"), ("study.py", "'pair'"), ("lab/act.py", "'act'"), ("lab/deep.py", "'deep'"),
             ("lab/starred.py", "'star'"), ("installed.py", "'code'"), ("installed-1.0.dist-info/RECORD", "=cjiROug")]  # fmt: skip
-OF_ALL = ["tried", "chosen_by_name", "of_subclasses", "of_the_environment"]
+OF_ALL = ["tried", "chosen_by_name", "of_subclasses", "of_the_environment", "by_alias", "of_a_file"]
+DYNAMIC = ["by_alias", "of_subclasses"]
 CHANGES = {
     # names cannot follow what a class's subclasses are: all modules count
-    **{change: ["of_subclasses", "tried"] for change in OF_TRIED},
+    **{change: [*DYNAMIC, "tried"] for change in OF_TRIED},
     ("slow.py", "'slow'"): OF_ALL,  # study.py sets a name of this module when it is imported
     ("slow.py", "'attribute'"): OF_ALL,
     ("study.py", "THRESHOLD = 3"): OF_ALL,
     ("lab/registry.py", "'mark'"): OF_ALL,
     ("lab/patches.py", "'patch'"): OF_ALL,  # imported for what it registers
-    ("lab/later.py", "'later'"): ["chosen_by_name", "of_subclasses"],  # the same, in a function
+    ("lab/later.py", "'later'"): ["chosen_by_name", *DYNAMIC],  # the same, in a function
     (f"lab/compiled{EXTENSION_SUFFIXES[0]}", "'first'"): OF_ALL,
-    ("lab/table.py", "'tanh'"): ["chosen_by_name", "of_subclasses"],
-    ("lab/kinds.py", "'kind'"): ["of_subclasses"],
-    ("lab/unused.py", "'unused'"): ["of_subclasses"],
-    ("LAB_WIDTH", ""): ["of_the_environment", "of_subclasses"],
+    ("lab/table.py", "'tanh'"): ["chosen_by_name", *DYNAMIC],
+    ("lab/kinds.py", "'kind'"): DYNAMIC,
+    ("lab/unused.py", "'unused'"): DYNAMIC,
+    ("LAB_WIDTH", ""): ["of_the_environment", *DYNAMIC],
     ("LAB_HEIGHT", ""): [],
+    ("outsider.py", "'outside'"): DYNAMIC,  # a package that is imported by its name in a text
+    ("given.json", '"given"'): ["of_a_file", *DYNAMIC],
+    ("rows.json", '"rows"'): DYNAMIC,
 }
 STUDY_KEYS = """
 import json, os, sys
@@ -365,7 +381,7 @@ from phrasemodels.data.store.fingerprint import closure, forget
 def keys():
     forget()
     return {name: str(closure(getattr(study, name), (study.Pair(1),) if name == "tried" else ()))
-            for name in ("tried", "chosen_by_name", "of_subclasses", "of_the_environment")}
+            for name in ("tried", "chosen_by_name", "of_subclasses", "of_the_environment", "by_alias", "of_a_file")}
 before, found = keys(), []
 for file, old in json.loads(sys.argv[1]):
     path = next((root / file for root in (Path(), Path(sys.argv[2])) if (root / file).exists()), None)
@@ -386,7 +402,7 @@ print(json.dumps(found))
 
 def test_every_change_of_what_a_study_reaches_changes_its_key(tmp_path: Path) -> None:
     for name, text in STUDY.items():
-        outside = name.startswith(("lab", "installed"))
+        outside = name.startswith(("lab", "installed", "outsider"))
         file = tmp_path / ("site" if outside else "study") / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)

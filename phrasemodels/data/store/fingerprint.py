@@ -7,7 +7,8 @@ artifacts are kept, not their content; store.FORMAT is their version.
 
 Python and libraries count by their version, and by the digest of each file that differs from its installation. Code of users
 counts like the project's, wherever it lies: in a project folder, in an editable or local installation, or on PYTHONPATH.
-Names can't follow some of it (UNFOLLOWED). If a step reaches such code, all users' modules within its reach count whole.
+Names can't follow some of it (UNFOLLOWED). If a step reaches such code, all users' modules within its reach count whole, and so do
+modules that it names in a text. A file of the study that code names counts by its content.
 """
 
 import ast
@@ -26,7 +27,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.project import folder
+from phrasemodels.project import BESIDE, FILE, folder
 from phrasemodels.project import modules as added_modules
 
 PROJECT = "phrasemodels"  # beside it the modules that users add (project.py) count
@@ -47,7 +48,13 @@ IMPORT_TIME = "<module>"  # in place of a top-level name: the statements that a 
 WHOLE = "<whole>"  # in place of a top-level name: all of a user's module
 DYNAMIC = "<dynamic>"  # in place of a top-level name: a user's module has code that names cannot follow
 UNFOLLOWED = {"eval", "exec", "globals", "locals", "vars", "__import__"}  # functions, by their bare names
-UNFOLLOWED_PARTS = {"import_module", "__subclasses__", "__init_subclass__"}  # also as attributes and definitions
+# also as attributes, definitions and under other names
+UNFOLLOWED_PARTS = {
+    *("import_module", "reload", "run_module", "run_path", "find_spec", "spec_from_file_location", "exec_module"),
+    *("iter_modules", "walk_packages", "__subclasses__", "__init_subclass__"),
+}
+FILES = "<file>"  # in place of a module: a file of a study that users' code names
+FILE_NAME = re.compile(r"[\w*?/-]*\.[\w*?./-]+")
 VARIABLES = "os.environ"  # in place of a module: a variable of the environment that users' code names
 LIBRARY = "<library>"  # in place of a top-level name: a library that users' code imports
 IMPORTED = re.compile(r"^[ \t]*(?:from|import)[ \t]+([\w., \t]+)", re.MULTILINE)
@@ -286,17 +293,40 @@ def _references(node: ast.AST) -> Iterable[list[str]]:
 
 
 def _unfollowed(module: str, nodes: Iterable[ast.AST]) -> Iterable[Name]:
-    """Yield the accesses of users' code that names can't follow: any module, or variables of the environment."""
-    texts, reads = set(), False
+    """Yield the accesses of users' code that names can't follow: any module, files, or variables of the environment."""
+    texts, reads, dynamic, here = set(), False, False, _module(module)
+    declared = {id(one) for leaf in nodes if _is_declared(leaf) for one in ast.walk(leaf)}
     for leaf in nodes:
         name = getattr(leaf, "attr", getattr(leaf, "id", getattr(leaf, "name", "")))
-        bare = isinstance(leaf, ast.Name) and name in UNFOLLOWED
+        others = {of for _, of in here.imports.get(name, ())} if here and isinstance(leaf, ast.Name) else set()
+        bare = isinstance(leaf, ast.Name) and not {name, *others}.isdisjoint(UNFOLLOWED | UNFOLLOWED_PARTS)
         if bare or name in UNFOLLOWED_PARTS or (name == "modules" and ast.unparse(leaf) == "sys.modules"):
-            yield module, DYNAMIC
-        elif isinstance(leaf, ast.Constant) and isinstance(leaf.value, str):
+            dynamic = True
+        elif isinstance(leaf, ast.Constant) and isinstance(leaf.value, str) and id(leaf) not in declared:
             texts.add(leaf.value)
         reads |= name in ("environ", "getenv")
+    if dynamic:
+        yield module, DYNAMIC
+        named = [text for text in texts if text.replace(".", "_").isidentifier() and _is_users(text)]
+        yield from ((text, WHOLE) for text in named if _module(text) is not None)
     yield from ((VARIABLES, text) for text in texts if reads)
+    yield from ((FILES, file) for text in texts for file in _named_files(module, text))
+
+
+def _is_declared(node: ast.AST) -> bool:
+    """Whether a call makes a StudyFile, whose content is in the key by itself."""
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "StudyFile"
+
+
+def _named_files(module: str, text: str) -> Iterable[str]:
+    """Yield the files that a text in a user's module names: beside the module or in the project folder; by an ending, all."""
+    spec = importlib.util.find_spec(module) if FILE_NAME.fullmatch(text) and ".." not in text else None
+    if spec is None or not spec.origin or text.startswith("/"):
+        return
+    for place in {Path(spec.origin).parent, *([own] if (own := folder()) else [])}:
+        for file in place.glob(f"*{text}" if text.startswith(".") else text):
+            if file.is_file() and file.suffix not in (".py", ".pyc") and file.name not in (*BESIDE, FILE):
+                yield str(file)
 
 
 def _run_modules(nodes: Iterable[ast.AST]) -> Iterable[Name]:
@@ -438,6 +468,8 @@ def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
             source |= (
                 {} if value is None else {f"{module}:{attribute}": hashlib.sha256(value.encode()).hexdigest()[:16]}
             )
+        elif module == FILES:
+            source[f"{module}:{Path(attribute).name}"] = sha256(Path(attribute))[:16]
         elif attribute in ("", LIBRARY):
             (imported if attribute else libraries).update(_version(module, bool(attribute)))
         elif attribute == DYNAMIC:
