@@ -334,7 +334,9 @@ def _watch() -> None:
         if event != "open" or not getattr(_step, "depth", 0) or not isinstance(arguments[0], str | bytes):
             return
         path = os.path.abspath(os.fsdecode(arguments[0]))
-        if arguments[2] & (os.O_WRONLY | os.O_RDWR) or path.endswith(SOURCE) or "/." in path or path.startswith(known):
+        below = f"/{path.removeprefix(f'{own}/')}" if own else path  # the study may be below a hidden folder
+        writes = arguments[2] & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC)  # "r+" reads, too
+        if writes or path.endswith(SOURCE) or "/." in below or path.startswith(known):
             return
         if not (own and path.startswith(f"{own}/")) and (path.startswith(elsewhere) or not _users_call(installed)):
             return

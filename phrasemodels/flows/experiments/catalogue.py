@@ -179,6 +179,8 @@ class Request:
         unknown = [row for row in (*self.rows, *([self.like] if self.like else ())) if row not in known]
         if self.like in known and len(unknown) == 1:
             chosen = self._with_own_row(experiments, unknown[0])
+        elif self.like and self.like not in known:
+            raise ValueError(f"--like {self.like}: no row of this table: {closest(self.like, known)}")
         elif unknown or self.like:
             raise ValueError(
                 f"no row {unknown[0]!r} in this table: {closest(unknown[0], known)}" if unknown else OWN_ROW
