@@ -170,19 +170,12 @@ def test_mlflow_has_every_run_once_with_its_metrics_and_files(world):
     assert not client.search_registered_models(), "models with overrides are not registered"
 
 
-def test_prefect_has_one_page_of_progress_and_names_and_tags_that_say_what_was_set(world):
+def test_prefect_has_names_and_tags_that_say_what_was_set_and_the_lines_of_progress(world):
     with contextlib.closing(sqlite3.connect(world["store"] / "prefect" / "prefect.db")) as prefect:
-        # the latest version of each page; a busy server may answer the first request late, and its repetition is another
-        pages = "select key, description, data from artifact_collection where type = ?"
-        ((key, text, percent),) = prefect.execute(pages, ("progress",)).fetchall()
+        pages = "select description from artifact_collection where type = 'table'"
         ((name, tags),) = prefect.execute("select name, tags from flow_run").fetchall()
-        ((_, links, _),) = prefect.execute(pages, ("table",)).fetchall()
+        ((links,),) = prefect.execute(pages).fetchall()
         said = [line for (line,) in prefect.execute("select message from log order by timestamp")]
-    assert (
-        key.startswith("progress-000-table1-sample")
-        and re.fullmatch(r"step (\d+) of \1", text)
-        and float(percent) == 100
-    )
     assert name.startswith("paper 000, table 1, sample, 1 seed, ") and "train.steps=30" in name
     assert {"paper 000", "table 1", "sample", "train.steps=30"} <= {*json.loads(tags)}
     assert "Runs in MLflow" in links and "report](file:///" in links

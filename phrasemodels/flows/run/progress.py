@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: bars on a terminal, plain lines elsewhere. Prefect has the same lines in its logs, and a page."""
+"""Progress of a run on stderr: bars on a terminal, plain lines elsewhere. Prefect has the same lines in its logs."""
 
 import contextlib
 import contextvars
@@ -10,21 +10,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-from uuid import UUID
+from typing import Any
 
 from prefect import get_run_logger
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from rich.progress import TaskID
 
-from phrasemodels.data.store.store import Step, digest_of
-from phrasemodels.flows.experiments.catalogue import Table
+from phrasemodels.data.store.store import Step
 from phrasemodels.flows.run.bars import LINES_EVERY, bars
 from phrasemodels.flows.run.execute import PROGRESS_EVERY, Execution, progress_of
 from phrasemodels.tasks.train.trainer import train
 
 GRACE = 2.0  # seconds: a worker that is missing for longer was lost, and has not just finished
-ARTIFACTS_EVERY = 5.0  # seconds between updates of the page in Prefect
 
 
 @dataclass
@@ -42,30 +38,25 @@ class Watch:
 
     def __init__(self, execution: Execution, total: int = 0) -> None:
         self.execution = execution
-        self.total = total or len(execution.plan.steps)
         self.seconds: dict[str, float] = {}
         self.running: dict[str, Step] = {}
         self.bars: dict[str, TaskID] = {}
         self.printed: dict[str, float] = {}  # when the last line of a step was printed
         self.since: dict[str, tuple[int, float]] = {}  # the first progress that was seen of a step, and when
-        self.shown: dict[str, tuple[str, float]] = {}  # what the page says of each step under way, and its percentage
-        self.artifact: UUID | None = None  # Prefect's page of the run's progress
-        self.updated = 0.0  # when it was last updated
         # progress of each training, and when it was read
         self.states: dict[str, tuple[dict[str, Any] | None, float]] = {}
         self.workers: dict[str, int] = {}  # process of each training
         self.missing: dict[str, float] = {}  # since when a training's process has been missing
         self.lost: set[str] = set()
-        self.finished = 0
         self.began = time.time()
         self.done = threading.Event()
         self.lock = threading.Lock()
         self.bar = bars(disable=not sys.stderr.isatty())
-        self.all = self.bar.add_task("steps", total=self.total)
+        self.all = self.bar.add_task("steps", total=total or len(execution.plan.steps))
 
     def __enter__(self) -> "Watch":
         self.bar.start()
-        context = contextvars.copy_context()  # Prefect's: its artifacts belong to this run
+        context = contextvars.copy_context()  # Prefect's: its logs belong to this run
         self.thread = threading.Thread(target=context.run, args=(self._follow,), daemon=True)
         self.thread.start()
         return self
@@ -73,7 +64,6 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self.done.set()
         self.thread.join()
-        self._update_artifact(True)
         self.bar.stop()
 
     @contextlib.contextmanager
@@ -96,9 +86,7 @@ class Watch:
                 self.seconds[step.name] = self.seconds.get(step.name, 0.0) + took
                 if step.key in self.bars:
                     self.bar.remove_task(self.bars.pop(step.key))
-                self.shown.pop(step.key, None)
                 self.bar.advance(self.all)
-                self.finished += 1
             if self.bar.disable and (outcome.text or took > 1):
                 report_line(text)
             else:
@@ -137,7 +125,6 @@ class Watch:
                     if total or step.key in self.execution.waits:
                         best = state.get("best") if step.make is train and state else None
                         self._show(step, done, total, math.nan if best is None else best)
-            self._update_artifact(False)
 
     def _state(self, key: str) -> dict[str, Any] | None:
         """Return the progress of a training. From another node it is read every few seconds."""
@@ -186,7 +173,6 @@ class Watch:
             left = self._time_left(step.key, done, total)
         loss = f", best dev loss {best:.3f}" if math.isfinite(best) else ""
         text = f"{step.label}: {'step' if step.make is train else 'part'} {done} of {total}{loss}{left}{lost}"
-        self.shown[step.key] = text, 100 * done / max(1, total)
         late = time.monotonic() - self.printed.get(step.key, 0) > LINES_EVERY
         if late:
             self.printed[step.key] = time.monotonic()
@@ -199,25 +185,6 @@ class Watch:
         elif late:
             report_line(text)
 
-    def _update_artifact(self, ended: bool) -> None:
-        """Create or update the page of the run's progress in Prefect, every few seconds and at the end."""
-        if time.monotonic() - self.updated < ARTIFACTS_EVERY and not ended:
-            return
-        with self.lock:
-            lines = [f"step {self.finished} of {self.total}", *(f"* {text}" for text, _ in self.shown.values())]
-            share = self.finished + sum(percent for _, percent in self.shown.values()) / 100
-        text, percent = "\n".join(lines), 100 * min(1.0, share / self.total)
-        try:
-            if self.artifact is None:
-                self.artifact = cast(
-                    UUID, create_progress_artifact(percent, artifact_key("progress", self.execution.plan.table), text)
-                )
-            else:
-                update_progress_artifact(self.artifact, percent, text)
-        except Exception as error:  # progress must never end the run
-            report_line(f"Prefect did not take the progress of {lines[0]}: {error}")
-        self.updated = time.monotonic()
-
 
 def report_line(line: str) -> None:
     """Print a line to stderr, and log it in Prefect."""
@@ -229,12 +196,6 @@ def log(line: str) -> None:
     """Log a line in the current flow run or task of Prefect, if there is one."""
     with contextlib.suppress(Exception):  # a message must never end the run
         get_run_logger().info(line)
-
-
-def artifact_key(kind: str, table: Table) -> str:
-    """Return the key of a table's artifact in Prefect. It may have only small letters, digits and dashes."""
-    changed = (digest_of(table.changed)[:16],) if table.changed else ()
-    return "-".join((kind, table.paper, f"table{table.number}", table.profile, *changed))
 
 
 def _alive(pid: int) -> bool:

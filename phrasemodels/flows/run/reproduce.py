@@ -35,7 +35,7 @@ from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.gc import lease
-from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, with_dependencies
+from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, digest_of, with_dependencies
 from phrasemodels.flows.experiments.catalogue import Request, Table, all_papers, all_tables, counted, tables_of
 from phrasemodels.flows.report.page import place_page, write_report
 from phrasemodels.flows.report.table import chosen_settings
@@ -43,7 +43,7 @@ from phrasemodels.flows.results import records
 from phrasemodels.flows.results.records import collect_garbage, leased_steps, open_store, page_of, sources_of
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Outline, Plan, outlined, outlined_page, planned
-from phrasemodels.flows.run.progress import Watch, artifact_key, log, report_line
+from phrasemodels.flows.run.progress import Watch, log, report_line
 from phrasemodels.flows.run.record import LATE, attempt, mark_ended, recorded, write
 from phrasemodels.flows.run.tune import (
     SHARES,
@@ -392,11 +392,17 @@ def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
         f", [report]({report.as_uri()}) on the node of the run" if report else ""
     )
     create_table_artifact(
-        key=artifact_key("verdicts", execution.plan.table), table=[_flat(row) for row in rows], description=links
+        key=_artifact_key(execution.plan.table), table=[_flat(row) for row in rows], description=links
     )
     judged = ", ".join(f"{row['system']} {row['variant']} {row['verdict']}" for row in rows)
     log(f"verdicts: {judged}; report: {report}")
     return {"rows": rows, "leaks": finished.leaks, "report": str(report or "")}
+
+
+def _artifact_key(table: Table) -> str:
+    """Return the key of a table's verdicts in Prefect. It may have only small letters, digits and dashes."""
+    changed = (digest_of(table.changed)[:16],) if table.changed else ()
+    return "-".join(("verdicts", table.paper, f"table{table.number}", table.profile, *changed))
 
 
 def _print_failure(name: str, error: BaseException) -> None:
