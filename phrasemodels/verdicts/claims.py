@@ -1,6 +1,7 @@
 """The rule for a claim of a paper: one row is better than another one, by a printed gain G.
 
-[low, high] is the 90 % interval of our gain. It has the chance of seeds and of test items; without items it is Welch's, over seeds.
+[low, high] is the 90 % interval of our gain. It has the chance of seeds and of test items. Without items it is Student's over pairs
+of seeds, or Welch's where the rows have other seeds.
 
     confirmed       low > 0 and high ≥ G/2: there is a gain, and half of the printed one isn't excluded
     smaller         low > 0 and high < G/2
@@ -112,7 +113,7 @@ class Gain:
     difference: float
     """Mean of the better row minus mean of the other one; positive where the claim holds."""
     seeds: tuple[tuple[float, float, int], ...]
-    """Variance over seeds, the part of it that test items alone make, and the number of seeds: of both rows."""
+    """Variance over seeds, the part of it that test items alone make, and the number of seeds: of both rows, or of their pairs."""
     items: int = 0
     """Test items; 0: they aren't kept."""
     shared: float = 0.0
@@ -180,18 +181,22 @@ def gain_of_items(better: Array, than: Array, value: Callable[[Array], Array], s
     return Gain(sign * found, seeds, better.shape[1], shared)
 
 
-def gain_of_values(better: Sequence[float], than: Sequence[float], how: PrintedValue) -> Gain | None:
+def gain_of_values(
+    better: Sequence[float], than: Sequence[float], how: PrintedValue, paired: bool = False
+) -> Gain | None:
     """Return a gain by one value a seed. A run that diverged has the worst end of the scale; None if there is no such end.
 
     Args:
         better, than: one value for each seed that was started.
         how: scale of the values, and whether less is better.
+        paired: both have the same seeds in the same order.
     """
     found = [worst_end(factor_of(how) * np.array(values, float), how) for values in (better, than)]
     ours, base = (None if one is None else np.log(one) if how.scale == "positive" else one for one in found)
     if ours is None or base is None:
         return None
-    seeds = tuple((float(np.var(one, ddof=1)) if len(one) > 1 else 0.0, 0.0, len(one)) for one in (ours, base))
+    apart = [ours - base] if paired else [ours, base]
+    seeds = tuple((float(np.var(one, ddof=1)) if len(one) > 1 else 0.0, 0.0, len(one)) for one in apart)
     return Gain((-1.0 if how.lower_is_better else 1.0) * float(ours.mean() - base.mean()), seeds)
 
 
@@ -305,7 +310,8 @@ def elsewhere(one: ClaimVerdict, place: str) -> ClaimVerdict:
 
 def _reason(printed: float, gain: Gain, low: float, high: float, margin: float, kind: str) -> str:
     seeds = " and ".join(str(n) for *_, n in gain.seeds)
-    by = f"{seeds} seeds, " + (f"{gain.items} test items" if gain.items else "no items kept")
+    pairs = "seeds" if len(gain.seeds) > 1 else "pairs of seeds"
+    by = f"{seeds} {pairs}, " + (f"{gain.items} test items" if gain.items else "no items kept")
     if kind == RESOURCE:
         shown = (f"{math.exp(value):.2f}" for value in (printed, gain.difference, low, high))
         return "printed ratio {}, ours {} (90 %: {} to {}; {})".format(*shown, by)

@@ -266,8 +266,14 @@ def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None
         sign = -1.0 if how.lower_is_better else 1.0
         gain: Gain | None = gain_of_items(ours.sums, base.sums, _scaled(factor, how.scale == "positive"), sign)
     else:
-        values = [[scale.factor * x for x in s.values()][: 1 if s.repeats else None] for s in (ours, base)]
-        gain = gain_of_values(values[0], values[1], how)
+        values = [dict(zip(s.seeds, s.values(), strict=True)) for s in (ours, base)]
+        paired = values[0].keys() == values[1].keys() and not any(one_run)
+        seeds = [values[0] if paired else of for of in values]  # in one order
+        mine, theirs = (
+            [scale.factor * of[seed] for seed in own][: 1 if repeats else None]
+            for of, own, repeats in zip(values, seeds, one_run, strict=True)
+        )
+        gain = gain_of_values(mine, theirs, how, paired)
     try:
         return judge_gain(one.digits, other.digits, gain, how)
     except ValueError as error:

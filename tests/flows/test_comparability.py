@@ -22,9 +22,8 @@ from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.report.table import needed
-from phrasemodels.flows.results.prerequisites import trainings
 from phrasemodels.flows.results.results import Result, _answer, kept_results
-from phrasemodels.flows.results.verdicts import AVERAGE, verdicts
+from phrasemodels.flows.results.verdicts import AVERAGE, trainings, verdicts
 from phrasemodels.tasks.train.config import OPTIONAL
 from phrasemodels.verdicts.significance import seed_group
 
@@ -73,9 +72,7 @@ def test_a_row_is_comparable_as_long_as_no_setting_differs(assignment: str, reas
 
 def test_what_is_other_than_published_or_left_open_is_said_beside_the_verdict() -> None:
     chosen = experiment(BINARY)
-    assert chosen.comparable and chosen.caveat.startswith(
-        "other than published: 8 settings (phrasemodels compare-settings"
-    )
+    assert chosen.comparable and chosen.caveat.startswith("other than published: 8 settings: words of the task alone")
     assert any("words of the task alone" in words for words in chosen.aspects["data"].stated)
     assert experiment("003/tablebabi/laptop/binary-qa02").differences.startswith(
         "not the paper's model, training and tuning: "

@@ -295,6 +295,13 @@ def test_a_claimed_gain_is_judged_by_an_option_or_a_column(tmp_path):
     )
     both, found = judged(tmp_path, ("t.csv", LONG, Names()), {"s.csv": same})
     assert [one.verdict for one in found] == ["reproduced", "reproduced"]
+    noisy = [(0, 80.0, 81.9), (1, 82.0, 83.8), (2, 84.0, 85.7)]  # seeds differ by more than the systems, but both alike
+    pairs = "system,seed,accuracy\n" + "".join(f"Base,{n},{a}\nOurs,{n},{b}\n" for n, a, b in noisy)
+    others = pairs.replace("Ours,", "Ours,1")  # other seeds
+    for text, verdict, by in ((pairs, "confirmed", "3 pairs of seeds"), (others, "open", "3 and 3 seeds")):
+        with_seeds, _ = judged(tmp_path, ("t.csv", LONG, Names()), {"s.csv": text})
+        (gain,) = judge_gains(with_seeds.printed, with_seeds.scores, [("Ours", "Base")])
+        assert gain.answer.verdict == verdict and by in gain.answer.reason
     (gain,) = judge_gains(both.printed, both.scores, [("ours", "base")])
     assert gain.answer.verdict == "not confirmed" and gain.answer.printed == pytest.approx(1.8)
     column = "system,metric,value,gain over\nBase,accuracy,82.3,\nOurs,accuracy,84.1,Base\n"

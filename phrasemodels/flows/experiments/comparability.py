@@ -197,8 +197,18 @@ def caveat(aspects: Mapping[str, Aspect], name: str) -> str:
 
 
 def _few(said: list[str], name: str) -> str:
-    """Return a few settings in words; of many their number, and how to see them."""
-    return "; ".join(said) if len(said) <= SHOWN else f"{len(said)} settings (phrasemodels compare-settings {name})"
+    """Return a few settings in words; of many their names, and how to see them."""
+    if len(said) <= SHOWN:
+        return "; ".join(said)
+    names = ", ".join(dict.fromkeys(map(_name, said)))
+    return f"{len(said)} settings: {names} (phrasemodels compare-settings {name})"
+
+
+def _name(words: str) -> str:
+    """Return the last name of a setting's field, or of what is no field the words."""
+    bare = words.replace("at the paper's size: ", "").partition(" (")[0]
+    field = bare.partition(" ")[0]
+    return field.rpartition(".")[2] if field.startswith(("model.", "train.", "recipe.")) else bare.replace(";", ",")
 
 
 def _listed(names: list[str]) -> str:

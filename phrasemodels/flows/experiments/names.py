@@ -36,7 +36,9 @@ def plain_reason(reason: str) -> str:
     text = reason.replace("a stand-in, not the paper's data", "another corpus than the paper's")
     text = re.sub(r"other than published: (\d+) settings", r"\1 settings are not as published", text)
     text = re.sub(r"the paper leaves open, and ours is: (\d+) settings", r"the paper leaves \1 open", text)
-    text = re.sub(r" (\(phrasemodels compare-settings [^()]+\)); (the paper leaves \d+ open) \1", r", and \2 \1", text)
+    text = re.sub(
+        r" (\(phrasemodels compare-settings [^()]+\)); (the paper leaves \d+ open[^()]*) \1", r", and \2 \1", text
+    )
     text = text.replace("other than published: ", "not as published: ")
     text = text.replace("the paper leaves open, and ours is: ", "chosen by us, as the paper leaves it open: ")
     text = re.sub(r"not the paper's ([a-z, ]+): (\d+) settings", r"\2 settings differ, of \1", text)

@@ -64,13 +64,16 @@ VERDICTS = ("reproduced", "higher", "lower", "inconclusive", "impossible", "susp
 
 
 JUDGED = VERDICTS[:4]
+# kinds of what cannot be: proved; or it holds if what its reason assumes is so
+CONTRADICTION, SUSPECT = "contradiction", "suspect"
+EXCHANGED = f"{CONTRADICTION}: exchanged with another number"
 GROUP = ("paper", "table", "metric")  # numbers of which have one scale
 
 
 def printed_value(row: Columns) -> PrintedValue:
     """Return how a printed number was made, by its line; its scale is decided once for its table and metric."""
     one: Printed = row["number"]
-    scale, lower = one.scale, False
+    scale, lower = one.scale, one.lower_is_better
     if not (scale or row["unit"]):
         same = [(other["value"], ()) for other in published_results() if all(other[n] == row[n] for n in GROUP)]
         decision = decide(one.metric, same or [(one.value, ())])

@@ -91,7 +91,7 @@ def needed(rows: Sequence[Row]) -> list[str]:
     """
     parts = reasons([row for row in rows if row["verdict"] == "not comparable"])
     changed = [part for part in parts if part.startswith(CHANGED)]
-    others = {re.sub(r": \d+ settings", "", part): part for part in reversed(parts) if part not in changed}
+    others = {re.sub(r": \d+ settings[^(]*", " ", part): part for part in reversed(parts) if part not in changed}
     return [*reversed(others.values()), *(changed if len(changed) < 2 else [f"{CHANGED}settings of each row"])]
 
 

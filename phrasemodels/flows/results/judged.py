@@ -8,15 +8,14 @@ from typing import Any
 
 from phrasemodels.data.store.disk_cache import cached_on_disk, contents
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.published import JUDGED, VERDICTS
+from phrasemodels.flows.experiments.published import CONTRADICTION, EXCHANGED, JUDGED, SUSPECT, VERDICTS
 from phrasemodels.flows.results.records import folders
 from phrasemodels.infra.tracking import Tracker
 
-CONTRADICTION, SUSPECT = "contradiction", "suspect"  # proved; or it holds if what its reason assumes is so
-EXCHANGED = f"{CONTRADICTION}: exchanged with another number"
 WRONG_REPRODUCED, WRONG_DIFFERENT = 0.05, 0.06  # rates of the rule
 FULLER = "ICLR"  # begins the tables of the full paper of 003, which isn't among the five
-A_SEED = re.compile(r" \(about [^()]* a seed\)")  # in what a number takes
+A_SEED = re.compile(r" \((?:about|at least) [^()]* a seed[^()]*\)")  # in what a number takes
+ROW = re.compile(r" --row \S+")
 
 
 def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, Any]]:
@@ -138,6 +137,18 @@ def least_wrong(lines: Iterable[dict[str, Any]]) -> tuple[int, int]:
 def needed(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
     """Return what numbers without a judgement need, without the hours of each, and how many need it; the most frequent first."""
     return dict(Counter(A_SEED.sub("", row["needs"]) for row in rows if row["needs"]).most_common())
+
+
+def commands(rows: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return the commands that give what numbers without a judgement need; of several rows of a table that of the whole table."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row["needs"] and row["command"]:
+            found.setdefault(A_SEED.sub("", row["needs"]), {})[row["command"]] = None
+    return {
+        what: list(ones if len(ones) < 2 else dict.fromkeys(ROW.sub("", one) for one in ones))
+        for what, ones in found.items()
+    }
 
 
 def reasons(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:

@@ -4,22 +4,35 @@ Ratios of speeds and gains are judged by two systems; a number that is printed i
 without a result gets the reason, and the prerequisites of a run at the paper's size.
 """
 
+import csv
+import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
 from statistics import fmean
 from typing import Any
 
 from phrasemodels import project
-from phrasemodels.data.download.manifest import closest
+from phrasemodels.data.download.manifest import closest, find_corpus
+from phrasemodels.encoders.inputs import PretrainedConfig
 from phrasemodels.flows.experiments.catalogue import PROFILES, counted, experiments
-from phrasemodels.flows.experiments.comparability import STATED_FIRST, kind_of
+from phrasemodels.flows.experiments.comparability import NOT, STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
-from phrasemodels.flows.experiments.published import JUDGED, Columns, printed_value, published_results
-from phrasemodels.flows.results.judged import CONTRADICTION, EXCHANGED, SUSPECT
-from phrasemodels.flows.results.prerequisites import further, needs
+from phrasemodels.flows.experiments.published import (
+    CONTRADICTION,
+    EXCHANGED,
+    JUDGED,
+    SUSPECT,
+    Columns,
+    printed_value,
+    published_results,
+)
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import reason_not
+from phrasemodels.tasks.prepare.corpora import Corpus
+from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.verdicts.judgement import Verdict, judge, qualified
 from phrasemodels.verdicts.printed import (
     base_of,
@@ -171,7 +184,7 @@ def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
     if row["not_comparable"]:
         return "not comparable", row["not_comparable"], row["not_comparable"]
     if pair := asked(same):
-        return "not run", *_command(*pair)
+        return "not run", *_how_to_get(*pair)
     if derived := derived_from(row):
         both = f"{derived.over.system} and {derived.base.system}"
         return "not run", f"no run of both {both} ({derived.over.table}), whose numbers give it", NO_RUN
@@ -180,16 +193,12 @@ def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
     return "not run", OTHER, OTHER
 
 
-def _command(experiment: Experiment, answer: Answer) -> tuple[str, str]:
+def _how_to_get(experiment: Experiment, answer: Answer) -> tuple[str, str]:
     """Return how to get an answer, or why nobody can, and the kind of reason."""
     table = experiment.table
     if (corpora := counted(table.paper).get(table.number)) is not None:
         return f"not counted yet: phrasemodels verdicts --count{' --corpora' * corpora}", COUNT
-    command = (
-        f"no run: phrasemodels reproduce --paper {table.paper} --table {table.number} --row {experiment.row} --seeds 3"
-    )
-    command += f" --profile {PROFILES[-1]}" if experiment.profile == PROFILES[-1] else ""
-    return (answer.why_not,) * 2 if answer.why_not else (command, NO_RUN)
+    return (answer.why_not,) * 2 if answer.why_not else (f"no run: {_command([experiment])}", NO_RUN)
 
 
 def answers(cell: Cell | None, rows: Iterable[Columns]) -> bool:
@@ -250,30 +259,49 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
         verdict = "suspect" if kind.startswith(SUSPECT) else "impossible"
         lines[place] |= {"verdict": verdict, "kind": kind, "reason": said}
     for row, line in zip((r for r in known if not paper or r["paper"] == paper), lines, strict=True):
-        line["needs"] = _needs(row, line, lines)
+        line["needs"], line["command"] = _needs(row, line, lines)
         for name in HIDDEN:
             del line[name]
     return lines
 
 
-def _needs(row: Columns, line: Line, lines: Sequence[Line]) -> str:
-    """Return what it takes to judge a printed number; empty if it has a verdict."""
+def _needs(row: Columns, line: Line, lines: Sequence[Line]) -> tuple[str, str]:
+    """Return what it takes to judge a printed number, and the command; both empty if it has a verdict."""
     if line["verdict"] in ("reproduced", "higher", "lower", "impossible", "suspect"):
-        return ""
+        return "", ""
     if line["verdict"] == "inconclusive" or line["kind"] == "too few runs":
-        return further(line)
+        own = [one for one in catalogue() if one.name == line["experiment"]]
+        return further(line), _command(own, line["seeds"] + line["further_seeds"]) if line["further_seeds"] else ""
     if line["dataset"].endswith(AVERAGE):
         open_ones = [
             task for task in tasks_of(line, lines) if task["verdict"] not in (*JUDGED, "impossible", "suspect")
         ]
-        pairs = [asked([task]) for task in open_ones]
-        return needs([pair[0] for pair in pairs if pair], line["reason"])
-    if derived := derived_from(row):
+        trained = [pair[0] for task in open_ones if (pair := asked([task]))]
+    elif derived := derived_from(row):
+        trained = compared(derived)
         if derived.base.metric == "training_speed":
-            return "ten updates of both systems on one machine"
-        return needs(compared(derived), line["reason"])
-    pair = asked(same_numbers(row))
-    return needs([pair[0]] if pair and pair[0].recipe.trains else [], line["reason"])
+            return "ten updates of both systems on one machine", f"{_command(trained, 1)} --set train.steps=10"
+    else:
+        pair = asked(same_numbers(row))
+        trained = [pair[0]] if pair and pair[0].recipe.trains else []
+    said = needs(trained, line["reason"])
+    return said, "" if said.startswith(NOBODY) else _command(trained) if trained else COUNTING
+
+
+COUNTING = "phrasemodels verdicts --count --corpora"
+
+
+def _command(trained: Iterable[Experiment], seeds: int = 3) -> str:
+    """Return the command that trains rows; rows of several tables have a command for each."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for one in trained:
+        rows.setdefault((one.table.paper, one.table.number, one.profile), []).append(one.row)
+    commands = []
+    for (paper, number, profile), own in rows.items():
+        row = f" --row {own[0]}" if len({*own}) == 1 else ""
+        size = f" --profile {profile}" if profile == PROFILES[-1] else ""
+        commands.append(f"phrasemodels reproduce --paper {paper} --table {number}{row} --seeds {seeds}{size}")
+    return "; ".join(commands)
 
 
 def _line(row: Columns, results: Sequence[Result]) -> dict[str, Any]:
@@ -297,7 +325,9 @@ def _line(row: Columns, results: Sequence[Result]) -> dict[str, Any]:
     if found := _readings(row, results, same):
         line |= _agreed(found, _has_readings(same))
     elif made := derive(row, results):
-        line |= made | {"kind": made["kind"] if made["verdict"] in JUDGED else made["reason"].partition("; of ")[0]}
+        line |= made | {
+            "kind": made["kind"] if made["verdict"] in JUDGED else kind_of(made["reason"].partition("; of ")[0])
+        }
     else:
         line |= dict(zip(("verdict", "reason", "kind"), not_run(row, same), strict=True))
     if line["verdict"] == "reproduced" and line["says_nothing"]:
@@ -323,6 +353,11 @@ def _readings(row: Columns, results: Sequence[Result], same: Iterable[Columns]) 
         if answers(result.answer.cell or result.answer.reading, rows):
             best[_reading(result), result.experiment.profile] = result
     lines = [_answered(row, result) | {"name": name, "main": not name} for (name, _), result in best.items()]
+    courses = [_course(result.experiment) for result in best.values()]
+    for line, course in zip(lines, courses, strict=True):
+        line["alike"] = [
+            one["name"] or "main" for one, other in zip(lines, courses, strict=True) if course and other == course
+        ]
     lines.sort(key=lambda line: (line["verdict"] in JUDGED, line["main"], line["seeds"]), reverse=True)
     return lines
 
@@ -333,6 +368,15 @@ def _reading(result: Result) -> str:
     if answer.reading is None:
         return ""
     return answer.named or (answer.exact and answer.why_not.partition(";")[0]) or result.experiment.row
+
+
+def _course(experiment: Experiment) -> str:
+    """Return what trainings have in common that differ in their last update alone; empty if their schedules see it."""
+    train = experiment.train
+    known = [train.schedule(step, train.warmup, steps) for step in (0, 9, 99) for steps in (1000, 2000)]
+    if not experiment.recipe.trains or known[::2] != known[1::2]:
+        return ""
+    return repr((experiment.recipe, experiment.model, replace(train, steps=1)))
 
 
 FEWEST_RUNS = 3  # of a reading that votes
@@ -356,7 +400,7 @@ def _agreed(lines: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
     said = [
         f"{line['name'] or 'main'} {line['ours']:.2f} ({line['verdict']}, {line['seeds']} seeds)" for line in judged
     ]
-    made = {name: value for name, value in front.items() if name not in ("name", "main")}
+    made = {name: value for name, value in front.items() if name not in ("name", "main", "alike")}
     if judged and not voting:
         more = FEWEST_RUNS - front["seeds"]
         reason = f"no reading has {FEWEST_RUNS} runs: {', '.join(said)}; {more} further seed{'s' * (more > 1)} of each"
@@ -364,6 +408,8 @@ def _agreed(lines: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
     elif len({line["verdict"] for line in voting}) > 1:
         made |= {"verdict": "inconclusive", "reason": f"{DIFFER}: {', '.join(said)}", "further_seeds": None}
         made["kind"] = front["basis"]
+    if not front["exact"] and (one := next((line["alike"] for line in judged if len(line["alike"]) > 1), [])):
+        made["reason"] += f"; {' and '.join(one)} are one training after fewer and more updates"
     names = ("name", "experiment", "source", "ours", "half_width", "seeds", "exact", "verdict")
     made["readings"] = [{n: line[n] for n in names} | {"votes": line in voting} for line in lines if len(lines) > 1]
     return made
@@ -415,7 +461,8 @@ def _withheld(verdict: Verdict, best: Result) -> Verdict:
         return verdict
     starts = getattr(best.experiment.recipe, "restarts", 1)
     if starts > 1:
-        reason = reason.replace("printed: 1 run", f"printed: 1 run of {starts} starts, as each of ours")
+        of = f"the mean of the {best.experiment.recipe.averaged} best" if best.answer.metric == "fact" else "the best"
+        reason = reason.replace("printed: 1 run", f"printed: {of} of {starts} starts, as each of ours")
     rest = rests_on(best)
     if said == "reproduced" and any(words.startswith(OTHER_MODEL) for words in rest):
         said = "inconclusive"
@@ -677,3 +724,115 @@ def impossible(lines: Sequence[Line]) -> Iterator[tuple[int, str, str]]:
             if said := check(line, lines):
                 yield place, kind, said
                 break
+
+
+# Prerequisites of judging a printed number: trainings with their core hours, data with its licence and place, or that nobody can.
+
+NOBODY = "nobody can judge it"
+STANFORD = (
+    "trees by the Stanford parser 3.5.2 (GPL, nlp.stanford.edu/software/lex-parser.html, put in by hand; needs Java; "
+    "about 4 core hours)"
+)
+BY_REASON = {  # what a number takes that no training alone would judge, by words of its reason
+    "not ours to run": f"{NOBODY} here: it is of another work, whose own tables are the place to look",
+    "true by construction": f"{NOBODY}: it was given to the model, or with the corpus",
+    "its 34 relations": f"{NOBODY}: the paper names no number of relations",
+    "activations that": f"{NOBODY}: the paper does not say what it counts as memory",
+    "a speed of one P100": f"{NOBODY} elsewhere: it takes the authors' program on a P100 with 16 GB",
+    "cannot be reproduced: the public test set": f"{NOBODY}: the logical forms of MSParS's test set are not public",
+    "no table computes it: it is of": f"{NOBODY}: the logical forms of MSParS's training set are not public",
+    "describes the Penn Treebank": "penn_treebank",
+    "describes SNLI's official": "snli_official",
+    "trees by Stanza": STANFORD,
+    "trees of the transfer tasks": STANFORD,
+}
+HUB = {"xlnet-large-cased": "MIT", "bert-large-uncased": "Apache-2.0"}  # licences of pretrained encoders
+GLOVE = "Public Domain Dedication and License 1.0, nlp.stanford.edu/projects/glove"
+
+
+def needs(experiments: Iterable[Experiment], reason: str) -> str:
+    """Return what it takes to judge a number by trainings at the paper's size, or else by the reason that it is not judged.
+
+    experiments: whose trainings would answer it together; none if no training would.
+    """
+    other = next((what for words, what in BY_REASON.items() if words in reason), "")
+    if other in ("penn_treebank", "snli_official"):
+        return f"{_corpus(other)}; seconds of a core"
+    return other if other not in ("", STANFORD) else ", and ".join(filter(None, (other, trainings(experiments))))
+
+
+def further(line: Mapping[str, Any]) -> str:
+    """Return what decides an inconclusive number: further seeds with their core hours, or that none do."""
+    if UNDEFINED in line["reason"]:
+        return f"{NOBODY}: the paper does not say what it counts"
+    if (seeds := line["further_seeds"]) is None:
+        return "no number of seeds decides it"
+    hours = training_hours().get(line["experiment"])
+    cost = f", {_time(seeds * hours)}" if hours else ""
+    return f"{seeds} further seed{'s' * (seeds > 1)}{cost}"
+
+
+def trainings(experiments: Iterable[Experiment]) -> str:
+    """Return what trainings at the paper's size take: core hours, files that are put in by hand, pretrained encoders, and what
+    is not the paper's in the rows themselves; empty without any."""
+    every = list({one.name: one for one in experiments}.values())
+    if not every:
+        return ""
+    said = ["a training at the paper's size" if len(every) == 1 else f"{len(every)} trainings at the paper's size"]
+    known = [training_hours()[one.name] for one in every if one.name in training_hours()]
+    if len(known) == len(every):
+        stops = any(one.train.patience for one in every)
+        said[0] += f" ({'at least' if stops else 'about'} {_time(sum(known))} a seed)"
+    parts = [part for one in every for part in _parts((one.recipe, one.model))]
+    said += sorted(
+        {_corpus(part.name) for part in parts if isinstance(part, Corpus) and _by_hand(part.name, part.part)}
+    )
+    said += sorted({f"{part.name} ({GLOVE}), put in by hand" for part in parts if isinstance(part, VectorFile)})
+    encoders = sorted({part.family for part in parts if isinstance(part, PretrainedConfig)})
+    said += [f"{name} ({HUB[name]}, huggingface.co) from a model hub" for name in encoders]
+    for one in every:
+        if unlike := kind_of(one.differences).removeprefix(NOT):
+            said.append(f"a row of ours with the paper's {unlike} (phrasemodels compare-settings {one.name})")
+    return ", and ".join(said)
+
+
+@cache
+def training_hours() -> Mapping[str, float]:
+    """Return the core hours of one training of each experiment at the paper's size, which benchmarks/paper_hours.py measured.
+
+    Trainings that stop by themselves have the fewest that they can take.
+    """
+    with (files("phrasemodels.data") / "training_hours.csv").open(encoding="utf-8") as file:
+        return {line["experiment"]: float(line["hours"]) for line in csv.DictReader(file)}
+
+
+def _time(hours: float) -> str:
+    """Return a time in two digits."""
+    if hours < 1:
+        return f"{max(1, round(60 * hours))} minutes of a core"
+    return f"{round(hours, 1 - math.floor(math.log10(hours))):,.4g} core hours".replace(".0 ", " ")
+
+
+def _corpus(name: str) -> str:
+    manifest = find_corpus(name)
+    terms = manifest.licence_text.replace("Not passed on.", "").strip().rstrip(".")
+    return f"{manifest.title} ({terms}; {manifest.homepage}), put in by hand"
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield the configurations that are nested in a value, and itself."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _parts(part)
+    elif dataclasses.is_dataclass(value):
+        yield value
+        for field in dataclasses.fields(value):
+            yield from _parts(getattr(value, field.name))
+
+
+@cache
+def _by_hand(corpus: str, part: str) -> bool:
+    """Return whether a part of a corpus has files that no command fetches."""
+    manifest = find_corpus(corpus)
+    splits = [split for name, split in manifest.splits.items() if name.startswith(part)]
+    return not {file for split in splits for file in split.files.values()} <= {file.name for file in manifest.files}
