@@ -54,7 +54,7 @@ def _opened() -> tuple[Any, Any]:
 def asked(question: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the answer of the results that are kept with the project, and of what is counted, to a question."""
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.results.query import query
+    from phrasemodels.flows.results.sql import query
 
     return query(*_opened(), question)
 
@@ -188,7 +188,7 @@ def open_figures() -> str:
 
 def views() -> str:
     """Return the views of SQL with their columns and types."""
-    from phrasemodels.flows.results.columns import VIEWS
+    from phrasemodels.flows.results.sql import VIEWS
 
     parts = [
         f"### {name}\n\nA row is {view.row}.\n\n"

@@ -66,6 +66,6 @@ def results(question: str = "verdicts", kind: str = "") -> Any:
     Args:
         kind: polars, pandas or arrow. Default: the first installed one. Needs phrasemodels[pipeline].
     """
-    from phrasemodels.flows.results.query import frame
+    from phrasemodels.flows.results.sql import frame
 
     return frame(question, kind)

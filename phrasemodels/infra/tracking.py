@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -33,7 +33,6 @@ KEY = "phrasemodels.key"
 SQLITE = "sqlite:///"
 TABLES = {"experiments", "runs", "metrics", "latest_metrics", "params", "tags"}  # that hold what is asked for
 LONGEST = 250  # characters of the name of a metric, or of a run, which Postgres refuses and SQLite does not
-RUNS_A_REQUEST, VALUES_AN_ANSWER = 100, 25000  # limits of MLflow's histories of many runs
 ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that logs metrics to the MLflow run
 AT_WORK = f"{ATTEMPT}."  # begins the names of tags of all flow runs at work on the MLflow run; their values are the ids
 STATE, REASON = "phrasemodels.state", "phrasemodels.reason"  # tags: how a run ended, in our words, and why
@@ -223,53 +222,6 @@ class Tracker:
             if not (token := page.token):
                 return runs
 
-    def histories(self, runs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-        """Yield (run id, metric) of all logged values, oldest first.
-
-        One query reads a database in the store. A server gives the last values with the runs. Final metrics have no other values. A
-        further request for each metric gets the curves of up to 100 runs.
-        """
-        from mlflow.entities import Metric
-
-        if self.uri.startswith(SQLITE):
-            known = {run.info.run_id for run in runs}
-            try:
-                values = _logged(Path(self.uri.removeprefix(SQLITE))) if runs else []
-            except sqlite3.Error as error:
-                _warn_once(_unusable(self.uri.removeprefix(SQLITE), f"cannot be read ({error})"))
-                return
-            for run_id, name, value, is_nan, logged, step in values:
-                if run_id in known:
-                    yield run_id, Metric(name, float("nan") if is_nan else value, logged, step)
-            return
-        curves: dict[str, list[str]] = {}  # ids of runs by the name of a metric
-        for run in runs:
-            for last in run.data.to_proto().metrics:
-                if last.step:
-                    curves.setdefault(last.key, []).append(run.info.run_id)
-                else:
-                    yield run.info.run_id, Metric(last.key, last.value, last.timestamp, last.step)
-        for name, run_ids in curves.items():
-            for first in range(0, len(run_ids), RUNS_A_REQUEST):
-                yield from self._curves(name, run_ids[first : first + RUNS_A_REQUEST])
-
-    def _curves(self, name: str, run_ids: Sequence[str]) -> Iterator[tuple[str, Any]]:
-        """Yield (run id, metric) of one metric of some runs. Ask run after run if a server would cut its answer."""
-        from mlflow.entities import Metric
-        from mlflow.utils.credentials import get_default_host_creds
-        from mlflow.utils.rest_utils import http_request_safe
-
-        if len(run_ids) > 1 and self.uri.startswith("http"):
-            path, asked = "/ajax-api/2.0/mlflow/metrics/get-history-bulk", {"run_id": run_ids, "metric_key": name}
-            answer = http_request_safe(get_default_host_creds(self.uri), path, "GET", params=asked)
-            if len(found := answer.json()["metrics"]) < VALUES_AN_ANSWER:
-                for one in found:
-                    yield one["run_id"], Metric(name, float(one["value"]), one["timestamp"], one["step"])
-                return
-        for run_id in run_ids:
-            for metric in self.client().get_metric_history(run_id, name):
-                yield run_id, metric
-
     def keys(self) -> dict[str, str]:
         """Return the ids of all runs by their keys. A database in the store is read without MLflow's slow import."""
         if self.uri.startswith(SQLITE):
@@ -448,15 +400,6 @@ def _keys(database: Path) -> dict[str, str]:
     )
     with contextlib.closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         return dict(connection.execute(question, (KEY,)).fetchall())
-
-
-def _logged(database: Path) -> list[tuple[str, str, float, bool, int, int]]:
-    """Return (run id, metric, value, whether it is NaN, milliseconds since 1970, step) of all values in a database."""
-    question = (
-        "select run_uuid, key, value, is_nan, timestamp, step from metrics order by run_uuid, key, step, timestamp"
-    )
-    with contextlib.closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        return connection.execute(question).fetchall()
 
 
 @dataclass(frozen=True)

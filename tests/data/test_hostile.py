@@ -15,9 +15,8 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.cli.terminal import print_rows
 from phrasemodels.flows.experiments.catalogue import Request, Table
 from phrasemodels.flows.report.page import write_report
-from phrasemodels.flows.results.columns import VIEWS
-from phrasemodels.flows.results.query import LARGE, query
 from phrasemodels.flows.results.records import open_store
+from phrasemodels.flows.results.sql import LARGE, VIEWS, query
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.settings import Settings

@@ -29,7 +29,7 @@ from phrasemodels.data.store.artifacts import Artifact, damage_of, describe
 from phrasemodels.data.store.gc import DAY, artifact_bytes, damage, lease, trim, trimmed
 from phrasemodels.data.store.shared import LEASE_SECONDS, ObjectStorage
 from phrasemodels.data.store.store import Executor, Job, LostFileError, Step, Store, digest_of
-from phrasemodels.flows.results import query
+from phrasemodels.flows.results import sql
 from phrasemodels.flows.run.execute import SharedCheckpoints, progress_of
 from phrasemodels.infra.services import free_port
 from phrasemodels.tasks.prepare.sharded import FIRST_ROWS, SHARD, Shard, map_shards, read_shards, write_shards
@@ -652,10 +652,10 @@ def test_shards_on_object_storage_are_named_by_what_they_are_and_read_by_duckdb(
     import fsspec
 
     made = store.run(Step(write_records, "records of /x", Text("a")))
-    query.write_shards(store, f"{s3}/records")
+    sql.write_shards(store, f"{s3}/records")
     with duckdb.connect() as plain:
         plain.register_filesystem(fsspec.filesystem("s3"))
         name = f"{s3}/records/write_records/records-of--x-{made.key[:8]}/test.parquet"
         assert plain.sql(f"select sum(id)::int from '{name}'").fetchall() == [(1,)]
     with pytest.raises(ValueError, match="holds files already"):
-        query.write_shards(store, f"{s3}/records")
+        sql.write_shards(store, f"{s3}/records")

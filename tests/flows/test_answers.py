@@ -31,11 +31,11 @@ from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.keep import join, keep
 from phrasemodels.flows.results.lineage import Lineage, difference
 from phrasemodels.flows.results.models import champion, find, load, named
-from phrasemodels.flows.results.query import query
 from phrasemodels.flows.results.records import COMPLETED, KEPT, TESTS, records, seal
 from phrasemodels.flows.results.records import write as write_record
 from phrasemodels.flows.results.results import all_results, kept_results, key_of, stored_results
 from phrasemodels.flows.results.results import tested as with_tests
+from phrasemodels.flows.results.sql import query
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Plan, outlined
@@ -44,6 +44,7 @@ from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention import MultiHeadAttention, attention_probe
 from phrasemodels.tasks.metrics.compare import differences
+from phrasemodels.tasks.train.trainer import history
 
 SMALL = ("train.steps=20", "train.evaluate_every=10", "train.batch_tokens=600",
          *small_corpus(200, 20, 40))  # fmt: skip
@@ -393,18 +394,15 @@ def test_the_view_of_verdicts_is_the_command_and_has_the_key_of_other_views(sess
     assert joined == answered > 100
 
 
-def test_runs_of_one_experiment_and_seed_are_joined_each_with_its_own_metrics(session):
-    """Trained with one and with two workers: the same experiment and seed, but two runs."""
-    tracker, about = session.record.tracker, {"experiment": ROW, "seed": "7"}
-    for workers in ("1", "2"):
-        run = tracker.open_run("x", workers, f"key {workers}", {**about, "workers": workers})
-        for step, loss in ((10, 3.0), (20, float(workers))):
-            tracker.client().log_metric(run, "dev_loss", loss, step=step, timestamp=1_700_000_000_000 + step)
-    join = "select workers, step, value, year(logged) from runs join metrics using (run_id) where runs.seed = 7 order by all"
-    assert query(session.store, tracker, join)[1] == [
-        ("1", 10, 3.0, 2023), ("1", 20, 1.0, 2023), ("2", 10, 3.0, 2023), ("2", 20, 2.0, 2023)]  # fmt: skip
-    pipeline = session.plan.pipelines[0]
+def test_runs_are_joined_each_with_its_own_metrics_and_predictions(session):
+    tracker, pipeline = session.record.tracker, session.plan.pipelines[0]
     run = session.record.training_run(pipeline)
+    curve = history(session.store.find(pipeline.trained))
+    join = "select step, value from runs join metrics using (run_id) where run_id = '{}' and metric = 'dev_loss' order by step"
+    assert query(session.store, tracker, join.format(run))[1] == [(row["step"], row["dev_loss"]) for row in curve]
+    ask = "select value from metrics where run_id = '{}' and step = 0 and metric = 'bleu'"
+    scores = session.store.find(pipeline.scored).meta["scores"]
+    assert query(session.store, tracker, ask.format(run))[1] == [(scores["bleu"]["value"],)]
     ask = "select seed, count(*), count(distinct id) from runs r join predictions p using (run_id, seed) where run_id = '{}' group by all"
     assert query(session.store, tracker, ask.format(run))[1] == [(pipeline.seed, 40, 40)]
     ask = "select list_contains(run_ids, '{}') from seeds where experiment = '{}' and metric = 'bleu'"

@@ -27,7 +27,7 @@ from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.keep import keep
 from phrasemodels.flows.results.records import read_kept, records
 from phrasemodels.flows.results.results import NOT_COUNTED, FinishedTable, contradiction
-from phrasemodels.flows.results.views import compared, seeds
+from phrasemodels.flows.results.sql import compared, seeds
 from phrasemodels.flows.run.record import attempt
 from phrasemodels.flows.run.tune import in_order, progress_of_rows, seconds_of, unfinished
 from phrasemodels.infra.services import start_mlflow

@@ -24,7 +24,7 @@ from phrasemodels import project
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.cli.main import app
-from phrasemodels.flows.results.query import VIEWS_OF_TABLES, write_database
+from phrasemodels.flows.results.sql import VIEWS_OF_TABLES, write_database
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.saved import LIBRARY, describe

@@ -17,11 +17,9 @@ from running import run_cli
 from phrasemodels.data.formats import shards
 from phrasemodels.data.formats.shards import write_parquet
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results import exchange, views
-from phrasemodels.flows.results import query as query_module
-from phrasemodels.flows.results.columns import VIEWS
+from phrasemodels.flows.results import exchange, sql
 from phrasemodels.flows.results.exchange import read_scores
-from phrasemodels.flows.results.query import frame, query, write_shards
+from phrasemodels.flows.results.sql import VIEWS, frame, query, write_shards
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 
@@ -90,7 +88,7 @@ def test_a_view_whose_name_is_computed_has_its_rows(store: Store, tmp_path: Path
 def test_a_question_that_takes_too_much_memory_is_refused_in_one_line(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("phrasemodels.flows.results.query.MEMORY", "50MB")
+    monkeypatch.setattr("phrasemodels.flows.results.sql.MEMORY", "50MB")
     with pytest.raises(ValueError, match=r"^Out of Memory Error[^\n]*$"):
         query(store, None, "select list(a order by random()) from range(20000000) t(a)")  # type: ignore[arg-type]
 
@@ -138,7 +136,7 @@ def test_the_key_of_a_view_is_unique_over_all_kept_results(view: str, store: Sto
 
 def test_a_mean_is_over_the_newest_code_alone_and_says_which_seeds_it_leaves_out() -> None:
     groups = [{0: (70.0, "a"), 1: (74.0, "b")}, {1: (90.0, "c"), 2: (92.0, "d")}]
-    row = views._stored("mine/table1/sample/row", "bleu", groups)
+    row = sql._stored("mine/table1/sample/row", "bleu", groups)
     assert (row["mean"], row["n"], row["origin"], row["run_ids"]) == (91.0, 2, "store", ["c", "d"])
     assert "seeds 0 are of earlier settings or code and left out" in row["warning"]
 
@@ -156,8 +154,8 @@ def test_only_the_views_that_a_question_reads_are_made(
     question: str, made: list[str], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    rows = query_module._rows
-    monkeypatch.setattr(query_module, "_rows", lambda name, *of: (asked.append(name), rows(name, *of))[1])
+    rows = sql._rows
+    monkeypatch.setattr(sql, "_rows", lambda name, *of: (asked.append(name), rows(name, *of))[1])
     query(store, None, question)  # type: ignore[arg-type]
     assert asked == made
 
@@ -166,10 +164,10 @@ BOUNDED = """
 import sys
 from pathlib import Path
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results import query, records
+from phrasemodels.flows.results import records, sql
 records.MEMORY = 2**29
 try:
-    query.query(Store(Path(sys.argv[1])).open(), None, "select unnest(range(9000000))")
+    sql.query(Store(Path(sys.argv[1])).open(), None, "select unnest(range(9000000))")
 except ValueError as error:
     print(error)
 """
@@ -220,9 +218,9 @@ def test_a_database_that_cannot_be_written_leaves_nothing(store: Store, tmp_path
         connection.execute("create table a as select 1")
         raise duckdb.IOException('IO Error: Could not write file "x": No space left on device\nmore')
 
-    monkeypatch.setattr(query_module, "_write_views", full)
+    monkeypatch.setattr(sql, "_write_views", full)
     folder = tmp_path / "out"
     folder.mkdir()
     with pytest.raises(OSError, match=r"a.duckdb could not be written: No space left on device$"):
-        query_module.write_database(store, None, folder / "a.duckdb")  # type: ignore[arg-type]
+        sql.write_database(store, None, folder / "a.duckdb")  # type: ignore[arg-type]
     assert not list(folder.iterdir())

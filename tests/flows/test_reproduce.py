@@ -26,8 +26,7 @@ from running import run_cli, small_corpus
 
 from phrasemodels.data.store.artifacts import Artifact, sha256_of
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results.columns import VIEWS
-from phrasemodels.flows.results.query import query
+from phrasemodels.flows.results.sql import VIEWS, query
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker

@@ -7,11 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import mlflow
@@ -145,43 +143,6 @@ def test_two_nodes_with_one_training_log_each_row_once_to_one_run(tracker: Track
     tracker.client().log_metric(run, "score", 1.0, timestamp=tracker.client().get_run(run).info.start_time)
     steps = {name: [row.step for row in tracker.client().get_metric_history(run, name)] for name in (*rows[0], "score")}
     assert steps == {"step": [], "seconds": [1, 2, 3], "dev_loss": [1, 2, 3], "score": [0]}
-
-
-@pytest.fixture
-def server(tracker: Tracker, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Tracker, list[str]]]:
-    """The same runs through MLflow's server, and the paths that it was asked for."""
-    monkeypatch.setenv("_MLFLOW_SERVER_FILE_STORE", tracker.uri)
-    from mlflow.server import app
-    from werkzeug.serving import make_server
-
-    asked: list[str] = []
-
-    def count(environment: dict[str, Any], respond: Any) -> Any:
-        asked.append(environment["PATH_INFO"])
-        return app.wsgi_app(environment, respond)
-
-    serving = make_server("127.0.0.1", 0, count, threaded=True)
-    thread = threading.Thread(target=serving.serve_forever, daemon=True)
-    thread.start()
-    yield Tracker(f"http://127.0.0.1:{serving.server_port}"), asked
-    serving.shutdown()
-    thread.join()
-
-
-@pytest.mark.filterwarnings("ignore:starlette.middleware.wsgi")
-def test_all_values_of_many_runs_are_few_requests(tracker: Tracker, server: tuple[Tracker, list[str]]) -> None:
-    for number in range(5):
-        run = tracker.open_run("x", f"run {number}", f"key {number}", {})
-        rows = [{"step": step, "seconds": step * 1.0, "dev_loss": 1 / step} for step in (1, 2)]
-        StepMetrics(tracker, run)([*rows, {"step": 3, "seconds": 3.0, "dev_loss": float("nan")}])
-        tracker.finish(run, {f"test/{name}": float(number) for name in "abcdef"}, [], {})
-    there, asked = server
-    found = [
-        sorted((run, m.key, m.step, str(m.value)) for run, m in each.histories(each.runs()))
-        for each in (tracker, there)
-    ]
-    assert found[0] == found[1] and len(found[0]) == 5 * (2 * 3 + 6)
-    assert len(asked) == 2 + 2, "experiments, runs, and a request for each of two curves"
 
 
 def test_a_training_is_a_run_once_it_is_at_work_and_its_duration_is_of_its_work(tracker: Tracker) -> None:

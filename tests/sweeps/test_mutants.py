@@ -50,7 +50,7 @@ MODULES = {
     "phrasemodels/saved.py": "models/test_saved.py",
     "phrasemodels/parsing/saved.py": "models/test_saved.py parsing/test_splitter.py data/test_outside.py "
     "-k packed or saved or splitter",
-    "phrasemodels/flows/results/query.py": "flows/test_query.py flows/test_project.py data/test_hostile.py "
+    "phrasemodels/flows/results/sql.py": "flows/test_query.py flows/test_project.py data/test_hostile.py "
     "flows/test_study_mistakes.py -k (test_query or refused or sql or question or frame) and not stays",
     "phrasemodels/flows/run/page_server.py": "flows/test_served.py tasks/test_parsing.py "
     "-k test_served or client or page or server or refused or port or turn",

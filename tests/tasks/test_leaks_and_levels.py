@@ -9,7 +9,7 @@ from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.catalogue import Request
-from phrasemodels.flows.results.query import TABLE_1, query
+from phrasemodels.flows.results.sql import TABLE_1, query
 from phrasemodels.flows.run.plan import planned
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.constituents import Divide, divide

@@ -148,7 +148,7 @@ def levels(
     Example: phrasemodels parsers levels senteval --split TREC.test --column text --parser gum
     """
     from phrasemodels.data.store.store import Step
-    from phrasemodels.flows.results.query import TABLE_1, query
+    from phrasemodels.flows.results.sql import TABLE_1, query
     from phrasemodels.infra.settings import Settings
     from phrasemodels.infra.tracking import Tracker
     from phrasemodels.tasks.parsers.parse import GoldTrees, ParseColumn, parse

@@ -165,11 +165,14 @@ def print_verdict_counts(rows: list[dict[str, Any]]) -> None:
 
 
 def _print_needs(rows: list[dict[str, Any]]) -> None:
-    """Print what numbers without a verdict need, with how many each thing decides."""
-    from phrasemodels.flows.results.judged import needed
+    """Print what numbers without a verdict need, with how many each thing decides, and the command."""
+    from phrasemodels.flows.results.judged import commands, needed
 
+    how = commands(rows)
     for what, n in needed(rows).items():
         print(wrapped(clean(f"{n:>4}  {what}"), 6))
+        for command in how.get(what, []):
+            print(clean(f"      {command}"))
 
 
 def _ours(row: dict[str, Any]) -> str:
@@ -216,7 +219,7 @@ def _print_number(row: dict[str, Any]) -> None:
                 2,
             )
         )
-    for name in ("needs", "notes", "experiment", "source"):
+    for name in ("needs", "command", "notes", "experiment", "source"):
         if row[name]:
             print(wrapped(clean(f"{name}: {row[name]}"), 2))
     for run in row["runs"]:
@@ -266,7 +269,7 @@ def sql(
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.data.formats.shards import write_parquet
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.query import answered, arrow_of, query, write_database, write_shards
+    from phrasemodels.flows.results.sql import answered, arrow_of, query, write_database, write_shards
     from phrasemodels.written import check_replaceable
 
     if to is not None and to.suffix != ".parquet":
@@ -287,9 +290,7 @@ def sql(
         where = store.root if store.shared is None else store.shared.url
         print(f"nothing has been run in {where}; kept results are in verdicts, seeds and published", file=sys.stderr)
     elif not rows and not tracker.runs():
-        print(
-            "runs and metrics are of `reproduce`; what `train` made is in seeds, costs and predictions", file=sys.stderr
-        )
+        print("runs are of `reproduce`; what `train` made is in metrics, seeds, costs and predictions", file=sys.stderr)
     if to is not None and table is not None:
         try:
             write_parquet(to, table)

@@ -1,1 +1,1 @@
-"""Steps from raw corpora to numbers: corpora as records, tokens, vocabularies, byte pairs, phrases, levels."""
+"""Steps that turn raw corpora into numbers: corpora as records, tokens, vocabularies, byte pairs, phrases, levels."""

@@ -1,7 +1,7 @@
-"""Tokens as numbers: ids of words, and phrases for attention, as positions of words.
+"""Tokens as numbers: ids of words, and the phrases that a model may attend to, as positions of words.
 
-Phrases are adjacent words, or connected parts of a dependency tree. Models see trees only as these positions. No Python loop runs
-over sentences.
+Phrases are adjacent words, or connected parts of a dependency tree. Models see trees only as such positions. No Python loop
+runs over sentences.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,10 +29,8 @@ Members = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class LengthsAndHeads:
-    """Lengths (S) of sentences in tokens and, if they are parsed, the position of each token's head (tokens).
-
-    A root and a token of a sentence without a tree have NO_HEAD.
-    """
+    """Lengths (S) of sentences in tokens and, if they are parsed, the position of each token's head (tokens); NO_HEAD for
+    a root and for a token of a sentence without a tree."""
 
     lengths: Ints
     heads: Ints | None = None
@@ -73,11 +71,10 @@ def _all_spans(lengths: Ints, longest: int) -> tuple[Members, Ints]:
 
 
 def subtrees(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
-    """Connected parts of a tree with 2 to `longest` words (2 or 3). An arc to the root is no edge.
+    """Connected parts of a tree with 2 to `longest` words (2 or 3); an arc to the root is no edge.
 
-    Edges come first, by dependent. Then follow for each word two kinds: the word with its head and its head's head, and the word
-    with its head and each
-    later dependent of this head. Positions of a phrase ascend. ValueError: another `longest`, or no trees.
+    Edges come first, by dependent. Then, for each word, come it with its head and its head's head, and it with its head
+    and each later dependent of that head. Positions of a phrase ascend. ValueError: another `longest`, or no trees.
     """
     if longest not in (2, 3):
         raise ValueError(f"subtrees of up to {longest} words: paper 000 has edges (2) and three connected words (3)")
@@ -141,12 +138,8 @@ def _three(phrase: Members, a: int, b: int, c: int) -> None:
 
 @dataclass(frozen=True)
 class Phrases:
-    """The kind of phrases, and their largest number of words.
-
-    max_tokens: longer sentences are dropped (0: none are). It is for training alone, so no sentence is left out of a score.
-    marks: the source stands between
-    <s> and </s>.
-    """
+    """Which phrases are enumerated, and of how many words at most. max_tokens: longer sentences are dropped (0: none are);
+    it is for training alone, so that no sentence is left out of a score. marks: the source stands between <s> and </s>."""
 
     enumerate: Enumerate = adjacent
     longest: int = 2
@@ -198,11 +191,8 @@ def _heads(table: pa.Table, trees: pa.Table) -> pa.ChunkedArray:
 
 
 def _ids(column: pa.ChunkedArray, ids_of: Mapping[str, int], marks: bool) -> pa.ListArray:
-    """Return the ids of a column of token lists, each list between BEGIN and END if it has marks.
-
-    An empty list without marks becomes END alone, since a model needs something to attend to. A token spelling a special entry is
-    unknown.
-    """
+    """Return the ids of a column of token lists, each list between BEGIN and END if it has marks. An empty list without
+    marks becomes END alone, so that a model has something to attend to. A token that spells a special entry is unknown."""
     lists = column.combine_chunks()
     tokens = lists.flatten().dictionary_encode()  # each word is looked up once, not a table of all words made
     known = np.array([ids_of.get(word, UNKNOWN) for word in tokens.dictionary.to_pylist()], np.int32)
@@ -237,11 +227,11 @@ def _validate(lengths: Ints, counts: Ints, members: Members, where: str) -> None
 
 
 def parents(heads: pa.ChunkedArray, lengths: Ints) -> Ints:
-    """Return the position of each token's head in its sentence (tokens), NO_HEAD for a root, from heads counted from 1 (TREES).
+    """Return the position of each token's head in its sentence (tokens), NO_HEAD for a root, of a column of heads that
+    count from 1 (TREES); lengths (S) are in tokens.
 
-    Lengths (S) are in tokens. A sentence without heads has NO_HEAD everywhere. ValueError: a sentence has another number of heads
-    than tokens, or a head
-    outside of it.
+    A sentence without heads has NO_HEAD everywhere. ValueError: a sentence with another number of heads than tokens, or
+    a head outside of its sentence.
     """
     given = pc.list_value_length(heads).to_numpy().astype(np.int64)
     if wrong := np.flatnonzero((given != lengths) & (given > 0)).tolist():
@@ -256,7 +246,7 @@ def parents(heads: pa.ChunkedArray, lengths: Ints) -> Ints:
 
 
 def between_marks(heads: pa.ChunkedArray, lengths: Ints) -> Ints:
-    """Return `parents` for sentences between BEGIN and END. The marks have no head, and lengths (S) count them."""
+    """Return `parents` for sentences between BEGIN and END, which have no head and which lengths (S) count."""
     found = np.full(int(lengths.sum()), NO_HEAD, np.int64)
     inner = np.ones(len(found), bool)
     inner[np.cumsum(lengths) - 1] = inner[np.cumsum(lengths) - lengths] = False

@@ -18,7 +18,7 @@ FIRST_ROWS, FIRST_SHARDS = 2_000, 16  # smaller ones come first, so that a small
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard as the input of a step. Its key is the digest of its rows, so an unchanged shard is a cache hit."""
+    """A shard as the input of a step. Its key is the digest of its rows, so a shard that did not change is a cache hit."""
 
     path: Path
     content: str
@@ -35,28 +35,29 @@ def required(**columns: pa.DataType) -> pa.Schema:
 
 
 def shards(artifact: Artifact, here: bool = True) -> list[Shard]:
-    """Return the shards of an artifact, in order. here: with their files on this node. Otherwise a step downloads its own."""
+    """Return the shards of an artifact, in order. here: with their files on this node; a step downloads its own otherwise."""
     terms = {name: artifact.meta[name] for name in ("licences", "redistributable", "stand_in")}
     file = artifact.file if here else artifact.path.joinpath
     return [Shard(file(s["file"]), s["content"], terms) for s in artifact.meta["shards"]]
 
 
 def shard_tables(artifact: Artifact) -> Iterator[pa.Table]:
-    """Yield the rows of each shard of an artifact, a mapped file, so only one of them has to fit into memory."""
+    """Yield the rows of each shard of an artifact, a mapped file, so that only one of them has to fit into memory."""
     return (read_shard(shard.path) for shard in shards(artifact))
 
 
 def read_shards(artifact: Artifact) -> pa.Table:
-    """Return all rows of an artifact's shards. They stay mapped files, and nothing is copied."""
+    """Return all rows of an artifact's shards; they stay mapped files, nothing is copied."""
     return pa.concat_tables([read_shard(shard.path) for shard in shards(artifact)])
 
 
 def write_shards(out: Path, rows: pa.Table | Iterable[pa.Table]) -> dict[str, Any]:
-    """Write a table, or tables in turn, as shards. Return the entries `rows` and `shards` of the artifact's meta.
+    """Write a table, or tables one after another, as shards; return the entries `rows` and `shards` of the artifact's meta.
 
-    The first FIRST_SHARDS shards have FIRST_ROWS rows, the others SHARD_ROWS. The end of a shard depends on no other row, so a
-    growing corpus keeps its
-    shards. The store adds the terms of the data (licences, redistributable, stand_in) from the inputs of the step.
+    The first FIRST_SHARDS shards have FIRST_ROWS rows, the others SHARD_ROWS. Where a shard ends depends on no other row, so a corpus
+    that grows keeps its shards.
+
+    The store adds the terms of the data (licences, redistributable, stand_in) from the inputs of the step.
     """
     made = []
     for index, table in enumerate(_cut([rows] if isinstance(rows, pa.Table) else rows)):
@@ -85,13 +86,12 @@ def map_shards(
     beside: Mapping[str, Artifact] | None = None,
     **others: HasKey,
 ) -> dict[str, Any]:
-    """Run a step on each shard of job.inputs["rows"], an artifact of its own each. Return the meta of all shards.
+    """Run a step on each shard of job.inputs["rows"], an artifact of its own each; return the meta of all shards.
 
-    No byte of a shard passes this process. The steps may run on other nodes, and only manifests of their results are here. The
-    step's inputs are `shard`;
-    the shard with the same rows of each artifact in `beside`, by its name; and `others`, the same for every shard. ValueError: an
-    artifact in `beside` has
-    another number of shards.
+    No byte of a shard passes this process: the steps may run on other nodes, and what is here of their results is manifests.
+
+    The step's inputs are `shard`; the shard with the same rows of each artifact in `beside`, by its name; and `others`,
+    which are the same for every shard. ValueError: an artifact in `beside` has another number of shards.
     """
     rows = shards(job.inputs["rows"], here=False)
     columns = {"shard": rows, **{name: shards(artifact, here=False) for name, artifact in (beside or {}).items()}}
@@ -119,5 +119,5 @@ def map_shards(
 
 
 def run_step(store: Store, step: Step) -> Artifact:
-    """Run a step in this process. Executors can send this function to another one."""
+    """Run a step in this process: a function that executors can send to another one."""
     return store.run(step)

@@ -1,1 +1,1 @@
-"""Problems. Each has its data, loss, predictions, scores, recipe of steps, and sections of a report."""
+"""Problems, one folder each: its data, loss, predictions, scores, recipe of steps, and sections of a report."""

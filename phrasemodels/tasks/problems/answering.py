@@ -55,7 +55,8 @@ def words(text: str) -> list[str]:
 
 
 def story_vocabulary(job: Job, settings: None) -> dict[str, Any]:
-    """Write words.txt: the words of the STORIES job.inputs["rows"], and their answers. An answer of several words is one entry."""
+    """Write words.txt: the words of the STORIES job.inputs["rows"], and their answers; an answer of several words is one
+    entry."""
     table = read_shards(job.inputs["rows"])
     counts = Counter(answer.lower() for answer in table["answer"].to_pylist())
     for facts, question in zip(table["facts"].to_pylist(), table["question"].to_pylist(), strict=True):
@@ -66,9 +67,8 @@ def story_vocabulary(job: Job, settings: None) -> dict[str, Any]:
 def story_schema(width: int) -> pa.Schema:
     """Return the schema of numbered stories.
 
-    facts: ids of the last facts, `width` words each, padded. answer: one id. support: places of the supporting facts among the
-    kept ones; -1 for
-    any other.
+    facts: ids of the last facts, `width` words each, padded. answer: one id. support: places of the supporting facts
+    among those that are kept; -1 for another.
     """
     number = pa.field("item", pa.int32(), nullable=False)
     numbers, facts = pa.list_(number), pa.list_(pa.field("item", pa.list_(number, width), nullable=False))
@@ -77,7 +77,7 @@ def story_schema(width: int) -> pa.Schema:
 
 @dataclass(frozen=True)
 class StoryLimits:
-    """The number of kept last facts, and of words of a fact or question."""
+    """The number of last facts that are kept, and of words of a fact or question."""
 
     slots: int = 25
     words: int = 20
@@ -92,7 +92,7 @@ def stories(job: Job, settings: StoryLimits) -> dict[str, Any]:
 
 
 def story_shard(job: Job, settings: StoryLimits) -> dict[str, Any]:
-    """Write the ids of one shard. No question is dropped."""
+    """Write the ids of one shard; no question is dropped."""
     ids = read_ids(job.inputs["vocabulary"], "words")
 
     def numbers(text: str) -> list[int]:
@@ -121,7 +121,7 @@ MemoryConfig = HopsConfig | ChainConfig
 
 @dataclass(frozen=True)
 class StoryBatch(Batch):
-    """Ids of facts (B, n, w) and of questions (B, v), padded, and answers (B). The last fact comes last."""
+    """Ids of facts (B, n, w), the last one last, and of questions (B, v), padded; answers (B)."""
 
     facts: Tensor
     question: Tensor
@@ -139,7 +139,7 @@ class StoryExamples:
         return len(self.columns)
 
     def batch(self, rows: Rows) -> StoryBatch:
-        """Return some rows. Stories with fewer facts have empty ones in front. w is the longest fact's length."""
+        """Return some rows; stories with fewer facts have empty ones in front, and w is the longest fact's length."""
         facts = [self.columns.row("facts", row) for row in rows]
         width = max((int(story.any(0).sum()) for story in facts), default=0)
         padded = np.zeros((len(rows), max(1, *map(len, facts)), max(1, width)), np.int64)
@@ -151,7 +151,7 @@ class StoryExamples:
 
 @dataclass(frozen=True)
 class AnsweringObjective(Objective):
-    """Facts and a question to a word: mean loss a question. The best weights have the fewest wrong answers on dev."""
+    """Facts and a question to a word: mean loss a question; the best weights have the fewest wrong answers on dev."""
 
     curve: ClassVar = "wrong answers on dev (share of questions)"
 
@@ -173,9 +173,9 @@ class AnsweringObjective(Objective):
 
 @dataclass(frozen=True)
 class RestartSettings:
-    """Trainings of one model from `restarts` starts, with the seeds from seed · restarts to seed · restarts + restarts - 1.
+    """Trainings of one model from `restarts` starts, with the seeds seed · restarts, ..., seed · restarts + restarts - 1.
 
-    trainer: the step for each start, `train` or phrasemodels.tasks.problems.compiled_answering.train_compiled.
+    trainer: the step that trains each, `train` or phrasemodels.tasks.problems.compiled_answering.train_compiled.
     """
 
     objective: AnsweringObjective
@@ -187,7 +187,7 @@ class RestartSettings:
 
 
 def run_in_time(store: Store, step: Step, until: float) -> Artifact | str:
-    """Run a training, if there is time left (until: seconds since 1970). Return why, if it diverged. OutOfTimeError: no time is left."""
+    """Run a training, if there is time left (until: seconds since 1970); return why if it diverged. OutOfTimeError: there is none."""
     if time.time() >= until and not store.find(step, verify=False):
         raise OutOfTimeError("its time was up before its last start; those that ended are kept")
     try:
@@ -197,15 +197,11 @@ def run_in_time(store: Store, step: Step, until: float) -> Artifact | str:
 
 
 def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
-    """Train a model from several starts, each a step of its own. Inputs are as for `train`.
+    """Train a model from several starts, each a step of its own. Inputs are as for `train`. OutOfTimeError: not all starts had
+    begun at job.executor.until. DivergedError: all starts diverged.
 
-    Writes restart-N.safetensors, N = 0 for the start with the best dev criterion. model.safetensors is the same as 0. Diverged
-    starts have no file
-    and come last. progress.json shows the progress in the updates of one start.
-
-    Raises:
-        OutOfTimeError: Not all starts had begun at job.executor.until.
-        DivergedError: All starts diverged.
+    Writes restart-N.safetensors, N = 0 for the start with the best dev criterion; model.safetensors is the same as 0. Starts that
+    diverged have no file and come last. While it runs, progress.json says how far it is, in the updates of one start.
     """
     seeds = range(settings.seed * settings.restarts, (settings.seed + 1) * settings.restarts)
     steps = [
@@ -245,7 +241,7 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
 
 
 def _write_progress(job: Job, settings: RestartSettings, made: Sequence[Artifact]) -> None:
-    """Write progress.json: the share of finished starts, as updates of one start, and their seconds."""
+    """Write progress.json: the share of its starts that have ended, as updates of one start, and what these took."""
     state = {
         "step": settings.config.steps * len(made) // settings.restarts,
         "steps": settings.config.steps,
@@ -270,9 +266,8 @@ NO_FACT = -2  # a place that no fact has; -1 is that of a supporting fact which 
 def answer(job: Job, settings: PredictSettings) -> dict[str, Any]:
     """Answer the numbered stories job.inputs["stories"] with each start of ["model"]; also reads ["vocabulary"].
 
-    Writes predictions.arrow, start by start: the gold and predicted answer, and the supporting facts and the best facts of the
-    model, in order. A
-    diverged start has no answer, and impossible facts.
+    Writes predictions.arrow, start by start: the gold and predicted answer, and the supporting facts and the best facts of
+    the model, in order. A start that diverged has no answer, and facts that no story has.
     """
     model = load_trained(settings.objective, settings.model, job.inputs)
     words = read_words(job.inputs["vocabulary"], "words")
@@ -315,7 +310,7 @@ def _answers(model: nn.Module, data: StoryExamples, budget: int) -> tuple[NDArra
 
 @dataclass(frozen=True)
 class AnswerScoring:
-    """The number of best starts in the mean accuracy of facts (paper 003: 10 of 20)."""
+    """The number of best starts over which the accuracy of facts is averaged (paper 003: 10 of 20)."""
 
     averaged: int = 10
 
@@ -324,12 +319,11 @@ class AnswerScoring:
 
 
 def score_answers(job: Job, settings: AnswerScoring) -> dict[str, Any]:
-    """Score job.inputs["predictions"]. Their starts are ordered by held-out answers. ["stories"] are the test set.
+    """Score job.inputs["predictions"], whose starts are ordered by held-out answers; ["stories"] are the test set.
 
-    `answer`: right answers (%) of the best start. `fact`: questions (%) with all facts right and in order, mean of the best
-    starts.
-    `answer/mean`: right answers, mean of all starts, independent of any choice of a start. An answer unknown to train is never
-    right.
+    `answer`: right answers (%) of the best start. `fact`: questions (%) whose facts are all right and in order, mean of the
+    best starts. `answer/mean`: right answers, mean of all starts, which no choice of a start makes look better. An answer that
+    train lacks is never right.
     """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     starts = int(table["restart"][-1].as_py()) + 1
@@ -388,7 +382,7 @@ def fact_weights(model: Hops | Chain, facts: Sequence[str], question: str, ids: 
 
 @dataclass(frozen=True)
 class AnsweringRecipe(Recipe):
-    """Stories, the number of starts of each training, the kept part of a story, its scoring, and the trainer of each start."""
+    """Stories, the number of starts of each training, how much of a story is kept, its scoring, and what trains each start."""
 
     corpus: AnyCorpus
     restarts: int = 20
@@ -404,7 +398,7 @@ class AnsweringRecipe(Recipe):
 
     @property
     def averaged(self) -> int:
-        """The number of starts in the mean of facts: all, if there are fewer than asked for."""
+        """The number of starts over which facts are averaged: all, where there are fewer than are asked for."""
         return min(self.scoring.averaged, self.restarts)
 
     def data(self) -> dict[str, Step]:

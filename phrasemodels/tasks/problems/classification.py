@@ -57,7 +57,7 @@ WORDS = SentenceText(("text",), moses_lower)
 def classes_and_words(job: Job, settings: WordListSettings) -> dict[str, Any]:
     """Write words.txt and perhaps vectors, as `word_list` does, and labels.txt: the classes of ["train"], in alphabetical order.
 
-    ValueError: there are fewer than two, or more than MOST_CLASSES.
+    ValueError: they are fewer than two, or more than MOST_CLASSES.
     """
     labels = sorted(set(read_shards(job.inputs["train"])["label"].to_pylist()) - {""})
     if not 1 < len(labels) <= MOST_CLASSES:
@@ -73,7 +73,7 @@ def number_classes(job: Job, settings: NumberSettings) -> dict[str, Any]:
 
 
 def number_classes_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
-    """Write one shard with the column `class`: the place of the label, -1 for none. ValueError: train lacks the label."""
+    """Write one shard with the column `class`: the place of the label, -1 for none. ValueError: train has no such label."""
     numbered = number_shard(job, settings)
     # a copy, as a file that is mapped must not be written
     table = pa.ipc.open_file(pa.BufferReader((job.out / SHARD).read_bytes())).read_all()
@@ -107,7 +107,7 @@ class ClassExamples(SentenceExamples):
 
 @dataclass(frozen=True)
 class ClassificationObjective(Objective):
-    """Sentences to a class: mean loss a sentence. The best weights have the fewest wrong classes on dev."""
+    """Sentences to a class: mean loss a sentence; the best weights have the fewest wrong classes on dev."""
 
     curve: ClassVar = "wrong classes on dev (share of sentences)"
 
@@ -141,10 +141,8 @@ def classify(job: Job, settings: PredictSettings) -> dict[str, Any]:
 
 
 def score_classes(job: Job, settings: None) -> dict[str, Any]:
-    """Score job.inputs["predictions"]: accuracy (%), also by group, and macro_f1, the mean over classes of F1 (%).
-
-    ["rows"] are the test set.
-    """
+    """Score job.inputs["predictions"]: accuracy (%), also by group, and macro_f1, the mean over classes of F1 (%). ["rows"] are
+    the test set."""
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     gold, answers = (table[name].to_numpy(zero_copy_only=False) for name in ("gold", "label"))
     right = gold == answers
@@ -167,13 +165,11 @@ BATCH_TOKENS = 8192  # predicted at a time
 class ClassificationRecipe(Recipe):
     """A corpus of sentences with labels, and the structure of each token.
 
-    structure: the encoder's input of each token. Default: the levels of phrases of PSAN, `Levels()`. Encoders without phrases
-    take
-    Levels(trees=none) and need no parser. parsed: adds trees to sentences, by default by the English parser of this package. It
-    runs if the
-    structure reads trees. text: the tokeniser. Words with fewer than min_count occurrences are unknown. max_tokens drops longer
-    sentences from
-    training alone (0: none). vectors: a file of word vectors. Without one they are learned.
+    structure: what an encoder reads of each token: by default the levels of phrases of PSAN, `Levels()`; encoders without
+    phrases take Levels(trees=none), which need no parser. parsed: from sentences to the same sentences with trees, by default by
+    the English parser of this package; it runs where the structure reads trees. text: the tokeniser. Words that occur fewer than
+    min_count times are unknown. max_tokens drops longer sentences from training alone (0: none). vectors: a file of word
+    vectors; without one they are learned.
     """
 
     corpus: Corpus | SampleCorpus
@@ -240,7 +236,7 @@ class ClassificationRecipe(Recipe):
         return {text_name(self.text.tokeniser): self.text.tokeniser, "structure": OneSentence(self.structure)}
 
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
-        """Return for each row the confusions of classes, over all seeds."""
+        """Return how often each class is taken for which, over all seeds, for each row."""
         made = []
         for row in dict.fromkeys(outcome.row for outcome in outcomes):
             own = [outcome for outcome in outcomes if outcome.row == row]

@@ -1,8 +1,7 @@
 """Training memory networks by compiled updates: some hundred times faster than torch, with the same results.
 
-`train_compiled` does the work of phrasemodels.tasks.train.trainer.train for one question an update and SGD. It has the same start
-and the same
-order of questions, but computes in float64. A torch model gives the initial weights and takes the best ones.
+`train_compiled` does what phrasemodels.tasks.train.trainer.train does for one question an update and SGD, from the same start
+and in the same order of questions, but in float64. A torch model gives the initial weights and takes the best ones.
 """
 
 import itertools
@@ -65,11 +64,9 @@ class Parameters(NamedTuple):
 class CompiledModel:
     """The compiled form of a torch memory network.
 
-    fields: its torch parameters by the fields of `parameters.weights`. updates(parameters, reading, stories, schedule) does some
-    updates and returns
-    their summed loss. answers(weights, reading, stories, phase) are the best answers (N). counter: the torch parameter with the
-    number of updates, and
-    their number in phase 0; None: there is one phase.
+    fields: its torch parameters by the fields of `parameters.weights`. updates(parameters, reading, stories, schedule) does
+    some updates and returns their summed loss; answers(weights, reading, stories, phase) are the best answers (N).
+    counter: the torch parameter that counts updates, with the number of them in phase 0; None: there is one phase.
     """
 
     fields: Mapping[str, Any]
@@ -85,14 +82,14 @@ class CompiledModel:
         return (np.arange(step, step + count) >= self.linear_updates).astype(np.int64)
 
     def wrong(self, stories: Stories, step: int) -> float:
-        """Return the share of wrong answers after `step` updates."""
+        """Return the share of questions that the model answers wrongly after `step` updates."""
         phase = int(step > self.linear_updates or not self.linear_updates)
         found = self.answers(self.parameters.weights, self.reading, stories, phase)
         return float((found != stories.answers).mean())
 
     @torch.no_grad()
     def write_back(self, vector: NDArray[np.float64], step: int) -> None:
-        """Copy the weights (P) after `step` updates to the torch model."""
+        """Copy the weights (P) that the model had after `step` updates to the torch model."""
         self.parameters.vector[:] = vector
         for name, parameter in self.fields.items():
             views = getattr(self.parameters.weights, name)
@@ -160,7 +157,7 @@ def _parameters(kind: Callable[..., Any], fields: Mapping[str, Any]) -> Paramete
 
 
 def _scales(table: Any, longest: int) -> NDArray[np.float64]:
-    """Return l (longest+1, longest, d), the factor of the embedding of word j of a sentence, by its number of words."""
+    """Return l (longest+1, longest, d): what the embedding of word j of a sentence with so many words is multiplied by."""
     d = table.words.embedding_dim
     words = torch.eye(longest, dtype=torch.float64).unsqueeze(-1).expand(longest, longest, d)
     real = torch.arange(longest) < torch.arange(longest + 1)[:, None]
@@ -179,9 +176,9 @@ def stories_of(data: StoryExamples, slots: int) -> Stories:
 
 
 def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
-    """Train one memory network with one seed. Inputs, files and meta are as for phrasemodels.tasks.train.trainer.train.
+    """Train one memory network with one seed; inputs, files and meta are as for phrasemodels.tasks.train.trainer.train.
 
-    ValueError: the configuration is not one question an update by SGD to the last step, or the model has no compiled form.
+    ValueError: the configuration is not one question an update by SGD to the last step; or the model has no compiled form.
     """
     forget_peak_memory()
     config = settings.config
@@ -218,10 +215,8 @@ def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
 
 
 def one_by_one(data: StoryExamples, seed: int) -> Iterator[Rows]:
-    """Yield the rows of each epoch without end, in the order of `batches_from` with batches of one row.
-
-    `batches_from` itself takes longer than the updates of an epoch.
-    """
+    """Yield the rows of each epoch without end, in the order of phrasemodels.tasks.train.batches.batches_from with batches of
+    one row, which takes longer than the updates of an epoch."""
     length = data.lengths.sum(1)
     for epoch in itertools.count():
         rng = np.random.default_rng(stream(seed, "order", epoch))
@@ -230,7 +225,7 @@ def one_by_one(data: StoryExamples, seed: int) -> Iterator[Rows]:
 
 
 def _check(config: TrainConfig) -> None:
-    """ValueError: compiled updates cannot follow the configuration."""
+    """ValueError: compiled updates cannot do what the configuration asks for."""
     wanted = {"optimiser": sgd, "decay": undecayed, "batch_rows": 1, "smoothing": 0.0, "patience": None}
     for name, value in wanted.items():
         if getattr(config, name) != value:
@@ -241,9 +236,8 @@ def _check(config: TrainConfig) -> None:
 def train_loop(
     fast: CompiledModel, stories: Stories, held_out: Stories, config: TrainConfig, order: Iterator[Rows]
 ) -> tuple[list[dict[str, float]], tuple[NDArray[np.float64], int]]:
-    """Do all updates of a training; return its history, and the best weights (P) with the number of updates before them.
-
-    They have the fewest wrong answers on held-out questions. order: the rows of the stories in each epoch.
+    """Do all updates of a training; return its history, and the weights (P) with the fewest wrong answers on held-out
+    questions, with the number of updates before them. order: the rows of the stories in each epoch.
 
     DivergedError: the loss or a weight was not finite at an evaluation.
     """

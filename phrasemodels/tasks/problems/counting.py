@@ -1,4 +1,4 @@
-"""Counting: the papers' numbers of corpora and models without training."""
+"""Counting: numbers that papers print of corpora and models, and that need no training."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from phrasemodels.tasks.train.config import TrainConfig
 
 
 class CountingRecipe(Recipe):
-    """A recipe with the single stage `scores`. It reads data but no model's weights."""
+    """A recipe whose only stage is `scores`, which reads data and no model's weights."""
 
     trains: ClassVar[bool] = False
 
@@ -39,7 +39,7 @@ TRAIN_TOKENS = "train tokens"  # an input: the TOKENS of train
 
 @dataclass(frozen=True)
 class Splits:
-    """The counted splits. A split without an input has no records."""
+    """The splits that are counted; those without an input have no records."""
 
     names: tuple[str, ...]
 
@@ -47,9 +47,8 @@ class Splits:
 def count_records(job: Job, settings: Splits) -> dict[str, Any]:
     """Count the records of the inputs, one for each split.
 
-    `rows SPLIT`; `thousands SPLIT`; `rows` of all splits; `classes` (occurring labels), `lowest` and `highest` score, if the
-    records have any; of the
-    TOKENS job.inputs["train tokens"], `types SIDE` and `length SIDE` (mean, tokens).
+    `rows SPLIT`; `thousands SPLIT`; `rows` of all splits; `classes` (labels that occur), `lowest` and `highest` score, if
+    the records have any; of the TOKENS job.inputs["train tokens"], `types SIDE` and `length SIDE` (mean, tokens).
     """
     tables = {name: read_shards(job.inputs[name]) for name in settings.names if name in job.inputs}
     rows = {name: tables[name].num_rows if name in tables else 0 for name in settings.names}
@@ -64,7 +63,7 @@ def count_records(job: Job, settings: Splits) -> dict[str, Any]:
 
 
 def _labels(tables: list[pa.Table], n: int) -> dict[str, Score]:
-    """Return the number of labels and the range of the scores, of records with labels or scores."""
+    """Return the number of labels, and the range of the scores, of records that have labels or scores."""
     found: dict[str, Score] = {}
     if tables and all("label" in table.column_names for table in tables):
         labels = {label for table in tables for label in pc.unique(table["label"]).to_pylist()} - {""}
@@ -88,9 +87,9 @@ def _text(tokens: pa.Table) -> dict[str, Score]:
 
 @dataclass(frozen=True)
 class CorpusSizeRecipe(CountingRecipe):
-    """The size of a corpus. splits: its splits by their names in the count.
+    """The size of a corpus. splits: its splits by the names that they are counted by.
 
-    text: the tokeniser of train, for types and lengths; None: they are not counted.
+    text: the tokeniser of train, whose types and lengths are counted, too; None: they are not.
     """
 
     corpus: Corpus | SampleCorpus
@@ -115,16 +114,14 @@ class CorpusSizeRecipe(CountingRecipe):
 
 @dataclass(frozen=True)
 class Rare:
-    """Words with fewer than `below` occurrences are rare."""
+    """Words are rare that stand fewer than `below` times."""
 
     below: int
 
 
 def count_words(job: Job, settings: Rare) -> dict[str, Any]:
-    """Count the words between spaces of the SENTENCES job.inputs["train"].
-
-    `thousand words`: different words. `rare`: the percentage of rare ones among them.
-    """
+    """Count the words between spaces of the SENTENCES job.inputs["train"]: `thousand words` that differ, and `rare`, the
+    percentage of them that is rare."""
     texts = read_shards(job.inputs["train"])["text"].to_pylist()
     counts = Counter(word for text in texts for word in text.split())
     rare = sum(count < settings.below for count in counts.values())
@@ -155,7 +152,7 @@ class VocabularyRecipe(CountingRecipe):
 class Division:
     """The columns of text with their tokeniser, and the levels of phrases.
 
-    stand_in: whether the corpus is one, whoever made its trees. by: the parser of the trees, for signatures.
+    stand_in: whether the corpus is one; what its trees are by is another matter. by: the parser of the trees, for signatures.
     """
 
     text: SentenceText
@@ -167,7 +164,7 @@ class Division:
 def count_phrases(job: Job, settings: Division) -> dict[str, Any]:
     """Count the phrases of the PAIRS or SENTENCES of all inputs: `phrases LEVEL` of a sentence, `words LEVEL` of a phrase.
 
-    Both are means. A repeated sentence counts each time.
+    Each sentence counts as often as it stands there; both are means.
     """
     sentences, words, phrases = 0, 0, np.zeros(settings.levels.k)
     for rows in job.inputs.values():
@@ -193,7 +190,7 @@ def _phrases(numbers: NDArray[np.int32], lengths: NDArray[np.int64]) -> NDArray[
 
 
 def of_stand_in(corpus: Corpus | SampleCorpus, task: TransferTask) -> bool:
-    """Return whether a task's corpus is a stand-in. Trees by a parser of ours do not make it one."""
+    """Return whether a task's corpus is a stand-in; trees by a parser of ours do not make it one."""
     if isinstance(corpus, SampleCorpus):
         return True
     manifest, part = load(corpus.name), f"{corpus.part}." if corpus.part else ""
@@ -227,9 +224,9 @@ NO_DATA = {"licences": [], "redistributable": True, "stand_in": False}  # the te
 
 @dataclass(frozen=True)
 class ModelSize:
-    """A model by its configuration, and another one for comparison (None: none).
+    """A model by its configuration, and another one that it is compared with (None: none).
 
-    without: the name of a module with uncounted parameters, for example given word vectors; "": none.
+    without: the name of a module whose parameters are not counted, such as word vectors that are given; "": none.
     """
 
     model: Any
@@ -238,11 +235,10 @@ class ModelSize:
 
 
 def count_parameters(job: Job, settings: ModelSize) -> dict[str, Any]:
-    """Build a model and count it: `parameters` (millions), and `width` of a sentence vector if the model makes any.
+    """Build a model and count it: `parameters` (millions), `width` of a sentence vector if the model makes any, and, beside
+    another model, `share` (percent of its parameters) and `increase` (percent more than it has).
 
-    Beside another model also `share` (percent of its parameters) and `increase` (percent above it). job.inputs["vocabulary"], if
-    there is one, gives
-    the number of words of both sides of the model.
+    job.inputs["vocabulary"], if there is one, says how many words both sides of the model have.
     """
     models = [_built(model, job) for model in (settings.model, settings.other) if model is not None]
     counts = [_parameters(model, settings.without) for model in models]
@@ -270,9 +266,9 @@ def _parameters(model: nn.Module, without: str) -> int:
 
 @dataclass(frozen=True)
 class ModelSizeRecipe(CountingRecipe):
-    """The size of a model. corpus: the source of its words; None: the model has its own number of words.
+    """The size of a model. corpus: whose words it has; None: the model has its own number of words.
 
-    text: a recipe of `corpus` with a `vocabulary` in its data. other, without: as in ModelSize.
+    text: a recipe of `corpus` whose data has a `vocabulary`. other, without: as in ModelSize.
     """
 
     corpus: Any = None
@@ -300,7 +296,7 @@ FLOAT = 4  # bytes
 
 @dataclass(frozen=True)
 class Activations:
-    """An encoder, other encoders by name for comparison, and the sentences. batches: how many, of `rows` each."""
+    """An encoder, the encoders that it is compared with by name, and the sentences. batches: how many, of `rows` each."""
 
     model: SentenceEncoderConfig
     others: Mapping[str, SentenceEncoderConfig]
@@ -315,10 +311,8 @@ class Activations:
 
 
 def count_activations(job: Job, settings: Activations) -> dict[str, Any]:
-    """Count `memory` (MiB) of the encoder on the SENTENCES of all inputs, and `reduction`.
-
-    The reduction is the percentage below the smallest of the other encoders.
-    """
+    """Count `memory` (MiB) of the encoder on the SENTENCES of all inputs, and `reduction`: the percentage that it has less
+    than the other encoders, the least of them."""
     chosen = _sentences(job, settings)
     found = {name: _mebibytes(config, chosen) for name, config in {"": settings.model, **settings.others}.items()}
     signature = SIGNATURE.format(rows=settings.rows)
@@ -355,17 +349,15 @@ def _padded(numbers: list[Any]) -> tuple[Tensor, Tensor]:
 
 
 def _mebibytes(config: SentenceEncoderConfig, batches: list[tuple[Tensor, Tensor]]) -> float:
-    """Return the mean saved size of a forward pass, counted as float32.
-
-    It runs in float64, since no kernel recomputes weights of attention there.
-    """
+    """Return the mean size of what a forward pass saves. It runs in float64, for which no kernel recomputes weights of
+    attention, and is counted as float32."""
     encoder = config.build().double().train()
     sizes = [saved_bytes(encoder, *batch, config.d) for batch in batches]
     return sum(sizes) / len(sizes) / 2**20
 
 
 def saved_bytes(encoder: nn.Module, lengths: Tensor, levels: Tensor, d: int) -> int:
-    """Return the bytes of all saved tensors of a forward pass, each storage once, without the parameters."""
+    """Return the bytes of all tensors that a forward pass saves, each storage once, without the parameters."""
     known = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
     found: dict[int, int] = {}
     kept: list[Tensor] = []  # alive until the end, so that no address is given twice

@@ -68,12 +68,8 @@ def as_written(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class PairVocabulary:
-    """How a text becomes words: `lower_case` or `as_written`.
-
-    Words with fewer than min_count occurrences in train are unknown. With a file of word vectors all words without one are
-    unknown. They share OUTSIDE
-    random ones.
-    """
+    """How a text becomes words: `lower_case` or `as_written`. Words that occur fewer than min_count times in train are
+    unknown; or, if there is a file of word vectors, all words without one, which share OUTSIDE random ones."""
 
     min_count: int = 1
     words: Words = lower_case
@@ -84,11 +80,8 @@ class PairVocabulary:
 
 
 def pair_vocabulary(job: Job, settings: PairVocabulary) -> dict[str, Any]:
-    """Write words.txt, the vocabulary of the PAIRS job.inputs.
-
-    With word vectors also write vectors.safetensors: the vectors of all its entries, each of norm 1, as in the released code of
-    paper 003.
-    """
+    """Write words.txt, the vocabulary of the PAIRS job.inputs, and, if there are word vectors, vectors.safetensors: the vectors of
+    all its entries, each of norm 1, as in the released code of paper 003."""
     tables = [read_shards(rows) for _, rows in sorted(job.inputs.items())]
     texts = (text for table in tables for side in SIDES for text in table[side].to_pylist())
     counts = Counter(word for text in texts for word in settings.words(text))
@@ -109,10 +102,8 @@ def vectors_of(vocabulary: Artifact) -> str:
 
 
 def numbers_of(vocabulary: Artifact) -> Callable[[Sequence[str]], list[int]]:
-    """Return a function from words to ids. A word outside of the vocabulary is unknown.
-
-    With vectors it gets one of the shared ones by a hash of its letters.
-    """
+    """Return a function from words to ids; a word outside of the vocabulary is unknown, or, if it has vectors, gets one of
+    the shared ones by a hash of its letters."""
     ids, outside = read_ids(vocabulary, "words"), vocabulary.meta.get("outside", 0)
 
     def unknown(word: str) -> int:
@@ -129,15 +120,13 @@ class PairNumbers:
 
 
 def pairs(job: Job, settings: PairNumbers) -> dict[str, Any]:
-    """Write NUMBERED shards of the labelled PAIRS job.inputs["rows"], in a step for each shard; also reads ["vocabulary"].
-
-    Pairs without a label are dropped.
-    """
+    """Write NUMBERED shards of the labelled PAIRS job.inputs["rows"], in a step for each shard; also reads
+    ["vocabulary"]. Pairs without a label are dropped."""
     return map_shards(job, pair_shard, settings, vocabulary=job.inputs["vocabulary"])
 
 
 def pair_shard(job: Job, settings: PairNumbers) -> dict[str, Any]:
-    """Write ids and heads of one shard, and count the sentences without heads, since they have no tree (`headless`)."""
+    """Write ids and heads of one shard, and count the sentences without heads, which have no tree (`headless`)."""
     ids = numbers_of(job.inputs["vocabulary"])
     rows, headless = [], 0
     found = read_shard(job.inputs["shard"].path)
@@ -156,7 +145,7 @@ def pair_shard(job: Job, settings: PairNumbers) -> dict[str, Any]:
 
 
 def _positions(brackets: str, words: int) -> list[int]:
-    """Return the position of each word's head, with the root at 0. The root and words without a tree have -1."""
+    """Return the position of each word's head, with the root at 0; -1 for the root, and for all words without a tree."""
     tree = parse(brackets) if brackets else None
     return [-1, *(heads(tree) if tree and len(tree.tokens) == words else [-1] * words)]
 
@@ -202,7 +191,7 @@ class HeadedPairExamples:
 
 @dataclass(frozen=True)
 class DecompositionObjective(Objective):
-    """Two sentences to a label: mean loss a pair. The best weights have the fewest wrong labels on dev."""
+    """Two sentences to a label: mean loss a pair; the best weights have the fewest wrong labels on dev."""
 
     curve: ClassVar = "wrong labels on dev (share of pairs)"
 
@@ -279,12 +268,11 @@ def soft_parents(parser: SoftParents, embedded: Tensor, words: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class DecompositionRecipe(Recipe):
-    """Pairs of sentences. Words with fewer than min_count occurrences in train are unknown.
+    """Pairs of sentences. Words that occur fewer than min_count times in train are unknown.
 
-    words: how a text becomes words, `lower_case` or `as_written`. vectors: a file of word vectors. They are not trained, and
-    words without one share a
-    hundred random vectors (`numbers_of`). Without a file vectors are learned. parsed: adds trees to records. Their heads are the
-    hard parents.
+    words: how a text becomes words, `lower_case` or `as_written`. vectors: a file of word vectors, which are not trained; then
+    words without one share a hundred random vectors (`numbers_of`). Without a file vectors are learned.
+    parsed: from records to the same records with trees, whose heads are the hard parents.
     """
 
     corpus: AnyCorpus

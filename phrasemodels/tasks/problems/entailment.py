@@ -98,19 +98,17 @@ def every_map(model: nn.Module) -> list[nn.Linear]:
 
 
 def all_but_scores(model: nn.Module) -> list[nn.Linear]:
-    """Return all linear maps but two. Their sum is the attention of one word to another.
-
-    The released program of DiSAN has no penalty on them.
-    """
+    """Return all linear maps but the two whose sum is the attention of one word to another, on which the released program
+    of DiSAN has no penalty."""
     named = ((name.rpartition(".")[2], module) for name, module in model.named_modules())
     return [module for name, module in named if isinstance(module, nn.Linear) and name not in SCORES]
 
 
 @dataclass(frozen=True)
 class EntailmentObjective(Objective):
-    """Pairs of sentences to a label: mean loss a pair. The best weights have the fewest wrong labels on dev.
+    """Pairs of sentences to a label: mean loss a pair; the best weights have the fewest wrong labels on dev.
 
-    penalty: λ of ½λ‖W‖² on the matrices of linear maps, without biases and word vectors. penalised: these maps, every_map or
+    penalty: λ of ½λ‖W‖² on the matrices of linear maps, without biases and word vectors. penalised: which maps, every_map or
     all_but_scores.
     """
 
@@ -220,10 +218,8 @@ SIGNATURE = "accuracy of three labels, %"
 
 
 def score_labels(job: Job, settings: None) -> dict[str, Any]:
-    """Score job.inputs["predictions"]: accuracy (%), also by group and by length. With ["transfer"] add its scores.
-
-    ["rows"] are the test set.
-    """
+    """Score job.inputs["predictions"]: accuracy (%), also by group and by length; with ["transfer"], its scores are among
+    them. ["rows"] are the test set."""
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     right = pc.equal(table["gold"], table["label"]).to_numpy()
     length = np.floor(table["length"].to_numpy() + 0.5)  # halves up: bins of equal width
@@ -237,16 +233,17 @@ def score_labels(job: Job, settings: None) -> dict[str, Any]:
 
 
 def _test_set(rows: Artifact) -> list[dict[str, Any]]:
-    """Return the identity of numbered pairs without their words and structures. These depend on how a system reads text."""
+    """Return the identity of numbered pairs without their words and structures, which depend on how a system reads text."""
     table = read_shards(rows).select(["id", "label", "group"])
     return [{"rows": table.num_rows, "content": content_digest(table)}]
 
 
 @dataclass(frozen=True)
 class TransferTask:
-    """A task for sentence vectors: its protocol, its corpus and splits, and the text of its sentences.
+    """A task that sentence vectors are tried on: its protocol, its corpus and splits, and the text of its sentences.
 
-    parsed: adds trees to records, for encoders of trees. averaged: whether micro and macro include it.
+    parsed: from records to the same records with trees, for encoders that read trees. averaged: whether it is one of the
+    tasks that micro and macro are averages of.
     """
 
     name: str
@@ -267,13 +264,12 @@ BATCH_TOKENS = 8192  # predicted at a time
 
 @dataclass(frozen=True)
 class EntailmentRecipe(Recipe):
-    """A corpus of sentence pairs, the structure of each token, and the tasks for sentence vectors (`suite`).
+    """A corpus of sentence pairs, the structure of each token, and the tasks that sentence vectors are tried on (`suite`).
 
-    penalty: of the objective. Words with fewer than min_count occurrences are unknown. max_tokens drops longer pairs from
-    training alone (0: none).
-    vectors: a file of word vectors. Without one they are learned. setting: how classifiers of the tasks are trained. parsed: adds
-    trees to pairs.
-    unknown: treatment of unknown words. penalised: the linear maps with a penalty.
+    penalty: of the objective. Words that occur fewer than min_count times are unknown. max_tokens drops longer pairs from
+    training alone (0: none). vectors: a file of word vectors; without one they are learned. setting: how classifiers of
+    the tasks are trained. parsed: from pairs to the same pairs with trees. unknown: what becomes of unknown words.
+    penalised: the linear maps that the penalty is on.
     """
 
     corpus: Corpus | SampleCorpus
@@ -304,7 +300,7 @@ class EntailmentRecipe(Recipe):
         return f"{self.slug}-{self.corpus.name}{'-' if part else ''}{part}"
 
     def without_optional_libraries(self) -> Self:
-        """Return the recipe without the tasks. Their scores need scipy."""
+        """Return the recipe without the tasks, whose scores need scipy."""
         return dataclasses.replace(self, suite=())
 
     def data(self) -> dict[str, Step]:

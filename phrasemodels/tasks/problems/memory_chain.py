@@ -31,10 +31,8 @@ NO_PAIRS, PRODUCTS, ROWS, SLOTS = range(4)  # what the pairwise potentials are; 
 
 
 class ChainWeights(NamedTuple):
-    """Embeddings of keys and values, words (K, V, d) and ago (K, S, d); maps (K-1, d, d) and offsets (K-1, d) of queries.
-
-    Also transitions (S, S) of slots and answer (V, d). A missing part is empty.
-    """
+    """Embeddings of keys and values, words (K, V, d) and ago (K, S, d); maps (K-1, d, d) and offsets (K-1, d) of queries;
+    transitions (S, S) of slots; answer (V, d). Those that a model lacks are empty."""
 
     key_words: Floats
     key_ago: Floats
@@ -110,7 +108,7 @@ def _pairwise(transitions, keys, matches, pairs):
 
 @njit(**UNORDERED)
 def _unary(transitions, matches, count, pairs):
-    """Return the unary potentials (K, n). With SLOTS they include the mean transitions to the first and from the last fact."""
+    """Return the unary potentials (K, n); with SLOTS, the mean transitions to the first and from the last fact are in them."""
     n, S = matches.shape[1], len(transitions)
     unary = count * matches
     if pairs == SLOTS:
@@ -232,7 +230,7 @@ def _answer_state(values, p, query):
 
 @njit(**UNORDERED)
 def _forward(weights, reading, stories, row, phase):
-    """Return a Pass, the input of a question's way back."""
+    """Return a Pass: all that the way back of a question needs."""
     pairs, scales = reading.pairs[phase], reading.scales
     keys = _embedded(weights.key_words, weights.key_ago, stories, row, scales)
     values = _embedded(weights.value_words, weights.value_ago, stories, row, scales)

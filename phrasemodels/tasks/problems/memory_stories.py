@@ -1,9 +1,8 @@
 # mypy: disallow-untyped-defs=False
 """Compiled parts of memory networks: embedded sentences, the loss of an answer, and an SGD update.
 
-Shapes: N questions, S slots of facts, n ≤ S facts of one story, w words of a fact, v of a question, d width, V vocabulary. All
-numbers are float64. A
-weight and its gradient are views of one vector each, so an update is a loop over it.
+Shapes: N questions, S slots of facts, n ≤ S facts of one story, w words of a fact, v of a question, d width, V vocabulary.
+All numbers are float64. A weight and its gradient are views of one vector each, so that an update is a loop over it.
 """
 
 from typing import NamedTuple
@@ -34,7 +33,8 @@ class Stories(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """The next U updates: rows (U) of the stories, learning rates (U), phases (U) of the model (0 or 1), and the clipping norm."""
+    """The next U updates: rows (U) of the stories, learning rates (U), phases (U) of the model (0 or 1), and the largest
+    norm of a gradient."""
 
     rows: Integers
     rates: Floats
@@ -150,7 +150,7 @@ def answer_loss(table, state, answer):
 
 @njit(**UNORDERED)
 def descend(weights, gradient, rate, clip):
-    """Do one update of SGD on weights (P). Clip their gradient (P) at the norm `clip`, then set it to 0."""
+    """Do one update of SGD on weights (P), whose gradient (P) is clipped at the norm `clip`; set the gradient to 0."""
     squares = 0.0
     for i in range(len(gradient)):
         squares += gradient[i] * gradient[i]

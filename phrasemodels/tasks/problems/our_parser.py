@@ -41,9 +41,9 @@ from phrasemodels.tasks.train.config import TrainConfig
 
 @dataclass(frozen=True)
 class OurParser:
-    """A trained parser as a back end. Its folders are `weights`, a training, and `vocabulary`.
+    """A trained parser as a back end; its folders are `weights`, a training, and `vocabulary`.
 
-    batch: sentences of one batch. longest: longer sentences are not parsed.
+    batch: sentences that are parsed together. longest: longer sentences are not parsed.
     """
 
     objective: ParsingObjective
@@ -78,9 +78,9 @@ def _artifact(path: Path) -> Artifact:
 
 @dataclass(frozen=True)
 class ByOurParser:
-    """Records with constituency trees by a parser of paper 004. It is trained first.
+    """Records with constituency trees by a parser of paper 004, which is trained first.
 
-    name: the parser's experiment. recipe, model, train and seed are the experiment's.
+    name: the experiment that trains the parser; recipe, model, train and seed are the experiment's.
     """
 
     name: str
@@ -96,22 +96,20 @@ class ByOurParser:
 
     @property
     def models(self) -> dict[str, Step]:
-        """The folders of the back end."""
+        """The folders that the back end reads."""
         steps = steps_of(self.name, self.recipe, self.model, self.train, self.seed)
         return {"weights": steps["model"], "vocabulary": self.recipe.data()["vocabulary"]}
 
     def __call__(self, rows: Step) -> Step:
-        """Return the step for adding the parser's trees to PAIRS or SENTENCES."""
+        """Return the step that gives PAIRS or SENTENCES the parser's trees."""
         label = f"trees of {rows.label} by {self.name}"
         return Step(add_trees, label, AddTrees(self.parser, replace_all), {"rows": rows, **self.models})
 
 
 @dataclass(frozen=True)
 class WithPhrases:
-    """A treebank of dependencies with phrases in its training set by a parser of paper 004. It is trained first.
-
-    Of the joint trees with a sentence's arcs it takes the one with the best phrases. Sentences with phrases keep them.
-    """
+    """A treebank of dependencies whose training set gets phrases, too, by a parser of paper 004, which is trained first: of the
+    joint trees that have a sentence's arcs those with the best phrases. Sentences that have phrases keep them."""
 
     corpus: Corpus | SampleCorpus
     by: ByOurParser
@@ -121,7 +119,7 @@ class WithPhrases:
         return self.corpus.name
 
     def split(self, split: str) -> Step:
-        """Return the step for the records of train, dev or test."""
+        """Return the step that yields the records of train, dev or test."""
         rows = self.corpus.split(split)
         if split != "train":
             return rows
@@ -132,8 +130,8 @@ class WithPhrases:
 def add_phrases(job: Job, settings: OurParser) -> dict[str, Any]:
     """Write the TREES job.inputs["rows"] with phrases where they have heads alone; also reads ["weights"] and ["vocabulary"].
 
-    Sentences with crossing arcs or several roots have no joint tree and stay without phrases, like those with too many words for
-    joint decoding.
+    Sentences whose arcs cross or have several roots, which no joint tree has, stay without, as do those of more words than are
+    decoded jointly.
     """
     models = {name: job.inputs[name] for name in ("weights", "vocabulary")}
     return map_shards(job, add_phrases_to_shard, settings, None, **models)
@@ -154,10 +152,8 @@ def add_phrases_to_shard(job: Job, settings: OurParser) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class WithGivenArcs:
-    """A decoder for the best phrases of the joint trees with given arcs. heads (B, n+1), -1 at the root and in padding.
-
-    If no joint tree has them, phrases and heads are -1.
-    """
+    """A decoder that finds the best phrases of those joint trees that have given arcs. heads (B, n+1), -1 at the root and in
+    padding. Where no joint tree has them, phrases and heads are -1."""
 
     heads: Tensor
 
@@ -171,7 +167,7 @@ class WithGivenArcs:
 
 
 def phrases_of_arcs(parser: TreeParser, rows: Sequence[dict[str, Any]], divide: Divide) -> list[str]:
-    """Return bracketed trees, with the rows' own tags, for rows of TREES with heads; empty without a joint tree."""
+    """Return bracketed trees, with the rows' own tags, of rows of TREES that have heads; empty where there is none."""
     tokens = [row["tokens"] for row in rows]
     data = ParseExamples(Columns.of_table(parser.numbers(tokens, divide), COLUMNS), parser.objective.tagged)
     made = [""] * len(rows)

@@ -1,6 +1,6 @@
-"""Treebanks as numbers, and the objective of parsing: margins and cross entropies of joint trees.
+"""Treebanks as numbers, and the objective of parsing: margins and cross entropies of joint trees; dev errors choose the weights.
 
-Dev errors choose the weights. Positions of a sentence are START, its words, STOP.
+Positions of a sentence are START, its words, STOP.
 """
 
 from collections import Counter
@@ -62,11 +62,10 @@ NUMBERS = required(id=pa.int64(), **_IDS, characters=_tuples(LETTERS), cells=_tu
 
 @dataclass(frozen=True)
 class TreebankVocabulary:
-    """Words, in lower case, and characters with fewer than min_count occurrences are unknown.
+    """Words, in lower case, and characters that occur fewer than min_count times are unknown. Labels that occur fewer than
+    min_label times are never predicted, and spans with them are not learned. tags: the column of tags.
 
-    Labels with fewer than min_label occurrences are never predicted, and their spans are not learned. tags: the column of tags.
-    vectors: a file of fixed
-    word vectors. Its first `most` words are known even if the treebank lacks them.
+    vectors: a file of vectors of words, which stay fixed. Its first `most` words are known too, though the treebank lacks them.
     """
 
     min_count: int = 2
@@ -83,9 +82,8 @@ class TreebankVocabulary:
 def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any]:
     """Write a vocabulary for each side of the TREES job.inputs["rows"]: words, characters, tags, labels, relations.
 
-    Labels begin with the empty one and `<H>`. Relations have no special entries. The others begin with SPECIAL. With a file of
-    word vectors, also write
-    vectors.safetensors, a row for each word. Words missing in the file have zeros.
+    Labels begin with the empty one and `<H>`; relations have no special entries; the others begin with SPECIAL. With a file of
+    word vectors, also write vectors.safetensors, a row for each word, of zeros for those that the file lacks.
     """
     found: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
     table = read_shards(job.inputs["rows"])
@@ -149,23 +147,20 @@ Heads = Callable[[Mapping[str, Any]], list[int]]
 
 
 def annotated_heads(row: Mapping[str, Any]) -> list[int]:
-    """Return the corpus's heads."""
+    """Return the heads that the corpus has."""
     return list(row["heads"])
 
 
 def heads_by_rules(row: Mapping[str, Any]) -> list[int]:
-    """Return heads by the head rules of data/formats/trees.py. Their arcs have no relations."""
+    """Return heads that the head rules of data/formats/trees.py find in the tree; their arcs have no relations."""
     return rule_heads(parse(row["tree"])) if row["tree"] else []
 
 
 @dataclass(frozen=True)
 class TreeNumbers:
-    """Choices of sentences and columns.
-
-    keep: the kept sentences. Those with more than max_words words (0: any number) are dropped, too. Test sets keep every_row, so
-    no sentence is left out
-    of a score. divide: words into pieces of a pretrained encoder. tags: the column of tags. heads: where they come from.
-    """
+    """keep: which sentences are kept; those with more than max_words words (0: any number) are dropped too. Test sets keep
+    every_row, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder. tags: the
+    column of tags. heads: where they come from."""
 
     keep: Keep = complete
     max_words: int = 0
@@ -189,7 +184,7 @@ def tree_numbers(job: Job, settings: TreeNumbers) -> dict[str, Any]:
 
 
 def tree_shard(job: Job, settings: TreeNumbers) -> dict[str, Any]:
-    """Write the numbers of one shard, and count the trees that no merges build (joint_trees.misfits)."""
+    """Write the numbers of one shard, and count the trees that cannot be built from merges (joint_trees.misfits)."""
     table = read_shard(job.inputs["shard"].path)
     ids = Ids({side: read_words(job.inputs["vocabulary"], side) for side in SIDES})
     rows, unfit = [], 0
@@ -263,7 +258,7 @@ class ParseExamples:
 
 
 def _after_root(values: Tensor, words: Tensor) -> Tensor:
-    """Return values (B, n), or narrower ones, as (B, n+1) after a root. The root and missing values are -1."""
+    """Return values (B, n), or narrower ones, as (B, n+1) after a root; -1 at the root and where there is no value."""
     out = values.new_full((len(words), words.shape[1] - 1), -1)
     out[:, 1 : values.shape[1] + 1] = values
     return out
@@ -292,15 +287,14 @@ class ParsingObjective(Objective):
         return ParseExamples(Columns(paths, COLUMNS), self.tagged)
 
     def loss(self, model: JointParser, batch: ParseBatch, smoothing: float) -> Tensor:
-        """Return the summed margins and cross entropies, without smoothing. Excluded heads have probability 0."""
+        """Return the summed margins and cross entropies, without smoothing: heads that are excluded have probability 0."""
         return model.loss(batch.sentences, batch.gold)
 
     def criterion(self, model: JointParser, batch: ParseBatch) -> Tensor:
         """Return (errors, count) of 1 − F1 and of 1 − LAS (2, 2): paper 004 chooses weights by F1 + LAS.
 
-        All words count. Spans are the learned ones: a chain of labels is one, and `<H>` is none. A decoder of phrases or arcs
-        alone is measured by these
-        alone.
+        All words count. Spans are those that are learned: a chain of labels is one, and `<H>` is none. A decoder that finds
+        phrases or arcs alone is measured by these alone.
         """
         found = model.parse(batch.sentences, self.decode)
         return torch.stack([errors(found, batch.gold) for errors in ERRORS.get(self.decode, (_spans, _arcs))])

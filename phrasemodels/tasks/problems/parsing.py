@@ -139,12 +139,8 @@ def label_weights(model: JointParser, sentences: ParserInput) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class LabelView:
-    """Labels in one sentence of n words: its parse, attention and contributions.
-
-    Attention (L, N) of the labels is the mean over their queries. Contributions to the m phrases are (m, L), as means and as
-    shares. Phrases are in the
-    order of the tree.
-    """
+    """Labels in one sentence of n words: its parse; attention (L, N) of the labels, mean over their queries; and their
+    contributions to its m phrases (m, L), as means and as shares. Phrases are in the order of the tree."""
 
     parse: Parse
     spans: list[Span]
@@ -154,7 +150,7 @@ class LabelView:
     shares: NDArray[np.float32]
 
     def figures(self, most: int) -> dict[str, Matrix]:
-        """Return figures, by heading, of the `most` labels with the largest contributions."""
+        """Return figures, by heading, of the `most` labels that contribute most."""
         order = np.argsort(-np.ptp(self.averages, 0), kind="stable")[:most]
         names = [self.labels[label] for label in order]
         words = ["<s>", *self.parse.tokens, "</s>"]
@@ -173,7 +169,7 @@ class LabelView:
 
 @torch.no_grad()
 def view_labels(parser: TreeParser, tokens: list[str], divide: Divide = no_pieces) -> LabelView:
-    """Return attention and contributions of labels in one sentence. ValueError: the parser has no features of labels."""
+    """Return what labels attend to and contribute in one sentence. ValueError: the parser has no features of labels."""
     data = ParseExamples(Columns.of_table(parser.numbers([tokens], divide), COLUMNS), parser.objective.tagged)
     sentences = data.batch(np.array([0])).to(parser.device).sentences
     weights = label_weights(parser.model, sentences)[0].mean(1)
@@ -200,7 +196,7 @@ COUNTS = ("brackets", "failed", "exact", "heads", "arcs", "heads_unicode", "arcs
 
 @dataclass(frozen=True)
 class ParseScoring:
-    """The rule for punctuation. UAS and LAS leave it out."""
+    """The rule for punctuation, which UAS and LAS leave out."""
 
     punctuation: Punctuation = penn
 
@@ -208,7 +204,7 @@ class ParseScoring:
 def score_parses(job: Job, settings: ParseScoring) -> dict[str, Any]:
     """Score job.inputs["predictions"] against the TREES ["rows"]. Also writes breakdown.json.
 
-    EVALB leaves words out by their tags, so both trees get the gold tags. Predicted tags have a score of their own.
+    EVALB leaves words out by their tags, so both trees get the gold tags; predicted tags have a score of their own.
     """
     gold = read_shards(job.inputs["rows"]).to_pylist()
     predicted = read_shard(job.inputs["predictions"].file("predictions.arrow")).to_pylist()
@@ -284,7 +280,7 @@ class Breakdown:
     relations: dict[str, list[int]] = field(default_factory=dict)
 
     def add_tree(self, gold: Tree, predicted: Tree) -> None:
-        """Count the brackets of a sentence scored by EVALB."""
+        """Count the brackets of a sentence that EVALB scores."""
         (words, expected), (_, found) = brackets(gold), brackets(predicted)
         for place, counter in enumerate((expected & found, found, expected)):
             for span, count in counter.items():
@@ -292,7 +288,7 @@ class Breakdown:
                 self.lengths.setdefault(_bucket(len(words)), [0, 0, 0])[place] += count
 
     def add_arcs(self, gold: Arcs, predicted: Arcs, skipped: Sequence[bool]) -> None:
-        """Count the arcs to the unskipped words of a sentence."""
+        """Count the arcs to the words of a sentence that are not skipped."""
         pairs = (zip(arcs.heads, arcs.relations, strict=True) for arcs in (gold, predicted))
         for (head, relation), (guess, name), skip in zip(*pairs, skipped, strict=True):
             if not skip:
@@ -320,12 +316,11 @@ DEV: dict[Keep, Keep] = {with_either: complete}  # of a corpus that has both, we
 
 @dataclass(frozen=True)
 class ParsingRecipe(Recipe):
-    """A treebank with phrase structure, dependencies or both, and the parser's objective (`problem`).
+    """A treebank with phrase structure, dependencies or both, and the parser's objective (`problem`). learned: which
+    sentences are learned from. heads: where their heads come from.
 
-    learned: the sentences to learn from. heads: where their heads come from. max_words drops longer sentences from training alone
-    (0: none). divide:
-    words into pieces of a pretrained encoder. tokeniser, split: of a user's text: a sentence into words, a text into sentences
-    and words.
+    max_words drops longer sentences from training alone (0: none). divide: words into pieces of a pretrained encoder.
+    tokeniser, split: of text that a user gives: a sentence into words, a text into sentences and words.
     """
 
     corpus: Corpus | SampleCorpus
@@ -391,5 +386,5 @@ class ParsingRecipe(Recipe):
         return {text_name(self.tokeniser): self.tokeniser, OWN: self.problem.decode, "divide": self.divide}
 
     def parser(self, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> TreeParser:
-        """Return a trained parser. It stays in memory."""
+        """Return a trained parser that stays in memory."""
         return TreeParser(self.problem, model, weights, vocabulary)

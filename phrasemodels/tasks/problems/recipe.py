@@ -1,4 +1,4 @@
-"""The base of all recipes: their steps, and their sections, tables and figures of a report."""
+"""The base of all recipes: the steps that a recipe becomes, and the sections, tables and figures that it gives to a report."""
 
 import dataclasses
 from abc import ABC, abstractmethod
@@ -57,10 +57,10 @@ class TrainedModel(Protocol):
     def predict(self, texts: Sequence[str]) -> list[str]: ...
 
     def test_inputs(self) -> Mapping[str, Artifact]:
-        """Return the inputs of the prediction of the test set. ValueError: the store has no such step."""
+        """Return the inputs of the step that predicted the test set. ValueError: the store has no such step."""
 
     def run(self, step: Step, file: str) -> pa.Table:
-        """Run a step in a store of its own. Return the table in a file of its artifact."""
+        """Run a step in a store of its own; return the table in a file of its artifact."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Heatmap:
 
 @dataclass(frozen=True)
 class Heatmaps:
-    """Heatmaps side by side. text: for a screen reader."""
+    """Heatmaps side by side. text: what a screen reader reads in their place."""
 
     panels: Sequence[Heatmap]
     text: str
@@ -90,7 +90,7 @@ class Heatmaps:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Numbers of any sign (rows, columns) with a scale. axes: meanings of rows and columns. text: for a screen reader."""
+    """Numbers of any sign (rows, columns) with a scale; axes: what rows and columns are. text: for a screen reader."""
 
     values: NDArray[Any]
     rows: Sequence[str]
@@ -101,10 +101,8 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Values in percent of all seeds by a varied number, a line for each name: mean, lowest and highest.
-
-    axis: the varied number. values: what the values are.
-    """
+    """Values in percent of all seeds by a number that was varied, a line for each name: mean, lowest and highest. axis: what
+    was varied. values: what the values are."""
 
     lines: Mapping[str, Mapping[float, Sequence[float]]]
     axis: str
@@ -113,7 +111,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Vectors (m, d) with their names. The `count` nearest to each centre (an index) are marked."""
+    """Vectors (m, d) with their names; the `count` nearest to each centre (an index) are marked."""
 
     vectors: NDArray[Any]
     names: Sequence[str]
@@ -146,7 +144,7 @@ class Section:
 
 
 def too_large(rows: int, columns: int) -> str:
-    """Return why a figure of so many words cannot be drawn. Empty if it can."""
+    """Return why a figure of so many words cannot be drawn; empty if it can."""
     if rows * columns <= MOST_WORDS**2:
         return ""
     return f"{rows} by {columns} words are too many for a figure; take a shorter sentence"
@@ -176,10 +174,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Recipe(ABC):
-    """A problem on a corpus. With a model and a training configuration it is an experiment.
+    """A problem on a corpus: with a model and a training configuration it is an experiment.
 
-    A problem has to give its data and stages. The other methods have defaults. Override them if the problem takes text or draws
-    something of its own.
+    A problem has to give its data and stages. The other methods have defaults: a problem that takes text, or
+    draws something of its own, overrides them.
     """
 
     corpus: Any
@@ -197,23 +195,21 @@ class Recipe(ABC):
 
     @property
     def problem_name(self) -> str:
-        """The problem's name, or of a count the counted thing."""
+        """The problem in words; of what is counted and not trained: what is counted."""
         words = self.slug.replace("-", " ")
         return words if self.trains else f"count: {words}"
 
     @abstractmethod
     def data(self) -> dict[str, Step]:
-        """Return the common steps of all models and seeds, by name."""
+        """Return the steps that are the same for all models and seeds, by name."""
 
     @abstractmethod
     def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        """Return `model`, `predictions`, `scores` and perhaps others, each after its own inputs.
-
-        Without training there is only `scores`.
-        """
+        """Return `model`, `predictions`, `scores` and perhaps others, each after the stages that it needs; only `scores` if
+        nothing is trained."""
 
     def measured_stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        """Return the stages. Scores also have the user's own metrics. ValueError: the answers are no columns."""
+        """Return the stages, whose scores also have the metrics of one's own. ValueError: the answers are no columns."""
         stages = self.stages(model, config, seed)
         if not self.metrics:
             return stages
@@ -225,18 +221,16 @@ class Recipe(ABC):
         return stages | {"scores": dataclasses.replace(scores, make=score_with_own, settings=settings)}
 
     def without_optional_libraries(self) -> Self:
-        """Return the recipe for a machine with torch, pyarrow and sacrebleu alone (`train --local --data`).
-
-        Parts with other libraries are left out, for example a detokeniser with the metrics on running text.
-        """
+        """Return the recipe for a machine with torch, pyarrow and sacrebleu alone (`train --local --data`): what needs other
+        libraries, such as a detokeniser with the metrics on running text, is left out."""
         return self
 
     def test_rows(self) -> Step:
-        """Return the step for the records of the test set, with trees if the model reads trees."""
+        """Return the step that yields the records of the test set, with trees if the model reads trees."""
         return self.corpus.split("test")
 
     def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-        """Return the question of a row of predictions as text. record: the test record with the same id."""
+        """Return the question that a row of predictions answers, as text; record: the test record with the same id."""
         return " ".join(prediction["source"])
 
     def predictor(self, vocabulary: Artifact) -> Predictor | None:
@@ -244,7 +238,7 @@ class Recipe(ABC):
         return None
 
     def own_parts(self) -> Mapping[str, Any]:
-        """Return the user's functions in the predictor."""
+        """Return the functions of the user that the predictor names."""
         return {}
 
     def loaded(self, model: Any, artifacts: Mapping[str, Artifact]) -> LoadedModel:
@@ -267,24 +261,24 @@ class Recipe(ABC):
         raise ValueError(f"{self.name}: models of this problem have no attention to single sentences")
 
     def attended(self, record: Mapping[str, Any]) -> str:
-        """Return the text of a test record for figures of attention."""
+        """Return the text of a test record that a report shows the attention to."""
         return str(record["source"])
 
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
-        """Return the problem's own figure of trained models and a text. target: the gold answer, if there is one.
+        """Return the problem's own figure of what trained models do with a text. target: the gold answer, if there is one.
 
-        ValueError: there is no figure, the text does not suit it, or it cannot show several models.
+        ValueError: there is no such figure, the text does not suit it, or it cannot show several models.
         """
         one_model(models)
         raise ValueError(f"{models[0].name} has no figure of its own; see `phrasemodels draw --to attention.html`")
 
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
-        """Return further sections for the report of a table of this problem. run: runs a further step."""
+        """Return what the report of a table of this problem shows beside its numbers. run: runs a further step."""
         return []
 
 
 def text_name(function: Any) -> str:
-    """Return the exported name of a tokeniser or detokeniser: its own, or "module:name" of a user's."""
+    """Return the name by which an exported model gives a tokeniser or detokeniser: its own, or "module:name" of a user's."""
     if (inner := getattr(function, "tokeniser", None)) is not None:
         return MARKED + text_name(inner)
     name = getattr(function, "__name__", type(function).__name__)
@@ -318,7 +312,7 @@ def attend(job: Job, settings: Attending) -> dict[str, Any]:
 
 
 def training_stage(objective: Objective, model: Any, config: TrainConfig, seed: int) -> Stage:
-    """Return the stage for training a model on the data `train`, `dev` and `vocabulary`."""
+    """Return the stage that trains a model on the data `train`, `dev` and `vocabulary`."""
     inputs = {name: name for name in ("train", "dev", "vocabulary")}
     return Stage(train, TrainSettings(objective, model, config, seed), inputs)
 
@@ -335,7 +329,7 @@ def steps_of(
 ) -> dict[str, Step]:
     """Return the steps of one training of the experiment `name`, by stage.
 
-    about: further entries of manifests, beside experiment and seed.
+    about: what the manifests say of it, beside experiment and seed.
     """
     known = recipe.data()
     stages = recipe.measured_stages(model, config, seed)

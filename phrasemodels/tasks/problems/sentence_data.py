@@ -39,13 +39,13 @@ VECTORS = "vectors.safetensors"
 
 
 def lower_spaces(text: str, language: str) -> list[str]:
-    """Return the words of tokenised text in lower case."""
+    """Return the words, in lower case, of text that is tokenised already."""
     return text.lower().split()
 
 
 @dataclass(frozen=True)
 class Marked:
-    """A tokeniser with tokens between <s> and </s>."""
+    """A tokeniser whose tokens stand between <s> and </s>."""
 
     tokeniser: Tokeniser
 
@@ -58,33 +58,33 @@ Unknown = Callable[[list[str], Container[str]], list[str]]
 
 
 def hashed(tokens: list[str], words: Container[str]) -> list[str]:
-    """Keep unknown words. They share BUCKETS vectors."""
+    """Keep unknown words, which share BUCKETS vectors."""
     return tokens
 
 
 def left_out(tokens: list[str], words: Container[str]) -> list[str]:
-    """Leave out unknown words. At least one word stays."""
+    """Leave out unknown words; at least one word stays."""
     return [word for word in tokens if word in words] or [NOTHING]
 
 
 @dataclass(frozen=True)
 class SentenceText:
-    """The columns to read, and their tokeniser."""
+    """The columns that are read, and their tokeniser."""
 
     sides: tuple[str, ...] = ("premise", "hypothesis")
     tokeniser: Tokeniser = lower_spaces
 
     def words(self, text: str) -> list[str]:
-        """Return the words of a text, at least one."""
+        """Return the words of a text; there is at least one."""
         return self.tokeniser(text, "en") or [NOTHING]
 
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A user's file of word vectors: a word and its d numbers on each line, as in GloVe's.
+    """A file of word vectors that the user provides: a word and its d numbers on each line, as GloVe's; the first may have two
+    numbers, as fastText's and word2vec's.
 
-    The first line may have two numbers, as in fastText's and word2vec's. sha256: the digest of its content. It identifies the
-    located file.
+    sha256: the digest of its content, which identifies the file once it is located.
     """
 
     name: str
@@ -95,7 +95,7 @@ class VectorFile:
         at_least(self, 1, "d")
 
     def path(self, folders: Sequence[Path]) -> Path | None:
-        """Return its path in the first folder with the file."""
+        """Return its path in the first of the folders that has it."""
         return next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
 
     def locate(self, folders: Sequence[Path]) -> "VectorFile | None":
@@ -106,11 +106,8 @@ class VectorFile:
     def read(
         self, words: Container[str], folders: Sequence[Path], most: int = 0
     ) -> Iterator[tuple[str, NDArray[np.float32]]]:
-        """Yield words with their vectors, and whatever the first `most` lines have.
-
-        OSError: no folder has the file. ValueError: a line is wrong, or the file has changed since it was located. That is known
-        at its end.
-        """
+        """Yield words with their vectors, and whatever the first `most` lines have. OSError: no folder has the file.
+        ValueError: a line is wrong, or the file has changed since it was located, which is known at its end."""
         if (path := self.path(folders)) is None:
             raise OSError(f"{self.name} is in none of {', '.join(map(str, folders))}: put it there again")
         whole = hashlib.sha256()
@@ -134,13 +131,13 @@ class VectorFile:
             raise ValueError(f"{path}: the file has changed since the run was planned; start again")
 
     def of_unknown(self, count: int) -> NDArray[np.float32]:
-        """Return the random vectors of unknown words."""
+        """Return the vectors that unknown words share, which are random."""
         return np.random.default_rng(0).uniform(-RANGE, RANGE, (count, self.d)).astype(np.float32)
 
 
 @cache
 def _digest(path: Path, changed: int) -> str:
-    """Return the digest of a file. It is read again after a change of its time."""
+    """Return the digest of a file, which is read again if its time of change is another one."""
     return sha256_of(path)
 
 
@@ -156,10 +153,8 @@ def _of_phrase(fields: Sequence[str], d: int) -> bool:
 
 @dataclass(frozen=True)
 class WordListSettings:
-    """The text of each input. Words with fewer than min_count occurrences are left out.
-
-    With a file of word vectors, words without one are left out, too.
-    """
+    """The text of each input. Words that occur fewer than min_count times are left out, and, if there is a file of word
+    vectors, words without one."""
 
     texts: Mapping[str, SentenceText]
     min_count: int = 1
@@ -170,10 +165,8 @@ class WordListSettings:
 
 
 def word_list(job: Job, settings: WordListSettings) -> dict[str, Any]:
-    """Write words.txt, a vocabulary without special entries.
-
-    With word vectors also write vectors.safetensors: the vectors of the words, then BUCKETS random ones for unknown words.
-    """
+    """Write words.txt, a vocabulary without special entries, and, if there are word vectors, vectors.safetensors: the vectors of
+    the words, then BUCKETS random ones that unknown words share."""
     counts: Counter[str] = Counter()
     for name, text in settings.texts.items():
         table = read_shards(job.inputs[name])
@@ -196,12 +189,9 @@ def vectors_of(vocabulary: Artifact) -> str:
 
 @dataclass(frozen=True)
 class NumberSettings:
-    """The text and structure of each side.
-
-    max_tokens: rows with longer sentences are dropped in training (0: none). labelled: rows without a label are dropped. unknown:
-    treatment of words
-    outside of the vocabulary, hashed or left_out.
-    """
+    """The text and structure of each side. max_tokens: rows with longer sentences are dropped (0: none), in training
+    alone. labelled: rows without a label are dropped. unknown: what becomes of words that are not in the vocabulary, hashed
+    or left_out."""
 
     text: SentenceText
     structure: Structure
@@ -271,7 +261,7 @@ def _structures(tokens: list[list[str]], trees: pa.ChunkedArray, structure: Stru
 
 
 def _lists(tokens: list[list[str]], values: NDArray[np.int32]) -> pa.ListArray:
-    """Return the values of all tokens as a list for each row. Several values of a token become a list of one length."""
+    """Return the values of all tokens as a list for each row; several values of a token become a list of one length."""
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in tokens])]).astype(np.int32)
     flat = pa.array(values.ravel(), pa.int32())
     if values.ndim == 2:

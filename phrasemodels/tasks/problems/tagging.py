@@ -40,18 +40,18 @@ from phrasemodels.verdicts.significance import Statistic
 
 @dataclass(frozen=True)
 class VectorVocabulary:
-    """Words in the file are known in every split. Others are unknown if train has fewer than min_count of them."""
+    """Words that the file has are known in every split. Of the others those are unknown that occur fewer than min_count times
+    in train."""
 
     vectors: VectorFile
     min_count: int = 2
 
 
 def vector_vocabulary(job: Job, settings: VectorVocabulary) -> dict[str, Any]:
-    """Write the vocabularies of the TOKENS job.inputs["rows"], and vectors.safetensors: a unit vector for each source word.
+    """Write the vocabularies of the TOKENS job.inputs["rows"], with the source words of all inputs that the file has after
+    the ones of "rows", and vectors.safetensors: a unit vector for each source word.
 
-    After the source words of "rows" come those of all inputs with a vector in the file. A word without one has a random vector
-    with mean and deviation of
-    the others. Padding has zeros.
+    A word that the file lacks has a random one with mean and deviation of the others; padding has zeros.
     """
     sizes = vocabulary(job, VocabularySettings(settings.min_count))
     words = read_words(Artifact(job.out, {}), "source")
@@ -96,7 +96,7 @@ def tag_tokens(job: Job, settings: TagColumn) -> dict[str, Any]:
 
 
 def tag_tokens_shard(job: Job, settings: TagColumn) -> dict[str, Any]:
-    """Write the TOKENS of one shard. ValueError: the column is missing, or a word has no tag."""
+    """Write the TOKENS of one shard. ValueError: there is no such column, or a word without a tag."""
     path = job.inputs["shard"].path
     table = read_shard(path)
     if settings.column not in table.column_names:
@@ -111,7 +111,7 @@ def tag_tokens_shard(job: Job, settings: TagColumn) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TaggingObjective(Objective):
-    """Mean loss a word. The target of a row is its tags between BEGIN and END. These are not predicted."""
+    """Mean loss a word. The target of a row is its tags between BEGIN and END, which are not predicted."""
 
     curve: ClassVar = "dev loss (nats a word)"
 
@@ -123,7 +123,7 @@ class TaggingObjective(Objective):
         return PhraseExamples(paths)
 
     def loss(self, model: Tagger, batch: PhraseBatch, smoothing: float) -> Tensor:
-        """Return the summed cross entropy of the words' tags. Tags unknown to train are left out."""
+        """Return the summed cross entropy of the words' tags; a tag that train lacks is left out."""
         scores = model(batch.source, batch.lengths, batch.members).flatten(0, 1).float()
         gold = batch.target.masked_fill(batch.target < len(SPECIAL), PAD).flatten()
         return F.cross_entropy(scores, gold, ignore_index=PAD, reduction="sum", label_smoothing=smoothing)
@@ -135,10 +135,8 @@ class TaggingObjective(Objective):
 
 @torch.inference_mode()
 def tag(job: Job, settings: PredictSettings) -> dict[str, Any]:
-    """Tag the numbered sentences job.inputs["phrases"]; also reads their tokens ["rows"], ["model"] and ["vocabulary"].
-
-    Writes predictions.arrow. The score of a row is the sum of its tags' log-probabilities.
-    """
+    """Tag the numbered sentences job.inputs["phrases"], whose tokens are ["rows"]; also reads ["model"] and
+    ["vocabulary"]. Writes predictions.arrow; the score of a row is the sum of its tags' log-probabilities."""
     device = best_device()
     model = load_trained(settings.objective, settings.model, job.inputs, device)
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
@@ -159,10 +157,8 @@ MOST_GROUPS = 8  # with more, groups are documents of a treebank, not kinds of s
 
 
 def score_tags(job: Job, settings: TagColumn) -> dict[str, Any]:
-    """Score job.inputs["predictions"]: accuracy over tokens (%), of all, by group of sentences, and of known and unknown words.
-
-    ["vocabulary"] has the known words. ["rows"] are the test set.
-    """
+    """Score job.inputs["predictions"]: accuracy over tokens (%), of all, by group of sentences, and of words that are
+    known and not known to ["vocabulary"]. ["rows"] are the test set."""
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     known = set(read_words(job.inputs["vocabulary"], "source"))
     right, familiar = [], []
@@ -189,10 +185,8 @@ def score_tags(job: Job, settings: TagColumn) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TaggingRecipe(Recipe):
-    """A treebank, one of its columns of tags, and phrases. Words with fewer than min_count occurrences are unknown.
-
-    vectors: a file of word vectors. They are not trained, so all of its words are known. Without one they are learned.
-    """
+    """A treebank, one of its columns of tags, and phrases. Words that occur fewer than min_count times are unknown. vectors: a
+    file of word vectors, which are not trained, so no word is unknown that it has; without one they are learned."""
 
     corpus: Corpus | SampleCorpus
     tags: TagColumn = field(default_factory=TagColumn)

@@ -1,12 +1,10 @@
-"""Transfer: how useful the vectors of a frozen encoder are on other tasks, by SentEval's protocols (Conneau and Kiela 2018).
+"""Transfer: how useful the vectors of a frozen encoder are on other tasks, by the protocols of SentEval (Conneau and Kiela
+2018).
 
-The vectors of each task are computed once. Each independent part of a protocol, for example an outer fold, is one item of
-`Executor.map`. Classifiers
-are logistic regressions, many at once, with gradients written by hand. All models of a call share the features. A fold is the
-rows to train on and the
-rows to stop by. It has a model for each strength of the L2 penalty. Relatedness is trained on scores from 1 to 5 (SICK-R), or is
-the angle of two
-vectors (STS14).
+The vectors of each task are computed once. Each part of a protocol that can run by itself, such as an outer fold, is one item
+of `Executor.map`. Classifiers are logistic regressions, many at once, with gradients written by hand. All models of a call
+share the features; a fold is the rows that a model is trained on and the rows that stop it, and has a model for each strength
+of the L2 penalty. Relatedness is trained on scores from 1 to 5 (SICK-R), or is the angle of two vectors (STS14).
 
 Shapes: n or N rows, D or d width of a sentence vector, C classes, F folds, R strengths.
 """
@@ -39,7 +37,7 @@ Counter = Callable[[Tensor, Tensor], Tensor]  # (count so far, whether this chec
 
 
 class Adam:
-    """Adam with PyTorch's constants and a rate of 0.001. The penalty is part of the gradient."""
+    """Adam with PyTorch's constants and a rate of 0.001; the penalty is part of the gradient."""
 
     def __init__(self, parameters: Tensor) -> None:
         self.first, self.second, self.step = torch.zeros_like(parameters), torch.zeros_like(parameters), 0
@@ -69,12 +67,12 @@ def since_the_best(count: Tensor, better: Tensor) -> Tensor:
 
 
 def in_all(count: Tensor, better: Tensor) -> Tensor:
-    """Count all checks without a new best. SentEval's counter is never reset."""
+    """Count all checks that were not better than the best: SentEval's counter, which is never reset."""
     return count + ~better
 
 
 def summed(rows: int) -> float:
-    """The loss of a batch is a sum, as in SentEval's code with the PyTorch of 2018. The penalty weighs less."""
+    """The loss of a batch is a sum, as in SentEval's code with the PyTorch of 2018; the penalty weighs less."""
     return 1.0
 
 
@@ -170,7 +168,7 @@ def fit(
 
 
 def _batches(rows: list[Rows], size: int, generator: torch.Generator) -> list[Tensor]:
-    """Return batches (F, size) of one pass over each fold's rows in random order; -1 after a fold's last row."""
+    """Return batches (F, size) of one pass over each fold's rows in random order; -1 where a fold has no more rows."""
     longest = max(map(len, rows))
     order = torch.full((len(rows), -(-longest // size) * size), -1)
     for f, own in enumerate(rows):
@@ -205,7 +203,7 @@ def stratified(labels: NDArray[np.int64], folds: int, seed: int) -> list[Rows]:
 
 
 def without(rows: Rows, some: Rows) -> Rows:
-    """Return the rows outside of `some`."""
+    """Return the rows that are not among `some`."""
     return np.setdiff1d(rows, some, assume_unique=True)
 
 
@@ -274,7 +272,7 @@ def _expected(layer: nn.Linear, features: Tensor) -> NDArray[np.float64]:
 
 
 def similarity(u: Tensor, v: Tensor, scores: NDArray[np.float64], groups: NDArray[np.str_]) -> dict[str, float]:
-    """Return correlations of cosines with scores: means over groups, as papers print, and means weighted by rows."""
+    """Return correlations of cosines with scores: means over groups, which papers print, and means weighted by rows."""
     cosine = torch.cosine_similarity(u, v).double().numpy()
     names, counts = np.unique(groups, return_counts=True)
     found: dict[str, float] = {}
@@ -334,7 +332,7 @@ class SplitFiles:
     shards: tuple[Path, ...]
 
     def read(self, classes: Sequence[str]) -> SplitFeatures:
-        """Return the split, with labels as indices of `classes`. Without classes there are no labels."""
+        """Return the split, with labels as indices of `classes`; without classes there are no labels."""
         sides = tuple(load_file(self.vectors).values())
         table = pa.concat_tables([read_shard(path).select(["label", "score", "group"]) for path in self.shards])
         known = {label: number for number, label in enumerate(classes)}
@@ -348,7 +346,7 @@ class SplitFiles:
 
 
 def pair_features(sides: tuple[Tensor, ...]) -> Tensor:
-    """Return the features of one side, its vectors, or of two sides, [|u − v|; u ∘ v]."""
+    """Return the features of one side, its vectors; of two sides, [|u − v|; u ∘ v]."""
     return sides[0] if len(sides) == 1 else torch.cat([(sides[0] - sides[1]).abs(), sides[0] * sides[1]], 1)
 
 
@@ -362,13 +360,13 @@ class WorkItem:
     part: int
 
     def read(self) -> list[SplitFeatures]:
-        """Return the splits with their labels. Classes are the first split's."""
+        """Return the splits with their labels; classes are the first split's."""
         classes = self.splits[0].classes()
         return [split.read(classes) for split in self.splits]
 
 
 def _best(fitted: Fitted) -> tuple[int, float]:
-    """Return the best penalty on dev over all folds, and its accuracy (%)."""
+    """Return the penalty that is best on dev over all folds, and its accuracy (%)."""
     mean = fitted.accuracy.mean(0)
     return int(mean.argmax()), 100 * float(mean.max())
 
@@ -432,7 +430,7 @@ def score_relatedness(item: WorkItem) -> Metrics:
 
 
 def score_similarity(item: WorkItem) -> Metrics:
-    """STS14: correlations of cosines with gold scores, by group. Nothing is trained."""
+    """STS14: correlations of cosines with gold scores, by group; nothing is trained."""
     (split,) = (files.read(()) for files in item.splits)
     u, v = split.sides
     return similarity(u, v, split.scores, split.groups)
@@ -469,7 +467,7 @@ SIMILARITY = TransferProtocol(score_similarity, ("test",), classes=False)
 class TransferSettings:
     """The protocol and the inputs (splits) of each task by name, and how classifiers are trained.
 
-    apart: scored tasks outside of all averages.
+    apart: tasks that are scored, but stand in no average.
     """
 
     tasks: Mapping[str, tuple[TransferProtocol, tuple[str, ...]]]
@@ -508,11 +506,9 @@ def _score(score: Callable[[WorkItem], Metrics], item: WorkItem) -> Metrics:
 
 
 def summary(parts: Mapping[str, Sequence[Metrics]], settings: TransferSettings) -> dict[str, Score]:
-    """Return TASK, TASK/F1 and so on, means over the parts of each task; dev/TASK; micro and macro of Conneau et al. (2017).
-
-    These are means of dev accuracies over the tasks with classes, weighted by their rows and not weighted. Tasks set apart are
-    left out.
-    """
+    """Return TASK, TASK/F1 and so on, means over the parts of each task; dev/TASK; micro and macro as Conneau et al. (2017)
+    define them: means of dev accuracies over the tasks with classes, weighted by their rows and not weighted; tasks that stand
+    apart are left out."""
     scores: dict[str, Score] = {}
     accuracy, rows = [], []
     for task, of_task in parts.items():

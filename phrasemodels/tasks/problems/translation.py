@@ -104,7 +104,7 @@ class TranslationObjective(Objective):
     def measure(
         self, model: AnyTranslator, data: PhraseExamples, max_tokens: int, device: torch.device
     ) -> dict[str, float]:
-        """Return `dev_bleu` of ids of tokens. A model does not write unknown words of the references."""
+        """Return `dev_bleu`, of ids of tokens. Unknown words of the references are no words that a model writes."""
         if not self.greedy_bleu:
             return {}
         sums = np.zeros(10)
@@ -122,7 +122,7 @@ class TranslationObjective(Objective):
 
 @dataclass(frozen=True)
 class SentenceTranslationObjective(TranslationObjective):
-    """Mean loss a sentence, for learning rates of 1 (paper 003)."""
+    """Mean loss a sentence, which learning rates of 1 presuppose (paper 003)."""
 
     curve: ClassVar = "dev loss (nats a sentence)"
 
@@ -134,7 +134,7 @@ class SentenceTranslationObjective(TranslationObjective):
 
 @dataclass(frozen=True)
 class TokenAccuracyObjective(TranslationObjective):
-    """Mean loss a target token. The best weights have the most right tokens of dev, each after the gold ones before it."""
+    """Mean loss a target token, and of all weights those with the most right tokens of dev, each after the gold ones before it."""
 
     curve: ClassVar = "dev error (share of tokens)"
 
@@ -146,10 +146,8 @@ class TokenAccuracyObjective(TranslationObjective):
 
 @dataclass(frozen=True)
 class TranslateSettings:
-    """A model's configuration, and a search. batch_tokens bounds memory and does not change the result.
-
-    copy_unknown: the most attended source word replaces an unknown word of an answer.
-    """
+    """A model's configuration, and a search. batch_tokens bounds memory and does not change the result. copy_unknown: an
+    unknown word of an answer is replaced by the source word that it attends to most."""
 
     objective: TranslationObjective
     model: TranslatorConfig
@@ -159,10 +157,8 @@ class TranslateSettings:
 
 
 def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
-    """Translate the numbered sentences job.inputs["phrases"]; also reads their tokens ["rows"], ["model"] and ["vocabulary"].
-
-    Writes predictions.arrow.
-    """
+    """Translate the numbered sentences job.inputs["phrases"], whose tokens are ["rows"]; also reads ["model"] and
+    ["vocabulary"]. Writes predictions.arrow."""
     device = best_device()
     model = load_trained(settings.objective, settings.model, job.inputs, device)
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
@@ -231,9 +227,8 @@ class TranslationScoring:
 def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]:
     """Score job.inputs["predictions"] against the raw references of ["rows"].
 
-    `bleu` is tokenised and lower-cased, also by group of sentences (`bleu/idiom`). `sacrebleu` and `sacrebleu_lc` are of running
-    text, cased and
-    lower-cased, with 13a tokens, or with characters in languages without spaces.
+    `bleu` is tokenised and lower-cased, also by group of sentences (`bleu/idiom`); `sacrebleu` and `sacrebleu_lc` are of
+    running text, cased and lower-cased, with 13a tokens; with characters in languages written without spaces.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -311,7 +306,7 @@ def attention_panels(
 
 @dataclass(frozen=True)
 class TranslationText:
-    """From text to tokens, ids and back. The corpus's own tokeniser takes the place of this one.
+    """From text to tokens, ids and back; a tokeniser that the corpus names takes the place of this one.
 
     max_tokens drops longer sentences from training alone (0: none).
     """
@@ -328,10 +323,8 @@ class TranslationText:
 
 @dataclass(frozen=True)
 class TranslationRecipe(Recipe):
-    """A parallel corpus, its phrases, its text, a beam search, and the objective (`problem`).
-
-    copy_unknown, count_end: as in TranslateSettings and TranslationScoring.
-    """
+    """A parallel corpus, its phrases, its text, a beam search, and what the loss is averaged over (`problem`). copy_unknown,
+    count_end: as in TranslateSettings and TranslationScoring."""
 
     corpus: BitextCorpus | Corpus | SampleCorpus
     phrases: Phrases
@@ -347,7 +340,7 @@ class TranslationRecipe(Recipe):
 
     @property
     def languages(self) -> tuple[str, str]:
-        """The languages of source and target from the corpus. ValueError: it names none."""
+        """The languages of source and target, which the corpus knows. ValueError: it does not."""
         known = self.corpus.languages
         return known.source, known.target
 
@@ -359,7 +352,7 @@ class TranslationRecipe(Recipe):
 
     @property
     def detokenise(self) -> Detokenise | None:
-        """The function from tokens to running text; None: neither a metric nor an answer needs running text."""
+        """The function that makes running text of the tokens; None: no metric and no answer needs running text."""
         named = self.corpus.languages.tokeniser
         return TOKENISERS[named][1] if named and self.text.detokenise else self.text.detokenise
 
