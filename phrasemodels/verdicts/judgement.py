@@ -227,7 +227,9 @@ def judge_gains(
 
     for system, baseline in pairs:
         mine = [place for place, one in enumerate(printed) if one.value and folded(one.row) == folded(system)]
-        both = {(place, base): baseline for place in mine if (base := beside(printed[place], baseline)) is not None}
+        both: dict[tuple[int, int | None], str] = {
+            (place, base): baseline for place in mine if (base := beside(printed[place], baseline)) is not None
+        }
         if not both:
             rows = ", ".join(dict.fromkeys(one.row for one in printed))
             raise ValueError(f"gain {system}:{baseline}: no table has both; its systems are {rows[:200]}")

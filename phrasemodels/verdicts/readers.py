@@ -552,8 +552,8 @@ def from_inspect(path: Path) -> Iterator[Observation]:
         )
     about, run = log["eval"], path.stem
     config = about.get("config") if isinstance(about.get("config"), dict) else {}
-    names = ("task_args", "solver", "solver_args", "model_args", "model_generate_config", "task_version")
-    setting = _said({name: about.get(name) for name in names} | {"limit": config.get("limit")})
+    parts = ("task_args", "solver", "solver_args", "model_args", "model_generate_config", "task_version")
+    setting = _said({name: about.get(name) for name in parts} | {"limit": config.get("limit")})
     ids = {_text(sample.get("id")) for sample in log["samples"] if isinstance(sample, dict)}
     whole = about.get("dataset", {}).get("samples") if isinstance(about.get("dataset"), dict) else None
     part = config.get("limit") is not None or (isinstance(whole, int) and len(ids) < whole)
