@@ -1,7 +1,7 @@
-"""A pretrained encoder of pieces of words below any encoder of sentences, which reads a state for each word.
+"""A pretrained encoder of pieces of words below any encoder of sentences. The upper one reads a state for each word.
 
 So phrases, levels and trees are over words, whatever pieces the pretrained encoder has. A word's "vector" is the row of its
-pieces' ids, which `PieceVectors` makes of a vocabulary.
+pieces' ids. `PieceVectors` makes it of a vocabulary.
 
 Shapes: B sentences, n words, p pieces of a word, P pieces of a sentence, d features of a word.
 """
@@ -61,14 +61,14 @@ class PieceVectors:
 
 @dataclass(frozen=True)
 class PretrainedWordsConfig:
-    """A pretrained encoder, which is trained further, below an encoder of sentences. A word has the state of its last piece."""
+    """A pretrained encoder, trained further, below an encoder of sentences. A word has the state of its last piece."""
 
     over: SentenceEncoderConfig
-    """Encoder that reads the states of words, projected to its width."""
+    """Encoder over the states of words, projected to its width."""
     folder: StudyFile
     """Folder of the pretrained encoder, as transformers saves it, with safetensors and a fast tokeniser."""
     pieces: int = 8
-    """Pieces of a word; a longer word is read as its first pieces."""
+    """Pieces of a word. A longer word is read as its first pieces."""
 
     @property
     def d(self) -> int:
@@ -93,11 +93,14 @@ class PretrainedWordsConfig:
 
 @dataclass(frozen=True)
 class ExportedWordsConfig:
-    """The same of an exported model, whose weights have those of the pretrained encoder, too."""
+    """The same of an exported model. Its weights include those of the pretrained encoder."""
 
     over: SentenceEncoderConfig
+    """Encoder over the states of words, projected to its width."""
     folder: config.File = ""
+    """Folder with the architecture and the tokeniser of the pretrained encoder."""
     pieces: int = 8
+    """Pieces of a word. A longer word is read as its first pieces."""
 
     @property
     def d(self) -> int:

@@ -16,10 +16,11 @@ from typer.main import get_command
 
 import phrasemodels
 from phrasemodels.flows.cli.main import app
+from phrasemodels.flows.experiments.overrides import meanings
 
 sys.path.append(str(PROJECT / "docs"))
 from hooks import TABLE, named_cells
-from pages import configuration, configurations, meanings
+from pages import configuration, configurations
 
 LIBRARY = ("structs", "layers", "encoders", "models", "parsing", "inference", "verdicts", "config", "hub", "saved")
 KINDS = list(
