@@ -284,7 +284,7 @@ class JointParser(nn.Module):
         with torch.no_grad():
             labels = self.labels(posts, lengths).float()
             right = spans.right_labels(gold.cpu(), labels.shape[1], missing=0)
-            best, wrong = on_device(gold.device, *spans.most_violating(labels.cpu(), right, lengths.cpu()))
+            best, wrong = on_device(gold.device, *spans.most_violating(labels.cpu().add_(1), right, lengths.cpu()))
         # scored again, now with gradients: only the cells of two trees, not n² L of them
         scores = self.span_scores.cells(posts, torch.cat([best, gold], 1)).split([best.shape[1], gold.shape[1]], 1)
         return (scores[0].sum(1) + wrong - scores[1].sum(1)).relu()

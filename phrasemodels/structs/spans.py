@@ -152,7 +152,9 @@ def right_labels(gold: Tensor, n: int, missing: int = NONE) -> Tensor:
 
 @torch.no_grad()
 def most_violating(labels: Tensor, right: Tensor, lengths: Lengths = None, cost: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Find the tree with the most of score + cost · wrong cells; the scores are changed in place.
+    """Find the tree with the most of score − cost · right cells, as all binary trees of a sentence have as many cells.
+
+    The scores are changed in place.
 
     Args:
         labels: Scores (B, n, n, L).
@@ -161,7 +163,6 @@ def most_violating(labels: Tensor, right: Tensor, lengths: Lengths = None, cost:
     Returns:
         The cells (B, 2n-1, 3), and the numbers (B,) of wrong ones.
     """
-    labels += cost
     less = torch.where(right >= 0, -cost, 0.0).to(labels.dtype)
     labels.scatter_add_(3, right.clamp(min=0)[..., None], less[..., None])
     best = labelled_spans.argmax(labels, lengths)[1]
@@ -189,7 +190,10 @@ def margin(labels: Tensor, gold: Tensor, lengths: Lengths = None, cost: float = 
 def _margin(scores: Scores, lengths: Tensor, gold: Tensor, cost: float) -> Tensor:
     (labels,) = scores
     best, wrong = most_violating(labels.detach().clone(), right_labels(gold, labels.shape[1]), lengths[:, 0], cost)
-    return score_cells(labels, best) - score_cells(labels, gold) + cost * wrong.to(labels.dtype)
+    most = max(best.shape[1], gold.shape[1])
+    cells = [torch.nn.functional.pad(x, (0, 0, 0, most - x.shape[1]), value=NONE) for x in (best, gold)]
+    found, right = score_cells(labels, torch.stack(cells))  # both at once, as each has a gradient to all labels
+    return found - right + cost * wrong.to(labels.dtype)
 
 
 dispatch.register("spans", labelled_spans.first_calls(), (1, 2, 2, 2))
