@@ -57,6 +57,7 @@ def judge(
     read_number(printed)
     if reason_not:
         return Verdict("not comparable", reason_not)
+    ours = [float(value) for value in ours]
     if not len(ours):
         raise ValueError("the values of the seeds are missing: give one for each seed")
     if exact:
@@ -67,7 +68,7 @@ def judge(
     if how is None:
         decision = decide("", [(printed, ours)])
         if decision.problem:
-            raise ValueError(decision.problem)
+            raise ValueError(decision.problem.replace("--scale METRIC=…", "how=PrintedValue(…)"))
         how, doubt = PrintedValue(decision.scale), decision.doubt
         ours = [decision.factor * value for value in ours]
     doubts = [doubt, few_seeds(len(ours)) if len(ours) == 2 else ""]

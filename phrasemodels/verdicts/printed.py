@@ -283,7 +283,8 @@ def read_printed(path: Path, names: Names | None = None, unread: list[str] | Non
     for table in tables(path):
         for where, one in _numbers(table, names, problems):
             if one.where in found:
-                problems.append(f"{where}: {' / '.join(filter(None, one.where))[:200]} stands there twice")
+                what = " / ".join(filter(None, one.where))[:200]
+                problems.append(f"{where}: {what} stands there twice: give each table its own file, or a column table")
                 twice.add(one.where)
             found[one.where] = one
             if len(found) > MOST:
@@ -294,7 +295,9 @@ def read_printed(path: Path, names: Names | None = None, unread: list[str] | Non
         raise ValueError(problems[0])
     if not found.keys() - twice:
         raise ValueError(
-            problems[0] if problems else f"{path}: no printed numbers; a table has system, dataset, metric and value"
+            problems[0]
+            if problems
+            else f"{path}: no printed numbers; a table has system, dataset, metric and value, in CSV, Markdown or LaTeX"
         )
     return [one for where, one in found.items() if where not in twice]
 

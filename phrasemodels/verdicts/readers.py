@@ -368,6 +368,8 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
     """
     roles, columns = columns_of(table, names, "score")
     none = f"{table.where}: no score; a table of scores has a column score, or a column for each metric"
+    if not columns and any(isinstance(cell, list) for row in table.rows for cell in row.cells.values()):
+        none = f"{table.where}: a list of scores; write an object for each run, with its seed"
     if not columns and table.where.endswith(TEXTS):  # such as requirements.txt
         unread.append(none)
         return

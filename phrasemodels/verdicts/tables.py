@@ -22,7 +22,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the 
         "row;model;system;method;approach;algorithm;modell;verfahren;methode;model name;mlflow runname;run name;experiment;name".split(";")
     ),
     "variant": tuple("variant;setting;configuration".split(";")),
-    "dataset": tuple("dataset;data set;data;corpus;task;benchmark;testset;test set;datensatz;korpus".split(";")),
+    "dataset": tuple("dataset;data set;data;corpus;task;tasks;benchmark;testset;test set;datensatz;korpus".split(";")),
     "split": ("split",),
     "metric": tuple("metric;measure;metrik".split(";")),
     "number": tuple("value;score;printed;reported;published;result;wert;valeur".split(";")),
