@@ -205,7 +205,7 @@ class _Runs:
     first: dict[str, str] = field(default_factory=dict)  # file of each run
     settings: dict[tuple[bool, str], str] = field(
         default_factory=dict
-    )  # file of each setting, with and without a named run
+    )  # file of each setting of runs with a name, and without
     unnamed: dict[str, None] = field(default_factory=dict)  # files
     twice: dict[str, str] = field(default_factory=dict)  # files whose scores stand in another one
     percent: set[bool] = field(default_factory=set)
@@ -278,7 +278,10 @@ def _no_copies(files: Mapping[str, _File]) -> None:
     first: dict[tuple[int, int], str] = {}
     for name, file in files.items():
         same = first.setdefault((file.digest, file.count), name)
-        if same != name and not file.seeds & files[same].seeds and (file.rare or file.count > MOST_ALIKE):
+        seeds = file.seeds | files[same].seeds
+        if "" in seeds or file.seeds & files[same].seeds:  # it is left out, or counted once
+            continue
+        if same != name and (file.rare or file.count > MOST_ALIKE):
             raise ValueError(
                 f"{name}: the same scores as {same}; a copy is no further run: take one away, or add a column seed to both"
             )
@@ -707,6 +710,9 @@ def _named_by(file: Path, root: Path, names: Names) -> Names:
     parts = [file.name.removesuffix(".gz").rpartition(".")[0] or file.name]
     parts += reversed(file.relative_to(root).parent.parts if file != root else ())
     seed, setting = _run_of(parts)
+    if not seed:  # its source may be the folder of a run
+        seed, setting = _run_of([*parts, (root if root.is_dir() else root.parent).resolve().name])
+        setting = f"folder of {setting}" if seed else ""
     metric = next((word for part in parts for word in re.split(r"[\s_-]+", part) if known(word).kind), "")
     rest = [
         " ".join(w for w in re.split(r"[\s_-]+", RUN.sub("", part)) if w not in ("", metric, *NO_NAMES))

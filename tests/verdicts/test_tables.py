@@ -451,6 +451,15 @@ def test_several_files_of_one_run_are_one_run(tmp_path):
     assert found[("A", "accuracy")] == ("reproduced", 3) and "eval_results.json: not counted" in both.unread[0]
 
 
+def test_a_source_can_be_the_folder_of_a_run(tmp_path):
+    for name, text in {f"seed{n}/results.csv": f"system,accuracy\nBase,82.{n}\n" for n in range(3)}.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    (tmp_path / "t.csv").write_text(LONG)
+    both = read_both(tmp_path / "t.csv", [str(tmp_path / f"seed{n}") for n in range(3)])
+    assert len(judge_table(both.printed, both.scores)[0].values) == 3
+
+
 @pytest.mark.parametrize(
     "files",
     [("dev.csv", "test.csv"), ("A/eval_results.json", "A/predict_results.json"), ("mr.csv", "cr.csv"), ("best.csv", "last.csv"),
