@@ -71,9 +71,9 @@ def judge(
             raise ValueError(decision.problem.replace("--scale METRIC=…", "how=PrintedValue(…)"))
         how, doubt = PrintedValue(decision.scale), decision.doubt
         ours = [decision.factor * value for value in ours]
+        if len(ours) > 1 and len({*ours}) == 1:
+            doubt, ours = f"all {len(ours)} runs have the same scores, so they count as one", ours[:1]
     doubts = [doubt, few_seeds(len(ours)) if len(ours) == 2 else ""]
-    if len(ours) > 1 and len({*ours}) == 1:
-        doubts[1], ours = f"all {len(ours)} runs have the same scores, so they count as one", ours[:1]
     found = judge_runs(printed, ours, how)
     return qualified(Verdict(found.verdict, found.reason, found.further_seeds), "; ".join(filter(None, doubts)))
 
@@ -412,6 +412,8 @@ def _not_run(one: Printed, scores: Sequence[Scores]) -> str:
     for kind, want, names, fold in zip(("system", "data set", "metric"), _wanted(one), known, folds, strict=True):
         if not any(_fits(has, fold(has), fold(want), False) for has in names):
             near = get_close_matches(want, names - {""}, 1, 0.0)
+            if near and not want:
+                return f"the printed numbers name no {kind}, ours are of {near[0]!r}: add a column, or say --{kind.replace(' ', '')}"
             if near:
                 return f"no results of the {kind} {want!r}; the closest is {near[0]!r}"
             return (

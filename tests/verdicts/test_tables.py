@@ -614,6 +614,14 @@ def test_a_column_n_beside_metrics_is_no_number_of_test_items(tmp_path):
     assert "n isn't used: F1 is no share of items" in both.unread[0]
 
 
+def test_raised_digits_of_markdown_are_asked_for(tmp_path):
+    table = "| Model | Loss |\n|---|---|\n| A | 2<sup>1</sup> |\n| B | 29¹ |\n| C | 3.2<sup>1</sup> |\n| D | 2.1<sub>0.4</sub> |\n"
+    both, found = judged(tmp_path, ("t.md", table, Names()), {"s.csv": "model,loss\nA,2\n"})
+    assert [(one.printed.value, one.printed.deviation) for one in found] == [("3.2", None), ("2.1", 0.4)] and len(
+        both.unread
+    ) == 2
+
+
 def test_two_metrics_in_one_cell_are_asked_for(tmp_path):
     both, found = judged(
         tmp_path, ("t.csv", "Model,Acc,Accuracy (F1)\nBase,82.3,45.2 (12.1)\n", Names()), {"s.csv": SEEDS}
