@@ -408,8 +408,9 @@ def _agreed(lines: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
     elif len({line["verdict"] for line in voting}) > 1:
         made |= {"verdict": "inconclusive", "reason": f"{DIFFER}: {', '.join(said)}", "further_seeds": None}
         made["kind"] = front["basis"]
-    if not front["exact"] and (one := next((line["alike"] for line in judged if len(line["alike"]) > 1), [])):
-        made["reason"] += f"; {' and '.join(one)} are one training after fewer and more updates"
+    alike: list[str] = next((line["alike"] for line in judged if len(line["alike"]) > 1), [])
+    if alike and not front["exact"]:
+        made["reason"] += f"; {' and '.join(alike)} are one training after fewer and more updates"
     names = ("name", "experiment", "source", "ours", "half_width", "seeds", "exact", "verdict")
     made["readings"] = [{n: line[n] for n in names} | {"votes": line in voting} for line in lines if len(lines) > 1]
     return made
@@ -461,7 +462,7 @@ def _withheld(verdict: Verdict, best: Result) -> Verdict:
         return verdict
     starts = getattr(best.experiment.recipe, "restarts", 1)
     if starts > 1:
-        of = f"the mean of the {best.experiment.recipe.averaged} best" if best.answer.metric == "fact" else "the best"
+        of = f"the mean of the {getattr(best.experiment.recipe, 'averaged', starts)} best" if best.answer.metric == "fact" else "the best"
         reason = reason.replace("printed: 1 run", f"printed: {of} of {starts} starts, as each of ours")
     rest = rests_on(best)
     if said == "reproduced" and any(words.startswith(OTHER_MODEL) for words in rest):
