@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -60,7 +61,9 @@ def read_both(
     unread: list[str] = []
     names = names or Names()
     numbers = read_printed(printed, names, unread)
-    stated = [("--scale", metric, scale, {"scale": scale}) for metric, scale in (scales or {}).items()]
+    stated: list[tuple[str, str, str, dict[str, Any]]] = [
+        ("--scale", metric, scale, {"scale": scale}) for metric, scale in (scales or {}).items()
+    ]
     for metric, way in (better or {}).items():
         if way not in ("lower", "higher"):
             raise ValueError(f"--better {metric}={way}: must be lower or higher")
