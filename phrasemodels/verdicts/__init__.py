@@ -1,4 +1,4 @@
-"""Verdicts on printed numbers by runs of one's own: intervals over seeds, paired tests, numbers that cannot be what they say.
+"""Verdicts on printed numbers by runs of your own: intervals over seeds, paired tests, impossible numbers.
 
 Needs numpy and scipy alone.
 """

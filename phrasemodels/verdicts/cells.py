@@ -1,6 +1,6 @@
-"""Files to cells: text of tables as people have them (divided by commas, semicolons or tabs; Markdown; LaTeX; Excel), and what a cell says.
+"""Files to cells: text of tables (divided by commas, semicolons or tabs; Markdown; LaTeX; Excel), and the values of cells.
 
-Files are untrusted: a mistake is a ValueError of one line that names the file.
+Files are untrusted. A mistake is a ValueError of one line with the file's name.
 """
 
 import csv
@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 @dataclass
 class Grid:
-    """A table as text. where: its file. notes: lines that are no part of it."""
+    """A table as text. where: its file. notes: lines outside of it."""
 
     where: str
     lines: list[Line]
@@ -57,7 +57,7 @@ def content(path: Path) -> bytes:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file in UTF-8, UTF-16 or, as old spreadsheets write, cp1252. ValueError: it is no text."""
+    """Return the text of a file in UTF-8, UTF-16 or the cp1252 of old spreadsheets. ValueError: it is no text."""
     found = content(path)
     utf16 = found[:2] in (b"\xff\xfe", b"\xfe\xff")
     for encoding in ("utf-16",) if utf16 else ("utf-8-sig", "cp1252"):
@@ -92,7 +92,7 @@ def grids(path: Path) -> list[Grid]:
 
 
 def _divided(where: str, text: str) -> Grid:
-    """Return a table whose cells are divided by what divides most of its lines alike."""
+    """Return a table. Its divider divides most of its lines alike."""
     first, _, rest = text.partition("\n")
     stated = re.fullmatch(r"sep=(.)\s*", first)
     if stated:
@@ -110,7 +110,7 @@ def _divided(where: str, text: str) -> Grid:
 
 
 def _even(text: str, divider: str) -> tuple[int, int]:
-    """Return how many of the first lines a divider divides into as many cells as the widest common number, and that number."""
+    """Return the most common number of cells of a divider, and how many of the first lines have it."""
     try:
         sample = list(csv.reader(io.StringIO(text[:20000], newline=""), delimiter=divider))[:50]
     except csv.Error:
@@ -178,7 +178,7 @@ def _spanned(cell: str) -> list[str]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the place after the group in braces that begins at a place, or after blanks there."""
+    """Return the place after the group in braces at a place, or after blanks there."""
     depth = 0
     for place in range(start, len(text)):
         depth += (text[place] == "{") - (text[place] == "}")
@@ -217,7 +217,7 @@ def _sheets(path: Path) -> list[Grid]:
 
 
 def _shown(cell: Any) -> str:
-    """Return the value of a cell of Excel with the digits that its format shows."""
+    """Return the value of a cell of Excel with the digits of its format."""
     value = cell.value
     if value is None:
         return ""
@@ -267,7 +267,7 @@ def plain(text: str) -> str:
 
 
 def _sign(found: re.Match[str]) -> str:
-    """Return the character of a LaTeX macro; the macro itself if it isn't known."""
+    """Return the character of a LaTeX macro, or an unknown macro itself."""
     greek = (
         f"GREEK {'CAPITAL' if found[1][0].isupper() else 'SMALL'} LETTER {found[1].upper().replace('LAMBDA', 'LAMDA')}"
     )
@@ -299,14 +299,14 @@ class Value(NamedTuple):
 
     @property
     def number(self) -> float:
-        """The number; NaN of a run that diverged."""
+        """The number. NaN for a diverged run."""
         return float(self.text.removesuffix("%"))
 
 
 def value_of(cell: str, decimal_comma: bool | None = False) -> Value:
-    """Return what a cell says: a number, its deviation, a bound. ValueError: it is no number; the message says what to write.
+    """Return the value of a cell: a number, its deviation, a bound. ValueError: it is no number, with what to write.
 
-    decimal_comma: commas stand before decimals (False: between thousands; None: it isn't known).
+    decimal_comma: commas stand before decimals (False: between thousands; None: unknown).
     """
     text = re.sub(r",\s+", "; ", plain(cell))  # a comma before a blank is in no number
     text = re.sub(r"(?:\s*[×x·]\s*|(?<![\d.,]))10\s*\^\s*([-−+]?\d+)", _power, text)
@@ -340,7 +340,7 @@ def _power(found: re.Match[str]) -> str:
 
 
 def _comma(text: str, decimal_comma: bool | None) -> str:
-    """Return what stands for the commas of a cell. ValueError: it isn't clear."""
+    """Return the meaning of the commas of a cell. ValueError: it isn't clear."""
     if "," not in text or decimal_comma:
         return "."
     thousands = all(
@@ -353,7 +353,7 @@ def _comma(text: str, decimal_comma: bool | None) -> str:
 
 
 def _rest(cell: str, number: str, rest: str) -> tuple[float | None, str]:
-    """Return the deviation, and a note, of what follows a number. ValueError: it isn't known what it is."""
+    """Return the deviation, and a note, after a number. ValueError: the text is unknown."""
     if not rest:
         return None, ""
     if re.fullmatch(r"[(\[]\s*[+-]\s*[\d.]+\s*%?\s*[)\]]", rest):
@@ -376,7 +376,7 @@ def _decimal(number: str) -> str:
 
 
 def uses_decimal_commas(cells: Sequence[str], divider: str = "") -> bool | None:
-    """Return whether the numbers of a table have decimal commas; None: they may, since all commas stand before three digits."""
+    """Return whether the numbers of a table have decimal commas. None: all commas stand before three digits."""
     if not any("," in cell for cell in cells):
         return False
     words = [word for cell in cells for word in re.findall(r"(?<![\w.,])\d+(?:[.,]\d+)+(?![\w])", cell)]
@@ -389,7 +389,7 @@ def uses_decimal_commas(cells: Sequence[str], divider: str = "") -> bool | None:
 
 
 def pairs_of(cell: str) -> list[str]:
-    """Return the numbers of a cell that are divided by a slash or a bar; one if there is none."""
+    """Return the numbers of a cell divided by a slash or a bar, or its one number."""
     if "/" not in cell and "|" not in cell:
         return [cell]
     parts = re.split(r"\s*(?<!\+)[/|]\s*", plain(cell))

@@ -1,7 +1,8 @@
 """The rule for a claim of a paper: one row is better than another one, by a printed gain G.
 
-[low, high] is the 90 % interval of our gain. It has the chance of seeds and of test items. Without items it is Student's over pairs
-of seeds, or Welch's where the rows have other seeds.
+[low, high] is the 90 % interval of our gain. It has the chance of seeds and of test items. Without items it is Student's over
+pairs of seeds, or Welch's if
+the rows have other seeds.
 
     confirmed       low > 0 and high ≥ G/2: there is a gain, and half of the printed one isn't excluded
     smaller         low > 0 and high < G/2
@@ -44,10 +45,10 @@ SEVERAL = " | "  # between the rows that a claim is about
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of a paper, in one's own words, and the two printed numbers that carry it.
+    """A claim of a paper in your own words, and its two printed numbers.
 
     Raises:
-        ValueError: the kind is unknown.
+        ValueError: The kind is unknown.
     """
 
     id: str
@@ -80,10 +81,10 @@ class Claim:
 
 
 def read_claims(path: Path) -> list[Claim]:
-    """Return the claims of a CSV; its columns are the fields of `Claim`.
+    """Return the claims of a CSV. Its columns are the fields of `Claim`.
 
     Raises:
-        ValueError: a column or a value is wrong, or an id stands there twice; the message says which.
+        ValueError: A column or a value is wrong, or an id stands there twice. The message names it.
     """
     known = {field.name: field.default for field in fields(Claim)}
     found: dict[str, Claim] = {}
@@ -105,9 +106,9 @@ def read_claims(path: Path) -> list[Claim]:
 
 @dataclass(frozen=True)
 class Gain:
-    """How far one row is ahead of another one, with the variances that its interval is made of.
+    """The lead of one row over another, with the variances of its interval.
 
-    A gain of shares is in percent, one on the scale `positive` a difference of logarithms.
+    A gain of shares is in percent. On the scale `positive` it is a difference of logarithms.
     """
 
     difference: float
@@ -121,7 +122,7 @@ class Gain:
 
     @property
     def fewest(self) -> int:
-        """Seeds of the row that has fewer."""
+        """The smaller number of seeds of both rows."""
         return min(n for *_, n in self.seeds)
 
     def interval(self, further: int = 0) -> tuple[float, float]:
@@ -140,7 +141,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """The answer to a claim, and the numbers that it rests on, on the scale of the gain."""
+    """The answer to a claim, and its numbers, on the scale of the gain."""
 
     verdict: str
     reason: str
@@ -184,12 +185,12 @@ def gain_of_items(better: Array, than: Array, value: Callable[[Array], Array], s
 def gain_of_values(
     better: Sequence[float], than: Sequence[float], how: PrintedValue, paired: bool = False
 ) -> Gain | None:
-    """Return a gain by one value a seed. A run that diverged has the worst end of the scale; None if there is no such end.
+    """Return a gain by one value a seed. A diverged run has the worst end of the scale. None if there is no such end.
 
     Args:
-        better, than: one value for each seed that was started.
-        how: scale of the values, and whether less is better.
-        paired: both have the same seeds in the same order.
+        better, than: One value for each started seed.
+        how: Scale of the values, and whether less is better.
+        paired: Both have the same seeds in the same order.
     """
     found = [worst_end(factor_of(how) * np.array(values, float), how) for values in (better, than)]
     ours, base = (None if one is None else np.log(one) if how.scale == "positive" else one for one in found)
@@ -206,14 +207,14 @@ def judge_gain(
     """Return the answer to a claim about two printed numbers.
 
     Args:
-        better, than: both numbers as they are printed.
-        gain: ours; None if there is none.
-        how: scale of the numbers, and whether less is better.
-        kind: one of KINDS but `all`.
-        exact: the values can't vary by seed, so one run is enough.
+        better, than: Both printed numbers.
+        gain: Ours, or None.
+        how: Scale of the numbers, and whether less is better.
+        kind: One of KINDS but `all`.
+        exact: The values can't vary by seed, so one run is enough.
 
     Raises:
-        ValueError: the printed numbers don't say what the claim says, or have no scale.
+        ValueError: The printed numbers contradict the claim, or have no scale.
     """
     printed = printed_gain(better, than, how, kind)
     if gain is None:
@@ -239,7 +240,7 @@ def printed_gain(better: str, than: str, how: PrintedValue, kind: str = "main") 
     """Return the printed gain in the claim's direction, of a resource the logarithm of its ratio.
 
     Raises:
-        ValueError: the row that is called better isn't.
+        ValueError: The row called better isn't.
     """
     one, other = (factor_of(how) * read_number(text) for text in (better, than))
     sign = -1.0 if how.lower_is_better else 1.0
@@ -255,7 +256,7 @@ def printed_gain(better: str, than: str, how: PrintedValue, kind: str = "main") 
 
 
 def _margin(better: str, than: str, how: PrintedValue, kind: str) -> float:
-    """Return δ of a claim of equality or of a resource; the narrower of both numbers."""
+    """Return δ of a claim of equality or of a resource, the narrower one of both numbers."""
     if kind == RESOURCE:
         return math.log(LARGEST_RATIO)
     return min(margin_of(text, how) for text in (better, than)) if kind == EQUAL else 0.0
@@ -278,13 +279,13 @@ def _decision(kind: str, printed: float, margin: float) -> Callable[[float, floa
 
 
 def _further(gain: Gain, decide: Callable[[float, float], str]) -> int | None:
-    """Return the least number of further seeds of each row that decides, if means and deviations stay."""
+    """Return the least deciding number of further seeds of each row, if means and deviations stay."""
     needed = range(max(1, FEWEST_SEEDS - gain.fewest), MOST_FURTHER + 1)
     return next((q for q in needed if decide(*gain.interval(q)) != OPEN), None)
 
 
 def weakest(answers: Iterable[ClaimVerdict]) -> ClaimVerdict:
-    """Return the weakest of several answers, that of a claim about all of several rows."""
+    """Return the weakest of several answers, the answer to a claim about all of several rows."""
     found = list(answers)
     least = min(found, key=lambda one: WEAKEST.index(one.verdict))
     same = sum(one.verdict == least.verdict for one in found)
@@ -292,7 +293,7 @@ def weakest(answers: Iterable[ClaimVerdict]) -> ClaimVerdict:
 
 
 def agreed(answers: Sequence[ClaimVerdict]) -> ClaimVerdict:
-    """Return the answer on which several readings agree, else an open one with each answer."""
+    """Return the common answer of several readings, or an open one with each answer."""
     if len({one.verdict for one in answers}) == 1:
         return answers[0]
     said = ", ".join(one.verdict for one in answers)
@@ -300,10 +301,10 @@ def agreed(answers: Sequence[ClaimVerdict]) -> ClaimVerdict:
 
 
 def elsewhere(one: ClaimVerdict, place: str) -> ClaimVerdict:
-    """Return an answer in the words for a smaller size or other data, which answer no paper.
+    """Return an answer in the words for a smaller size or other data. It answers no paper.
 
     Args:
-        place: such as `at a small size` or `on GUM`.
+        place: For example `at a small size` or `on GUM`.
     """
     return replace(one, verdict=f"{ELSEWHERE.get(one.verdict, one.verdict)} {place}")
 

@@ -1,4 +1,4 @@
-"""The verdict on one printed number, by the values of one's own seeds; and on all numbers of a paper, by scores of one's own runs."""
+"""The verdict on one printed number by your own seeds, and on all numbers of a paper by scores of your own runs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from phrasemodels.verdicts.tables import Fold, fold_of, folded, folded_metric
 class Verdict:
     """The verdict on a published number: not run, not comparable, reproduced, higher, lower or inconclusive; and its reason.
 
-    further_seeds: of an inconclusive verdict, the least number of further seeds that would decide; None if there is none.
+    further_seeds: of an inconclusive verdict, the least deciding number of further seeds; None if there is none.
     """
 
     verdict: str
@@ -39,11 +39,11 @@ def judge(
     """Return the verdict on one printed number.
 
     Args:
-        printed: The number as it is printed; empty if the paper has none.
-        ours: One value a seed, NaN of a run that diverged; None if there is no run.
-        reason_not: Why the numbers cannot be compared, such as a smaller size; empty if they can be.
+        printed: The text of the printed number. Empty if the paper has none.
+        ours: One value a seed, NaN for a diverged run. None without a run.
+        reason_not: Why the numbers can't be compared, for example a smaller size. Empty if they can.
         exact: The value does not vary by seed, like a count: one run is enough, and it has to print the same.
-        how: How the number was made; None: a percentage or a share, as `decide` finds by the number and our values.
+        how: How the number was made. None: a percentage or a share; `decide` finds it by the number and our values.
 
     Raises:
         ValueError: `printed` is no text of a finite number, there is no value, or neither a scale nor a margin is known.
@@ -79,14 +79,14 @@ def judge(
 
 
 def qualified(verdict: Verdict, caveat: str) -> Verdict:
-    """Return a verdict on compared numbers with a caveat in its reason; other verdicts, or without a caveat, as they are."""
+    """Return a verdict on compared numbers with a caveat in its reason. Other verdicts stay as they are."""
     if not caveat or verdict.verdict in ("not comparable", "not run"):
         return verdict
     return replace(verdict, reason=f"{verdict.reason}; but {caveat}")
 
 
 def _exactly(printed: str, value: float) -> Verdict:
-    """Judge a value that does not vary by seed by the digits that are printed."""
+    """Judge a value without variance over seeds by the printed digits."""
     said = _plain(value)
     if prints_as(printed, value):
         return Verdict("reproduced", f"{said}, which prints as {printed}" if said != printed else f"it is {said}")
@@ -107,8 +107,9 @@ RESAMPLES = 1000
 class Test:
     """The difference of a row from its baseline on the same items.
 
-    tested: the difference, None if it cannot be tested; then the note says why. p_holm: p, corrected over the rows of a table
-    and metric; None of one seed. note: also warns of few seeds.
+    tested: the difference, None if it cannot be tested; then the note says why. p_holm: p, corrected over the rows of a table and
+    metric; None for one seed.
+    note: also warns of few seeds.
     """
 
     __test__ = False  # no test of pytest
@@ -121,7 +122,7 @@ class Test:
 
 @dataclass(frozen=True)
 class Judged:
-    """A printed number with its verdict; ours: the metric over seeds, in the unit of the printed number."""
+    """A printed number with its verdict. ours: the metric over seeds, in the unit of the printed number."""
 
     printed: Printed
     verdict: str
@@ -134,11 +135,11 @@ class Judged:
 
 
 def judge_table(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Judged]:
-    """Return a verdict on each printed number by the scores that have its names, with a test against its baseline.
+    """Return a verdict on each printed number by the scores with its names, with a test against its baseline.
 
-    The scale is decided once for the numbers of a table and metric, printed and ours. The baseline is the row that the number
-    names, or else the first row of its table, data set and metric. ValueError: two
-    scores answer one number, or arithmetic names a number that is not there.
+    The scale is decided once for the numbers of a table and metric, printed and ours. The baseline is the named row, or else the
+    first row of its table, data set
+    and metric. ValueError: two scores answer one number, or arithmetic names a missing number.
     """
     answers = _answers(printed, scores)
     scales = _scales(printed, answers)
@@ -154,7 +155,7 @@ def judge_table(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Ju
 
 @dataclass(frozen=True)
 class Read:
-    """How the numbers of one metric in one table were read: their scale, what ours are multiplied by, and how many there are."""
+    """How the numbers of one metric in one table were read: their scale, our factor, and their count."""
 
     table: str
     metric: str
@@ -193,7 +194,7 @@ def how_read(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Read]
 
 @dataclass(frozen=True)
 class JudgedGain:
-    """A claim that one system of a table is better than another one, with its answer."""
+    """A claim of one system of a table over another, with its answer."""
 
     system: str
     baseline: str
@@ -206,10 +207,10 @@ class JudgedGain:
 def judge_gains(
     printed: Sequence[Printed], scores: Sequence[Scores], pairs: Sequence[tuple[str, str]] = ()
 ) -> list[JudgedGain]:
-    """Return an answer to each claim that a system is better than a baseline, for each table, data set and metric with both.
+    """Return an answer to each claim of a system over a baseline, for each table, data set and metric with both.
 
     Args:
-        printed: The printed numbers; those with `gain_over` are claims, too.
+        printed: The printed numbers. Those with `gain_over` are claims, too.
         scores: Ours.
         pairs: Further claims: names of system and baseline.
 
@@ -250,7 +251,7 @@ def judge_gains(
 
 
 def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None, scale: Decision) -> ClaimVerdict:
-    """Return the answer to one claim; an open one where ours cannot tell."""
+    """Return the answer to one claim, an open one if ours cannot tell."""
     lower = scale.lower_is_better if one.lower_is_better is None else one.lower_is_better
     how = PrintedValue(scale.scale, lower_is_better=bool(lower))
     problem = scale.problem or next((s.problem for s in (ours, base) if s and s.problem), "")
@@ -285,7 +286,7 @@ def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None
 
 
 def unused(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores]:
-    """Return the scores that answer no printed number."""
+    """Return the scores without a printed number."""
     used = set(map(id, _answers(printed, scores)))
     return [one for one in scores if id(one) not in used]
 
@@ -297,9 +298,9 @@ def _answers(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Score
 
 
 def _answer(one: Printed, scores: Sequence[Scores], only: tuple[bool, ...], fold: Fold) -> Scores | None:
-    """Return the scores of a printed number: of its row, data set and metric, as they are compared.
+    """Return the scores of a printed number: of its row, data set and metric, by folded names.
 
-    A name that scores lack fits if all printed numbers have one name there (only). ValueError: several results fit.
+    A name missing in scores fits if all printed numbers have one name there (only). ValueError: several results fit.
     """
     wanted = fold(*_wanted(one))
     named = [(s, (s.row, s.dataset, s.metric)) for s in scores]
@@ -318,7 +319,7 @@ def _wanted(one: Printed) -> tuple[str, str, str]:
 
 
 def _fits(name: str, has: tuple[Any, ...], want: tuple[Any, ...], only: bool) -> bool:
-    """Return whether a name of ours is a printed one, as they are compared; a metric may lack its unit."""
+    """Return whether a name of ours is a printed one, by folded names. A metric may lack its unit."""
     if has == want or (not name and only):
         return True
     if not (has and want and isinstance(has[0], tuple) and isinstance(want[0], tuple)):
@@ -340,7 +341,7 @@ def _judged(
 
 
 def _verdict(one: Printed, ours: Scores, values: Sequence[float], scale: Decision) -> Verdict:
-    """Return the verdict on a number; without a scale or a margin it is not comparable, and the others are judged all the same."""
+    """Return the verdict on a number. Without a scale or a margin it is not comparable; the others are judged all the same."""
     exact = one.arithmetic == COUNT
     if one.value and ours.problem:
         return Verdict("not comparable", ours.problem)
@@ -393,7 +394,7 @@ def _scales(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> lis
 
 
 def _caveat(one: Printed, ours: Scores, scale: Decision) -> str:
-    """Return what makes a verdict doubtful: equal seeds, other units, or another number of items than the paper's; else empty."""
+    """Return doubts about a verdict: equal seeds, other units, or another number of items than the paper's."""
     doubts = [scale.doubt] if one.value and scale.doubt else []
     if ours.repeats:
         doubts.append(f"all {len(ours.seeds)} runs have the same scores, so they count as one")
@@ -406,7 +407,7 @@ def _caveat(one: Printed, ours: Scores, scale: Decision) -> str:
 
 
 def _not_run(one: Printed, scores: Sequence[Scores]) -> str:
-    """Say which name of a printed number no scores have."""
+    """Name the part of a printed number's name missing in all scores."""
     known = [{s.row for s in scores}, {s.dataset for s in scores}, {s.metric for s in scores}]
     folds = (folded, folded, folded_metric)
     for kind, want, names, fold in zip(("system", "data set", "metric"), _wanted(one), known, folds, strict=True):
@@ -423,7 +424,7 @@ def _not_run(one: Printed, scores: Sequence[Scores]) -> str:
 
 
 def _baseline(one: Printed, printed: Sequence[Printed]) -> str:
-    """Return the row that a number is tested against. ValueError: it names one that is not there."""
+    """Return the baseline row of a number. ValueError: it names a missing one."""
     group = [other.row for other in printed if (*other.where[:2], *other.where[3:]) == (*one.where[:2], *one.where[3:])]
     if one.baseline and one.baseline not in group:
         raise ValueError(f"{' / '.join(one.where)[:200]}: no row {one.baseline[:60]!r} with this data set and metric")
@@ -431,7 +432,7 @@ def _baseline(one: Printed, printed: Sequence[Printed]) -> str:
 
 
 def _test(name: str, ours: Scores, base: Scores, factor: float) -> Test:
-    """Return the test of a row against its baseline; none where a run of either diverged."""
+    """Return the test of a row against its baseline, none if a run of either diverged."""
     if diverged := (*ours.diverged, *base.diverged):
         return Test(name, None, None, f"not tested: the score of seed {diverged[0][:40]!r} is not finite")
     if ours.repeats or base.repeats:
@@ -452,7 +453,7 @@ def _scaled(factor: float, logarithm: bool = False) -> Callable[[Array], Array]:
 
 
 def _corrected(judged: list[Judged]) -> list[Judged]:
-    """Return judged numbers with p values that are corrected over each table and metric; of one seed nothing is known."""
+    """Return judged numbers with p values corrected over each table and metric. One seed has none."""
     families: dict[tuple[str, str, str], list[int]] = {}
     for place, one in enumerate(judged):
         if one.test and one.test.tested and one.test.tested.seeds > 1:

@@ -1,8 +1,6 @@
-"""Printed numbers: which values a number with so many digits stands for, and which numbers cannot be what they say.
+"""Printed numbers of a paper: their CSV, the values that their digits stand for, and numbers that contradict others.
 
 A printed number is its text ("47.1", "2.00"), because its digits are its precision.
-
-The printed numbers of a paper: their CSV, and what a paper's own numbers say against one of them.
 """
 
 import math
@@ -36,24 +34,24 @@ def half_unit(printed: str) -> float:
 
 
 def prints_as(printed: str, value: float) -> bool:
-    """Return whether a value, rounded to the digits of a printed number, is that number; a tie may go either way."""
+    """Return whether a value rounds to a printed number. A tie may go either way."""
     return abs(float(printed) - value) <= half_unit(printed) * (1 + 1e-9)
 
 
 def counts_of(percent: str, n: int) -> list[int]:
-    """Return every k for which k of n, rounded, is a printed percentage; a tie may go either way."""
+    """Return every k for which k of n rounds to a printed percentage. A tie may go either way."""
     ways = (ROUND_HALF_UP, ROUND_HALF_DOWN)
     return [k for k in _near(percent, n) if any(_percent(k, n, percent, way) == Decimal(percent) for way in ways)]
 
 
 def least_whole(percents: Sequence[str]) -> int:
-    """Return the least n of which all printed percentages, from 0 to 100, are shares k of n."""
+    """Return the least n for which all printed percentages, from 0 to 100, are shares k of n."""
     most = 10 ** (2 + max(map(digits, percents)))  # of which every percentage with so many digits is a share
     return next(n for n in range(1, most + 1) if n == most or all(counts_of(percent, n) for percent in percents))
 
 
 def no_share(percent: str, n: int) -> str:
-    """Say why a printed percentage is no share k of n; empty if it is one."""
+    """Say why a printed percentage is no share k of n. Empty if it is one."""
     if counts_of(percent, n):
         return ""
     below = math.floor(float(percent) * n / 100)
@@ -64,7 +62,7 @@ def no_share(percent: str, n: int) -> str:
 
 
 def no_mean(printed: str, values: Sequence[str]) -> str:
-    """Say why a printed mean is not the mean of the printed values; empty if it may be, whatever their rounding hid."""
+    """Say why a printed mean is not the mean of the printed values. Empty if it may be, by any rounding."""
     mean = math.fsum(map(float, values)) / len(values)
     slack = half_unit(printed) + math.fsum(map(half_unit, values)) / len(values)
     if abs(float(printed) - mean) <= slack * (1 + 1e-9):
@@ -73,9 +71,9 @@ def no_mean(printed: str, values: Sequence[str]) -> str:
 
 
 def no_total(printed: str, weights: Sequence[float], values: Sequence[str]) -> str:
-    """Say why a printed number is not the weighted total of printed values; empty if it may be, whatever their rounding hid.
+    """Say why a printed number is not the weighted total of printed values. Empty if it may be, by any rounding.
 
-    weights: one for each value, such as 1, -1 for a difference.
+    weights: one for each value, for example 1, -1 for a difference.
     """
     total = math.fsum(weight * float(text) for weight, text in zip(weights, values, strict=True))
     slack = math.fsum(abs(weight) * half_unit(text) for weight, text in zip(weights, values, strict=True))
@@ -86,7 +84,7 @@ def no_total(printed: str, weights: Sequence[float], values: Sequence[str]) -> s
 
 
 def no_f1(printed: str, precision: str, recall: str) -> str:
-    """Say why a printed F1 does not follow from a printed precision and recall; empty if it may be, whatever their rounding hid."""
+    """Say why a printed F1 does not follow from a printed precision and recall. Empty if it may, by any rounding."""
     low, middle, high = (
         _harmonic(*(max(0.0, float(text) + sign * half_unit(text)) for text in (precision, recall)))
         for sign in (-1, 0, 1)
@@ -103,7 +101,7 @@ def _harmonic(one: float, other: float) -> float:
 
 
 def no_product(factors: Sequence[tuple[str, str]]) -> str:
-    """Say why pairs of printed numbers do not have one product; empty if they may, whatever their rounding hid."""
+    """Say why pairs of printed numbers do not have one product. Empty if they may, by any rounding."""
     ranges = [_product_range(*pair) for pair in factors]
     if max(low for low, _ in ranges) <= min(high for _, high in ranges) + 1e-9:
         return ""
@@ -111,7 +109,7 @@ def no_product(factors: Sequence[tuple[str, str]]) -> str:
 
 
 def product_outside(one: str, other: str, least: float, most: float) -> str:
-    """Say why two printed numbers do not have a product from `least` to `most`; empty if they may."""
+    """Say why two printed numbers do not have a product from `least` to `most`. Empty if they may."""
     low, high = _product_range(one, other)
     if low <= most and least <= high:
         return ""
@@ -119,13 +117,13 @@ def product_outside(one: str, other: str, least: float, most: float) -> str:
 
 
 def _product_range(one: str, other: str) -> tuple[float, float]:
-    """Return the smallest and the largest product of two values that print as these positive numbers."""
+    """Return the smallest and the largest product of two values that round to these positive numbers."""
     pairs = [(float(text) - half_unit(text), float(text) + half_unit(text)) for text in (one, other)]
     return pairs[0][0] * pairs[1][0], pairs[0][1] * pairs[1][1]
 
 
 def exchanged(printed: tuple[str, str], values: tuple[float, float]) -> str:
-    """Say that two printed numbers stand in each other's place; empty if they do not."""
+    """Say that two printed numbers stand in each other's place. Empty if they don't."""
     one, other = printed
     here = prints_as(one, values[0]) or prints_as(other, values[1])
     there = prints_as(one, values[1]) and prints_as(other, values[0])
@@ -133,9 +131,9 @@ def exchanged(printed: tuple[str, str], values: tuple[float, float]) -> str:
 
 
 def no_sum(printed: str, step: float, base: float, parts: int, slack: float = 0.0) -> str:
-    """Say why a printed number is not `base + parts * step`, with the number of parts that it does fit, if any.
+    """Say why a printed number is not `base + parts * step`, with a fitting number of parts, if there is one.
 
-    slack: how far the base may be from its true value, because it follows from rounded numbers.
+    slack: distance of the base from its true value, because it follows from rounded numbers.
     """
     expected = base + parts * step
     if _reaches(printed, expected, slack):
@@ -147,7 +145,7 @@ def no_sum(printed: str, step: float, base: float, parts: int, slack: float = 0.
 
 
 def base_of(printed: Mapping[int, str], step: float) -> tuple[float, float]:
-    """Return the base of sums `base + parts * step` that print as these, by their parts, and how far it may be off.
+    """Return the base of sums `base + parts * step` with these printed values, by their parts, and its possible error.
 
     ValueError: no base gives all of them.
     """
@@ -260,7 +258,7 @@ class Printed:
 
     @property
     def where(self) -> tuple[str, str, str, str, str]:
-        """The names that identify it: paper, table, row, data set, metric."""
+        """Its identity: paper, table, row, data set, metric."""
         return self.paper, self.table, self.row, self.dataset, self.metric
 
 
@@ -303,7 +301,7 @@ def read_printed(path: Path, names: Names | None = None, unread: list[str] | Non
 
 
 def _numbers(table: Table, names: Names, problems: list[str]) -> Iterator[tuple[str, Printed]]:
-    """Yield the printed numbers of a table with their places. problems: gets what cannot be read."""
+    """Yield the printed numbers of a table with their places. problems: gets unreadable ones."""
     roles, columns = columns_of(table, names, "value")
     problems += table.bad
     several = len({row.get("split", roles) for row in table.rows}) > 1
@@ -397,7 +395,7 @@ def _positive(name: str, text: str) -> float:
 
 
 def _less(text: str, header: str) -> bool | None:
-    """Return whether less is better, by a column that says so or by an arrow; None if nothing does."""
+    """Return whether less is better, by a column or by an arrow; None if nothing says it."""
     if text.lower() not in ("", "yes", "no", "true", "false", "1", "0"):
         raise ValueError(f"lower_is_better={text[:20]!r}: must be yes or no")
     if text:
@@ -406,9 +404,9 @@ def _less(text: str, header: str) -> bool | None:
 
 
 def impossible(one: Printed, others: Sequence[Printed]) -> str:
-    """Say why a printed number cannot be, with the arithmetic; empty if it can. others: all numbers of the paper.
+    """Say why a printed number cannot be, with the arithmetic. Empty if it can. others: all numbers of the paper.
 
-    ValueError: its arithmetic names a number that is not there.
+    ValueError: its arithmetic names a missing number.
     """
     if not one.value:
         return ""
@@ -441,7 +439,7 @@ def _as_percent(one: Printed) -> str:
 
 
 def _parts(one: Printed, names: str, others: Sequence[Printed]) -> list[Printed]:
-    """Return the numbers that the arithmetic of one names: other data sets of its row, rows of its data set, or metrics.
+    """Return the numbers in another's arithmetic: other data sets of its row, rows of its data set, or metrics.
 
     Without names they are all other data sets of its row.
     """

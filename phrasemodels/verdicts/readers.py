@@ -88,13 +88,13 @@ class Scores:
 
     @property
     def is_share(self) -> bool:
-        """Whether the scores of several items lie between 0 and their totals, so that the metric cannot exceed 1."""
+        """Whether the scores of several items lie between 0 and their totals, so the metric cannot exceed 1."""
         score, total = self.sums[..., 0], self.sums[..., 1]
         return len(self.items) > 1 and bool((np.isnan(score) | (score >= 0) & (score <= total)).all())
 
     @property
     def diverged(self) -> tuple[str, ...]:
-        """The seeds that have a score which is not finite."""
+        """The seeds with a score that is not finite."""
         return tuple(seed for seed, sums in zip(self.seeds, self.sums, strict=True) if not np.isfinite(sums).all())
 
     @property
@@ -126,7 +126,7 @@ class Scores:
 
 
 def ratio(sums: Array) -> Array:
-    """Return score / total of sums (..., 2) -> (...); 0 where the total is 0."""
+    """Return score / total of sums (..., 2) -> (...), or 0 for the total 0."""
     return np.divide(sums[..., 0], sums[..., 1], out=np.zeros(sums.shape[:-1]), where=sums[..., 1] != 0)
 
 
@@ -306,7 +306,7 @@ def _say_spellings(seen: Mapping[Key, Key], unread: list[str]) -> None:
 
 
 def _differing(one: str, other: str) -> str:
-    """Return the parts of two settings that differ."""
+    """Return the differing parts of two settings."""
     parts = [part for part in one.split("; ") if part not in other.split("; ")]
     others = [part for part in other.split("; ") if part not in one.split("; ")]
     return f"{'; '.join(parts)[:80] or 'nothing'!r} and {'; '.join(others)[:80] or 'nothing'!r}"
@@ -418,13 +418,13 @@ NO_SETTING = frozenset(
 
 
 def is_setting(name: str) -> bool:
-    """Return whether a column or parameter says how a run was made, so that it is equal for all seeds."""
+    """Return whether a column or parameter describes a run's making, so it is equal for all seeds."""
     said = words(PARAMETER.sub("", name).replace("_", " "))
     return (bool(PARAMETER.match(name)) and not NO_SETTING & {*said}) or " ".join(said) in SETTINGS
 
 
 def _no_run(row: Row, roles: Mapping[str, str]) -> str:
-    """Return why a row is no run that ended: a mean over seeds, or a run that crashed; empty if it is one."""
+    """Return why a row is no finished run: a mean over seeds, or a crashed run. Empty if it is one."""
     seed, state = row.get("seed", roles).casefold(), row.get("state", roles)
     if seed in SUMMARIES:
         return f"{seed!r} is no seed"

@@ -1,4 +1,4 @@
-"""The papers' claims, answered by pairs of results: at the paper's size, and elsewhere, at a small size or on other data."""
+"""The papers' claims, answered by pairs of results at the paper's size, and elsewhere: at a small size or on other data."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ NO_RUN = "no run of both rows at the paper's size"
 
 @cache
 def claims() -> list[Claim]:
-    """Return the claims of the five papers and of those that users add."""
+    """Return the claims of the five papers and of users."""
     beside = (project.beside(paper, CLAIMS) for paper in project.parts("papers"))
     places = [Path(str(files("phrasemodels.data") / CLAIMS)), *filter(None, beside)]
     return [claim for place in places for claim in read_claims(place)]
@@ -59,10 +59,10 @@ def name_of(row: Columns) -> str:
 
 
 def printed_rows(claim: Claim) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the printed numbers of the better rows, and that of the other row.
+    """Return the printed numbers of the better rows, and the printed number of the other row.
 
     Raises:
-        ValueError: a row isn't printed, or is printed twice.
+        ValueError: A row isn't printed, or is printed twice.
     """
 
     def find(name: str, table: str) -> dict[str, Any]:
@@ -82,8 +82,7 @@ def printed_rows(claim: Claim) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 class Side:
     """The runs of one row: of a number, or of all tasks of an average.
 
-    group: size, reading, overrides and test set, which two sides that are compared have in common. asked: they answer the number
-    itself.
+    group: size, reading, overrides and test set. Two compared sides have them in common. asked: they answer the number itself.
     """
 
     results: tuple[Result, ...]
@@ -101,7 +100,7 @@ class Side:
 
     @property
     def values(self) -> list[float]:
-        """One value a seed, of the seeds that all tasks have."""
+        """One value a seed, of the common seeds of all tasks."""
         metric = self.answer.metric
         by_seed = [dict(zip(r.row["seeds"], r.row["values"][metric], strict=True)) for r in self.results]
         seeds = [seed for seed in by_seed[0] if all(seed in one for one in by_seed)]
@@ -137,7 +136,7 @@ def _title(corpus: str) -> str:
 
 
 def _sides(row: Columns, results: Sequence[Result]) -> list[Side]:
-    """Return the runs that answer a printed number, or have its system, variant and metric on other data."""
+    """Return the runs for a printed number, or with its system, variant and metric on other data."""
     if row["dataset"].endswith(AVERAGE):
         return _averages(row, results)
     same = same_numbers(row)
@@ -171,12 +170,12 @@ def answered_claims(results: Iterable[Result], store: Store | None = None, paper
     """Return the answer to each claim.
 
     Args:
-        store: whose scores have the statistics of test items of results in the store.
-        paper: only claims of this paper.
+        store: Its scores have the statistics of test items.
+        paper: Only claims of this paper.
 
     Returns:
         Columns of the claim, and: printed (the gain), verdict, reason, difference, low, high, seeds, further_seeds, source; and
-        elsewhere: such answers at a small size or on other data, each with its place.
+        elsewhere: answers at a small size or on other data, each with its place.
     """
     found = list(results)
     artifacts = {} if store is None else {artifact.key: artifact for artifact in store.all_artifacts()}
@@ -223,7 +222,7 @@ def _how(claim: Claim, row: Columns) -> PrintedValue:
 
 
 def _main(ours: Sequence[tuple[ClaimVerdict, Side]]) -> ClaimVerdict | None:
-    """Return the answer of the readings at the paper's size that may vote: those with three seeds; None: there is no reading."""
+    """Return the answer of the voting readings at the paper's size, those with three seeds. None: there is no reading."""
     voting = [verdict for verdict, side in ours if side.answer.exact or min(verdict.seeds, default=0) >= FEWEST_SEEDS]
     if voting or not ours:
         return agreed(voting) if voting else None
@@ -267,7 +266,7 @@ def _items(result: Result, artifacts: Mapping[str, Artifact]) -> list[pa.Table]:
 
 
 def claim_lines(one: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a claim in a terminal: its answer, its numbers, and what was found elsewhere."""
+    """Yield the lines of a claim in a terminal: its answer, its numbers, and the answers elsewhere."""
     yield f"{one['id']}  {one['verdict']}: {one['claim']}"
     yield f"    {one['better']} against {one['than']}, {one['dataset']}, {one['metric']}"
     yield f"    {one['reason']}"

@@ -41,7 +41,7 @@ def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]
 
 
 def _setting(result: Result, trained: Artifact, scored: Artifact) -> Setting:
-    """Return what all rows of a table have in common: problem and corpus, metric, budget, test set."""
+    """Return the common setting of a table's rows: problem and corpus, metric, budget, test set."""
     config = trained.manifest["parts"]["settings"].get("config", {})
     budget = ", ".join(f"{name.replace('_', ' ')} {config[name]}" for name in BUDGET if name in config)
     return result.experiment.recipe.name, result.answer.metric, budget, str(scored.meta["test_set"])
@@ -76,11 +76,11 @@ def _table(setting: Setting, rows: list[Row], artifacts: Mapping[str, Artifact])
 
 
 def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Artifact]) -> float | None:
-    """Return the tokens per second of all sides together, mean over the rows of all histories; None if the training data is
-    no longer in the store.
+    """Return the tokens per second of all sides together, mean over the rows of all histories.
 
-    A history counts the items that the loss is a mean of (target tokens, pairs or sentences), so its speed is multiplied by
-    the tokens per item.
+    None if the training data is no longer in the store. A history counts the items in the mean of the loss (target tokens, pairs
+    or sentences), so its
+    speed is multiplied by the tokens per item.
     """
     data = artifacts.get(trained[0].manifest["parts"]["inputs"]["train"])
     if data is None:

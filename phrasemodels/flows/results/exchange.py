@@ -32,7 +32,7 @@ PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 @dataclass
 class Both:
-    """Printed numbers and scores of ours, as they were read. unread: what wasn't, a line each."""
+    """Printed numbers and our scores, as read. unread: unread parts, a line each."""
 
     printed: list[Printed]
     scores: list[Scores]
@@ -51,12 +51,12 @@ def read_both(
     Args:
         printed: A table of printed numbers.
         sources: As in `read_scores`.
-        names: What the files don't say.
-        scales: Scale by metric, where it is stated.
-        better: lower or higher by metric, where it is stated.
+        names: Names missing in the files.
+        scales: Stated scales by metric.
+        better: Stated directions by metric, lower or higher.
 
     Raises:
-        ValueError: A source cannot be read, or what is stated is of no printed metric.
+        ValueError: A source cannot be read, or a statement is of no printed metric.
     """
     unread: list[str] = []
     names = names or Names()
@@ -95,13 +95,13 @@ def read_scores(
     itself: bytes = b"",
     fold: Fold | None = None,
 ) -> list[Scores]:
-    """Return the scores in files and folders, and in the databases of MLflow that URIs or folders name.
+    """Return the scores in files and folders, and in databases of MLflow named by URIs or folders.
 
     Args:
         sources: Files, folders and URIs.
         is_printed: Whether a metric is a printed one, see `collected`.
-        names: What the files don't say.
-        unread: Gets a line for each file, line or run that isn't read.
+        names: Names missing in the files.
+        unread: Gets a line for each unread file, line or run.
         itself: As in `read`.
         fold: As in `collected`.
 
@@ -122,9 +122,9 @@ def read_scores(
 
 
 def _tracking(source: str) -> str:
-    """Return the URI of MLflow's runs that a source names; empty if it is a file or folder of scores.
+    """Return the URI of MLflow's runs in a source, or an empty text for a file or folder of scores.
 
-    ValueError: it is no URI of MLflow, or there is nothing; MLflow would make a database there, or try again for minutes.
+    ValueError: it is no URI of MLflow, or there is nothing. MLflow would make a database there, or try again for minutes.
     """
     path = Path(source)
     scheme, _, rest = source.partition(":")
@@ -153,7 +153,7 @@ MOST_ROWS = 20_000_000
 
 
 def from_parquet(path: Path, names: Names, unread: list[str]) -> Iterator[Observation]:
-    """Yield the scores of a Parquet file; see `from_table`. ValueError: it is damaged, or a column is missing."""
+    """Yield the scores of a Parquet file as `from_table` does. ValueError: it is damaged, or a column is missing."""
 
     def rows(columns: list[str]) -> Iterator[Row]:
         check_unpacked(path, columns)
@@ -169,7 +169,7 @@ def from_parquet(path: Path, names: Names, unread: list[str]) -> Iterator[Observ
 
 
 def _columns(path: Path) -> list[str]:
-    """Return the columns of a Parquet file that are read. ValueError: one has lists or records, or there are too many rows."""
+    """Return the needed columns of a Parquet file. ValueError: one has lists or records, or there are too many rows."""
     with pq.ParquetFile(path) as file:
         if file.metadata.num_rows > MOST_ROWS:
             raise ValueError(f"{path}: more than {MOST_ROWS:,} rows: divide it")
@@ -187,8 +187,9 @@ ALL_READERS = {**READERS, "*.parquet": from_parquet}
 def from_mlflow(uri: str, unread: list[str]) -> Iterator[Observation]:
     """Yield the last value of each metric of each finished run: one for each seed, without items.
 
-    The row is the parameter row, system, model or model_name, or else the run's name; the seed the parameter seed, random_seed or
-    random_state, or else the run; the data set the parameter dataset, or the first one that the run logged.
+    The row is the parameter row, system, model or model_name, or else the run's name. The seed is the parameter seed, random_seed
+    or random_state, or else
+    the run. The data set is the parameter dataset, or the run's first data set.
     """
     # MLflow reads runs in files only if it is asked to
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")

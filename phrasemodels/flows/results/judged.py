@@ -19,7 +19,7 @@ ROW = re.compile(r" --row \S+")
 
 
 def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, Any]]:
-    """Return what `verdicts` says of the results in the store and of the kept ones. ValueError: there is no such paper."""
+    """Return the verdicts on the results in the store and on kept ones. ValueError: the paper is unknown."""
     run_ids = tracker.keys()
 
     def make() -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def judged_claims(store: Store, tracker: Tracker, paper: str = "") -> list[dict[
 
 
 def cached_values() -> list[tuple[str, str, dict[str, list[float]]]]:
-    """Return what `kept_values` yields."""
+    """Return the output of `kept_values`."""
 
     def make() -> list[Any]:
         from phrasemodels.flows.results.results import kept_values
@@ -61,7 +61,7 @@ COMPARED = ("experiment", "metric", "published", "verdict", "reason", "seeds", "
 
 
 def cached_rows() -> list[tuple[str, str, dict[str, Any], str]]:
-    """Return the title, the origin, the compared columns, and how the code is older, of each row of kept results."""
+    """Return the title, the origin, the compared columns, and the older code, of each row of kept results."""
 
     def make() -> list[Any]:
         from phrasemodels.flows.results.results import kept_results, older_code
@@ -84,7 +84,7 @@ def _kept_contents() -> list[dict[str, str]]:
 
 
 def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return the counts by paper and verdict; a verdict that nothing has is left out."""
+    """Return the counts by paper and verdict. Verdicts without a number are left out."""
     counts: dict[str, dict[str, int]] = {}
     for row in rows:
         of = counts.setdefault(row["paper"], {})
@@ -93,8 +93,7 @@ def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def headline(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """Return in lines of words what was counted and what was trained, on which settings, with the chance of an error, and how many of
-    the contradicted numbers must be wrong.
+    """Describe the counted and the trained numbers, their settings, the chance of an error, and the contradicted numbers.
 
     The rates are the largest that benchmarks/verdict_rule.py simulates.
     """
@@ -125,8 +124,10 @@ def headline(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def least_wrong(lines: Iterable[dict[str, Any]]) -> tuple[int, int]:
-    """Return how many numbers are contradicted, and how many of these at least must be wrong: one of each group with the same
-    arithmetic, and both of two that were exchanged."""
+    """Return how many numbers are contradicted, and how many of them at least are wrong.
+
+    They are one of each group with the same arithmetic, and both of two exchanged ones.
+    """
     groups: dict[str, list[str]] = {}
     for line in lines:
         if line["kind"].startswith(CONTRADICTION):
@@ -135,12 +136,12 @@ def least_wrong(lines: Iterable[dict[str, Any]]) -> tuple[int, int]:
 
 
 def needed(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return what numbers without a judgement need, without the hours of each, and how many need it; the most frequent first."""
+    """Return the needs of numbers without a judgement, without hours, and how many have each. The most frequent come first."""
     return dict(Counter(A_SEED.sub("", row["needs"]) for row in rows if row["needs"]).most_common())
 
 
 def commands(rows: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the commands that give what numbers without a judgement need; of several rows of a table that of the whole table."""
+    """Return the commands for the needs of numbers without a judgement. Several rows of a table have the table's command."""
     found: dict[str, dict[str, None]] = {}
     for row in rows:
         if row["needs"] and row["command"]:
@@ -152,7 +153,7 @@ def commands(rows: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def reasons(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return how many numbers have each kind of reason, by verdict; the most frequent first."""
+    """Return the counts of each kind of reason, by verdict. The most frequent come first."""
     counts = Counter((row["verdict"], row["kind"]) for row in rows)
     return {
         verdict: {kind: n for (of, kind), n in counts.most_common() if of == verdict}

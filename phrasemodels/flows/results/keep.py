@@ -1,4 +1,4 @@
-"""Keeping: the results of a table's trainings as a folder results/NAME, and further seeds that join a kept result."""
+"""Keeping: the results of a table's trainings as a folder results/NAME, and joining further seeds."""
 
 import ctypes
 import json
@@ -43,10 +43,10 @@ Statistics = dict[tuple[str, int], pa.Table]  # of the test sentences, by row an
 
 
 def check_committed() -> None:
-    """Check that what is kept can be repeated.
+    """Check that a kept result can be repeated.
 
     Raises:
-        ValueError: the code has changes that no commit has.
+        ValueError: The code has uncommitted changes.
     """
     if DIRTY in commit():
         raise ValueError(f"the code was changed since commit {commit()[:12]}: commit the changes, then train and keep")
@@ -61,15 +61,15 @@ def keep(
     note: str,
     run_ids: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write the results of a table in the store into a folder, with the statistics of test sentences that tests need.
+    """Write the results of a table in the store into a folder, with the statistics of test sentences for tests.
 
-    A seed that diverged is kept with the worst value, as its comparison has it. Its row has no statistics, so no tests.
+    A diverged seed is kept with the worst value, as in its comparison. Its row has no statistics, so no tests.
 
     Args:
         run_ids: MLflow's runs, by the store keys of trainings.
 
     Raises:
-        ValueError: a result is not in the store, or the folder holds something else.
+        ValueError: A result is not in the store, or the folder holds something else.
     """
     if folder.exists() and any(folder.iterdir()) and _title(folder / RESULT) != table.title:
         raise ValueError(f"{folder} holds something other than the result of {table.title}: choose another name")
@@ -101,7 +101,7 @@ def keep(
 
 
 def _title(file: Path) -> str | None:
-    """Return the title of a kept result; None: it cannot be read."""
+    """Return the title of a kept result, or None if it cannot be read."""
     try:
         return str(read_kept(file)["title"])
     except (OSError, ValueError, LookupError):
@@ -109,7 +109,7 @@ def _title(file: Path) -> str | None:
 
 
 def damaged_results() -> list[tuple[str, str]]:
-    """Return the name of each kept result that is damaged or contradicts itself, and why."""
+    """Return the name of each damaged or contradictory kept result, and why."""
     found = []
     for file in kept_files():
         try:
@@ -122,7 +122,7 @@ def damaged_results() -> list[tuple[str, str]]:
 
 
 def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trials: Sequence[Any] = ()) -> Path:
-    """Write a kept result into a folder, in place of what was kept there; other files of the folder stay."""
+    """Write a kept result into a folder, in place of an earlier one. Other files of the folder stay."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         new = Path(temporary) / folder.name
@@ -140,7 +140,7 @@ def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trial
 
 
 def put_in_place(new: Path, folder: Path) -> None:
-    """Rename a folder, at once also if it takes the place of another one, which then has its name."""
+    """Rename a folder at once, even over another one. The two then exchange names."""
     if folder.exists():
         exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
@@ -151,7 +151,7 @@ def put_in_place(new: Path, folder: Path) -> None:
 
 
 def _write_statistics(path: Path, statistics: Statistics) -> None:
-    """Write the statistics of all rows and seeds into one file; what a row has no column for is null."""
+    """Write the statistics of all rows and seeds into one file. Missing columns of a row are null."""
     tables = []
     for (row, seed), table in statistics.items():
         named = table.add_column(0, pa.field("row", pa.string()), pa.array([row] * len(table)))
@@ -170,7 +170,7 @@ def run_of(seed: int, train: str = "", run: str = "", made_by: str = "") -> dict
 def _parts(
     store: Store, seeds: Sequence[Pipeline], lost: Sequence[int], statistics: Statistics, run_ids: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return what all seeds of a row share, and add their statistics to the others'. lost: the seeds that diverged."""
+    """Return the common parts of a row's seeds, and add their statistics to the others'. lost: the diverged seeds."""
     experiment, ended = seeds[0].experiment, [pipeline for pipeline in seeds if pipeline.seed not in lost]
     if not ended:
         raise ValueError(f"{experiment.name}: each of its seeds diverged, so nothing says how: leave it out by --row")
@@ -195,7 +195,7 @@ def _parts(
 
 
 def training_of(models: Sequence[Artifact]) -> dict[str, Any]:
-    """Return the parameters of the model, and the means over its seeds of what differs between trainings."""
+    """Return the parameters of the model, and the means over seeds of the changing parts of trainings."""
     means = {name: fmean(model.meta[name] for model in models) for name in MEANS}
     steps = round(fmean(model.meta["steps"] for model in models))  # those with patience end at different ones
     devices = ", ".join(sorted({kind for model in models for kind in model.meta.get("devices", [])}))
@@ -210,7 +210,7 @@ def union(*lists: str) -> str:
 
 
 def all_versions(libraries: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the versions of each library, all that occur: "2.11.0, 2.13.0"."""
+    """Return all versions of each library: "2.11.0, 2.13.0"."""
     names = sorted({name for versions in libraries for name in versions})
     return {name: union(*(versions.get(name, "") for versions in libraries)) for name in names}
 
@@ -221,10 +221,11 @@ def row_of(name: str) -> str:
 
 
 def join(folder: Path, other: Path) -> Path:
-    """Add the seeds and rows of a kept result to another one, which is written anew.
+    """Add the seeds and rows of a kept result to another one. The other one is written anew.
 
     Raises:
-        ValueError: they are of two tables, one contradicts itself, or a row of both has other settings, another test set, or other
+        ValueError: They are of two tables, one contradicts itself, or a row of both has other settings, another test set, or
+        other
             values for a seed of both.
     """
     read_kept(other / RESULT)
@@ -253,7 +254,7 @@ def join(folder: Path, other: Path) -> Path:
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], Statistics]:
-    """Return a kept result and its statistics; rows are written with the names that they have in one file."""
+    """Return a kept result and its statistics. Rows have their names of one file."""
     result = read_kept(folder / RESULT)
     rows = [row for row in result["rows"] if row["sentences"]]
     statistics: Statistics = {}

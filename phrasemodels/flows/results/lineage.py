@@ -21,7 +21,7 @@ FETCHES = ("fetch_corpus", "fetch_added_corpus")  # steps whose files came from 
 
 
 class Lineage:
-    """The artifacts of a store by key, with what was made from each."""
+    """The artifacts of a store by key, with their uses."""
 
     def __init__(self, store: Store) -> None:
         self.artifacts = {artifact.key: artifact for artifact in store.all_artifacts()}
@@ -48,19 +48,19 @@ class Lineage:
         raise ValueError(f"{what!r} is neither a store key, an MLflow run nor a label: {closest(what, {*named})}")
 
     def holding(self, digest: str) -> list[Artifact]:
-        """Return the artifacts that hold a file whose sha256 begins with these digits."""
+        """Return the artifacts with a file whose sha256 begins with these digits."""
         if len(digest) < FEWEST_DIGITS:
             return []
         files = ((a, file) for a in self.artifacts.values() for file in a.manifest["files"].values())
         return list({a.key: a for a, file in files if file["sha256"].startswith(digest)}.values())
 
     def made_by(self, artifact: Artifact, step: str) -> Artifact | None:
-        """Return the artifact of a step that an artifact was made from, if there is one."""
+        """Return the artifact of a step behind an artifact, if there is one."""
         found = (made for _, _, made, _ in self.back(artifact) if isinstance(made, Artifact))
         return next((made for made in found if made.manifest["step"] == step), None)
 
     def back(self, artifact: Artifact) -> Iterator[tuple[int, str, Artifact | str, bool]]:
-        """Yield (depth, role, artifact, seen before) of everything that an artifact depends on; a lost one is its key alone."""
+        """Yield (depth, role, artifact, seen before) of all inputs of an artifact. A lost one is its key alone."""
         seen: set[str] = set()
 
         def walk(key: str, role: str, depth: int) -> Iterator[tuple[int, str, Artifact | str, bool]]:
@@ -74,7 +74,7 @@ class Lineage:
         yield from walk(artifact.key, "", 0)
 
     def forward(self, artifact: Artifact) -> list[Artifact]:
-        """Return everything that depends on an artifact, oldest first."""
+        """Return everything made from an artifact, oldest first."""
         dependents: dict[str, Artifact] = {}
         queue = [artifact.key]
         while queue:
@@ -86,7 +86,7 @@ class Lineage:
 
 
 def setting(trained: Artifact) -> dict[str, Any]:
-    """Return how and on what a model was trained, without the seed."""
+    """Return settings and data of a training, without the seed."""
     parts = trained.manifest["parts"]
     return {"inputs": parts["inputs"], "settings": {**parts["settings"], "seed": None}}
 
@@ -116,7 +116,7 @@ def _plain(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _order(name: str) -> int:
-    """Return the rank of the part of a key that a name belongs to."""
+    """Return the rank of a name's part of a key."""
     return ["settings", "inputs", "libraries", "source", "result"].index(name.split(".")[0])
 
 
@@ -135,7 +135,7 @@ Verified = tuple[list[str], bool]
 def verified(corpora: Sequence[tuple[Manifest, Artifact]]) -> Iterator[Verified]:
     """Yield for each corpus a line for each split, and whether all splits match the manifest.
 
-    Corpora that were not read before are read in processes of their own, as many at once as there are processors.
+    Unread corpora are read in processes of their own, as many at once as there are processors.
     """
     count = min(len(corpora), os.cpu_count() or 1)
     if count < 2:
@@ -159,7 +159,7 @@ def _verified_once(manifest: Manifest, artifact: Artifact, processes: ProcessPoo
 
 
 def read_all(manifest: Manifest, folder: Path) -> Verified:
-    """Read every split of a corpus; count the test records that are also in train, and those that a split repeats."""
+    """Read every split of a corpus. Count the test records in train, and the repeated records of a split."""
     found: dict[str, Counts] = {}
     lines, whole = [], True
     for name, split in manifest.splits.items():
@@ -177,8 +177,11 @@ def read_all(manifest: Manifest, folder: Path) -> Verified:
 
 
 def counts_line(corpus: str, split: str, found: Mapping[str, Counts]) -> str:
-    """Return the rows of a split as a line of text: unusable ones by reason, the rows of dev and test that are also in train, and
-    those that equal an earlier one. found: the counts of this split and of others, by name."""
+    """Return the rows of a split as a line of text.
+
+    It has unusable rows by reason, rows of dev and test that are also in train, and repeated rows. found: the counts of all
+    splits by name.
+    """
     own, train = found[split], found.get(f"{split.rpartition('.')[0]}.train".removeprefix("."))
     line = f"{corpus}\t{split}\t{own.rows} rows"
     line += "".join(f", {count}: {reason}" for reason, count in own.reasons.items())

@@ -1,6 +1,6 @@
-"""Trained models by name: applied to text, drawn, exported, also to formats of other tools.
+"""Trained models by name: applied to text, drawn, and exported, also to formats of other tools.
 
-Weights are safetensors, and a saved configuration only names classes and functions of its experiment; nothing is unpickled.
+Weights are safetensors. A saved configuration only names classes and functions of its experiment. Nothing is unpickled.
 """
 
 import contextlib
@@ -59,9 +59,12 @@ DAMAGED = (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError
 
 @dataclass(frozen=True)
 class Model:
-    """A trained model: its experiment, with the model configuration that it was trained with; seed, weights, vocabulary and
-    byte-pair encoding; its corpus, which may be another than the experiment's; and scores on the test set by metric: value,
-    mean and half_width over all seeds of this setting, their number, and how."""
+    """A trained model: its experiment with the trained configuration, seed, weights, vocabulary and byte-pair encoding.
+
+    Also its corpus, perhaps other than the experiment's, and scores on the test set by metric: value, mean and half_width over
+    all seeds of this setting,
+    their number, and how.
+    """
 
     experiment: Experiment
     seed: int
@@ -86,7 +89,7 @@ class Model:
 
     @property
     def description(self) -> str:
-        """One line that says which training it is."""
+        """One line with the name of the training."""
         return f"{self.name} seed {self.seed}: {self.weights.meta['steps']} updates, corpus {self.corpus}"
 
     @property
@@ -125,7 +128,7 @@ class Model:
         return self.loaded.predictor
 
     def unknown_words(self, texts: Sequence[str]) -> list[str]:
-        """Return the words of texts that the model does not know, each once: it reads all of them as the same word."""
+        """Return the unknown words of texts, each once. The model reads all of them as the same word."""
         return self._how.unknown_words(self.loaded, [text for text in texts if not too_long(text)])
 
     def attend(self, text: str) -> list[dict[str, Any]]:
@@ -138,13 +141,13 @@ class Model:
         return [{"id": 0, "group": "", **row} for row in rows]
 
     def run(self, step: Step, file: str) -> pa.Table:
-        """Run a step in a temporary store; return the table in a file of its artifact."""
+        """Run a step in a temporary store. Return the table in a file of its artifact."""
         with tempfile.TemporaryDirectory() as folder, self._naming_damage():
             return read_shard(TemporaryStore(Path(folder)).run(step).file(file))
 
     @contextlib.contextmanager
     def _naming_damage(self) -> Iterator[None]:
-        """Raise an error that only damaged files of an exported model cause as a ValueError that names its folder."""
+        """Raise the errors of damaged exported files as a ValueError with the folder's name."""
         try:
             yield
         except (*DAMAGED, ValueError) as error:
@@ -153,7 +156,7 @@ class Model:
             raise ValueError(f"{self.folder}: {first_line(error)}; export the model again") from error
 
     def test_inputs(self) -> dict[str, Artifact]:
-        """Return the inputs of the step that predicted the test set. ValueError: the store has no such step."""
+        """Return the inputs of the prediction of the test set. ValueError: the store has no such step."""
         from phrasemodels.flows.results.records import store_of
         from phrasemodels.infra.settings import Settings
 
@@ -166,11 +169,12 @@ class Model:
         raise ValueError(f"{self.name}: the store has no answers of this model to its test set; train it here")
 
     def export(self, to: Path, also: Sequence[Callable[["Model", Path], object]] = (), force: bool = False) -> Path:
-        """Write a folder that `load`, and `phrasemodels.load` with torch alone, read: weights and vocabulary with manifests, a card,
-        the whole configuration; and what the functions `also` write to it, such as `as_ctranslate2`.
+        """Write a folder for `load`, and with torch alone for `phrasemodels.load`.
 
-        It replaces an exported model that nobody has changed since. ValueError: something else is there, and `force` does not
-        say to replace it, or the model's own artifacts are.
+        It has weights and vocabulary with manifests, a card, the whole configuration, and the files of the functions `also`, for
+        example `as_ctranslate2`. An
+        unchanged exported model is replaced. ValueError: something else is there and `force` does not say to replace it, or the
+        model's own artifacts are.
         """
         place = to.resolve()
         if any(_overlap(place, artifact.path.parent.resolve()) for artifact in self.artifacts.values()):
@@ -191,7 +195,7 @@ class Model:
         return to
 
     def _with_files_in(self, folder: Path) -> Any:
-        """Copy the files that the model reads, such as a pretrained encoder, to a folder; return the configuration that names them."""
+        """Copy the model's files, for example a pretrained encoder, to a folder. Return the configuration with their new names."""
 
         def written(part: PretrainedConfig | ExportedEncoderConfig, _: Any) -> ExportedEncoderConfig:
             if isinstance(part, ExportedEncoderConfig):
@@ -219,7 +223,7 @@ class Model:
         return replaced(self.configured, own, None)
 
     def card(self) -> dict[str, Any]:
-        """Return what users should know of the model: training, corpus, scores, licences, and the paper that it is of."""
+        """Return the card of the model: training, corpus, scores, licences, and its paper."""
         meta = self.weights.meta
         known = {"experiment": self.name, "seed": self.seed, "corpus": self.corpus, "weights": self.weights.key}
         training = {name: meta[name] for name in ("parameters", "dev_loss", "steps", "train_seconds")}
@@ -306,7 +310,7 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
 
 
 def experiment_of(trained: Artifact) -> Experiment:
-    """Return the row that a training is of today: the one of its name, or one that is trained in the same way.
+    """Return the row of a training today: the row of its name, or one with the same training.
 
     ValueError: there is none any more.
     """
@@ -324,8 +328,10 @@ def experiment_of(trained: Artifact) -> Experiment:
 
 
 def champion(lineage: Lineage, experiment: str) -> Model | None:
-    """Return the model of an experiment with the lowest dev loss, among its trainings with the settings and data that its
-    name says: a row's own name never means a model with overrides or of another corpus."""
+    """Return the model of an experiment with the lowest dev loss, among its trainings with the named settings and data.
+
+    A row's own name never means a model with overrides or of another corpus.
+    """
     from phrasemodels.data.download.manifest import Sources
     from phrasemodels.flows.results.results import code_of, matches
     from phrasemodels.infra.settings import Settings
@@ -352,7 +358,7 @@ def champion(lineage: Lineage, experiment: str) -> Model | None:
 def _with_todays_keys(
     lineage: Lineage, known: Experiment, by_name: Mapping[str, Sequence[Artifact]], sources: "Sources"
 ) -> list[Artifact]:
-    """Return the trainings that are made as an experiment says today, whatever their names."""
+    """Return the trainings with today's keys of an experiment, whatever their names."""
     seeds = sorted({int(artifact.about["seed"]) for own in by_name.values() for artifact in own})
     try:
         own = resolved(known, sources)
@@ -377,7 +383,7 @@ def best_of(trained: Sequence[Artifact]) -> Artifact:
 
 
 def stored(lineage: Lineage, trained: Artifact, known: Experiment) -> Model:
-    """Return the model of a training in the store. known: the experiment that it is of. ValueError: its vocabulary is gone."""
+    """Return the model of a training in the store. known: its experiment. ValueError: its vocabulary is gone."""
     key = trained.manifest["parts"]["inputs"].get("vocabulary", "")
     if (vocabulary := lineage.artifacts.get(key)) is None:
         raise ValueError(f"{trained.manifest['label']}: its vocabulary {key} is no longer in the store; train it again")
@@ -387,7 +393,7 @@ def stored(lineage: Lineage, trained: Artifact, known: Experiment) -> Model:
 
 
 def _scores(lineage: Lineage, trained: Artifact) -> dict[str, Any]:
-    """Return the scores of a training, with mean and interval over all seeds of its setting that are scored in the store."""
+    """Return the scores of a training, with mean and interval over all scored seeds of its setting in the store."""
     alike = named(lineage).get(str(trained.about["experiment"]), [trained])
     groups = [_scored(lineage, one) for one in alike if setting(one) == setting(trained)]
     found: dict[str, Any] = {}
@@ -404,7 +410,7 @@ def _scores(lineage: Lineage, trained: Artifact) -> dict[str, Any]:
 
 
 def _scored(lineage: Lineage, trained: Artifact) -> dict[str, Any]:
-    """Return the scores of a training by metric; empty if it has none."""
+    """Return the scores of a training by metric, if it has any."""
     found = [
         scored
         for predicted in lineage.made_from.get(trained.key, [])
@@ -417,7 +423,7 @@ def _scored(lineage: Lineage, trained: Artifact) -> dict[str, Any]:
 
 
 def _corpus(lineage: Lineage, trained: Artifact) -> str:
-    """Return the corpus that the rows of a training were read or generated from."""
+    """Return the corpus behind the rows of a training, read or generated."""
     found: Artifact | None = trained
     while found is not None and "corpus" not in found.meta:
         inputs = found.manifest["parts"]["inputs"]
@@ -433,7 +439,7 @@ def _model(
     known: Experiment,
     exported: Path | None = None,
 ) -> Model:
-    """Return a model. exported: the folder that it was exported to, whose encoder it has, instead of one of the sources."""
+    """Return a model. exported: its exported folder. It then has the encoder from there."""
     from phrasemodels.data.download.manifest import Sources
     from phrasemodels.infra.settings import Settings
 

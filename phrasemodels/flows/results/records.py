@@ -1,4 +1,4 @@
-"""Records of runs, the store that the settings name, and the steps of a plan in it.
+"""Records of runs, the store of the settings, and the steps of a plan in it.
 
 ROOT/runs/ID.json    request, times, reason and state: running, completed, stopped, cancelled, failed, dead
 ROOT/runs/ID.html    a page for people: the report of the run's table, or the record itself
@@ -50,15 +50,17 @@ DIRTY = "-dirty"
 
 @cache
 def commit() -> str:
-    """Return the commit of the code, marked DIRTY if files were changed since; of an installed package its version. In a
-    project folder the project's comes first."""
+    """Return the commit of the code, marked DIRTY if files were changed since, or the version of an installed package.
+
+    In a project folder the project's comes first.
+    """
     own, ours = project.folder(), commit_of(CHECKOUT) or f"version {importlib.metadata.version('phrasemodels')}"
     mine = commit_of(own) if own else ""
     return f"{mine} with {ours}" if mine else ours
 
 
 def commit_of(folder: Path) -> str:
-    """Return the commit of a folder; empty if it is no checkout. Kept results are no code, so they may change."""
+    """Return the commit of a folder, or an empty text if it is no checkout. Kept results are no code, so they may change."""
 
     def git(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["git", "-C", str(folder), *command], capture_output=True, text=True, check=False)
@@ -82,7 +84,7 @@ def page_of(store: Store, run: str) -> Path:
 
 
 def write(store: Store, record: dict[str, Any], page: str | None) -> None:
-    """Write a record and its page; None: the page is there already."""
+    """Write a record and its page. None: the page is there already."""
     path = page_of(store, record["id"])
     path.parent.mkdir(exist_ok=True)
     if page is not None:
@@ -91,14 +93,14 @@ def write(store: Store, record: dict[str, Any], page: str | None) -> None:
 
 
 def records(store: Store) -> list[dict[str, Any]]:
-    """Return the records of all runs, oldest first. A run that is recorded as running but holds no lease is dead."""
+    """Return the records of all runs, oldest first. A running record without a lease is dead."""
     read = [_read(path) for path in (store.root / "runs").glob("*.json")]
     read = [r | {"state": DEAD} if r["state"] == RUNNING and not is_alive(store, r["id"]) else r for r in read]
     return sorted(read, key=lambda record: str(record["started"]))
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return a record; of a damaged one only its name."""
+    """Return a record, or only its name if it is damaged."""
     damaged = {"id": path.stem, "title": "", "started": "", "state": DAMAGED}
     try:
         record = json.loads(read_regular(path))
@@ -110,9 +112,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def remove_old(store: Store, days: float, verdicts: Collection[str], dry: bool = False) -> list[Waste]:
-    """Remove the records and pages of runs that ended so many days ago, but keep the newest run of each of these verdicts.
+    """Remove the records and pages of runs that ended so many days ago, except the newest run of each of these verdicts.
 
-    dry: only return what would be removed.
+    dry: only return them.
     """
     known = records(store)
     newest = {str(record.get("verdicts")): record["id"] for record in known if record["state"] == COMPLETED}
@@ -130,7 +132,7 @@ def remove_old(store: Store, days: float, verdicts: Collection[str], dry: bool =
 
 
 def _ended(record: dict[str, Any]) -> float:
-    """Return the time (seconds since 1970) at which a run ended or was marked as dead; infinity if the record lacks it."""
+    """Return the time (seconds since 1970) of a run's end or death, or infinity if the record lacks it."""
     try:
         return datetime.datetime.fromisoformat(record.get("marked") or record["ended"]).timestamp()
     except (KeyError, ValueError, TypeError, ArithmeticError):
@@ -147,8 +149,10 @@ def store_of(settings: Settings) -> Store:
 
 
 def open_to_read() -> tuple[Store, Tracker]:
-    """Return the store and the tracker that the settings name, for reading alone: neither is made, locked or written to.
-    OSError: the store's place is no folder."""
+    """Return the store and the tracker of the settings for reading alone. Neither is made, locked or written to.
+
+    OSError: the store's place is no folder.
+    """
     settings = Settings()
     if settings.root.exists() and not settings.root.is_dir():
         raise OSError(f"{settings.root} is no folder: name the store's folder with PHRASEMODELS_STORE")
@@ -173,10 +177,11 @@ def leased_steps(store: Store, steps: list[Step], settings: Settings, name: str 
 
 
 def collect_garbage(store: Store, settings: Settings, days: float, newest: int, dry: bool = False) -> list[Waste]:
-    """Remove what no verdict and no run depends on, here, in the shared storage, and among records of runs; return it.
+    """Remove and return everything that neither a verdict nor a run needs: here, in the shared storage, and among records.
 
-    days: keep what was made or used within so many days. newest: keep so many verdicts of each table (0: all). dry: only
-    return what would be removed. This node's cache shrinks to its limit.
+    days: keep things made or used within so many days. newest: keep so many verdicts of each table (0: all). dry: remove nothing.
+    This node's cache shrinks
+    to its limit.
     """
     removed = waste(store, days, newest) if dry else collect(store, days, newest)
     if store.shared is not None:
@@ -292,8 +297,11 @@ class OutlinedStep:
 
 
 def explain(store: Store, steps: Sequence[OutlinedStep]) -> Iterator[tuple[bool, str]]:
-    """Yield for each step whether it is in the store and, if not, why: which parts of its key differ from the newest artifact
-    with its label, or else with its label but for overrides."""
+    """Yield for each step whether it is in the store and, if not, why.
+
+    The reason names the parts of its key that differ from the newest artifact with its label, or else with its label but for
+    overrides.
+    """
 
     @cache
     def newest(name: str) -> dict[str, Artifact]:
@@ -348,7 +356,7 @@ def folders() -> list[Path]:
 
 
 def kept_files() -> list[Path]:
-    """Return result.json of each kept result; folders with a dot are of a `keep` that was killed."""
+    """Return result.json of each kept result. Folders with a dot are left by a killed `keep`."""
     return [path for folder in folders() for path in sorted(folder.glob("[!.]*/result.json"))]
 
 
@@ -453,7 +461,7 @@ def read_kept(file: Path) -> dict[str, Any]:
     """Return the content of result.json of a kept result.
 
     Raises:
-        ValueError: it isn't what `keep` writes, or one of its files is damaged, missing, or was changed since it was kept.
+        ValueError: `keep` didn't write it, or one of its files is damaged, missing, or was changed.
     """
     check_folder(file.parent)
     try:
@@ -470,7 +478,7 @@ def read_kept(file: Path) -> dict[str, Any]:
 
 
 def _check_kept(file: Path, result: Any) -> Path | None:
-    """Return the first file of a kept result that hasn't its digest. ValueError: the content isn't what `keep` writes."""
+    """Return the first file of a kept result with a wrong digest. ValueError: `keep` didn't write the content."""
     try:
         known = KeptResult.model_validate(result).files
     except ValidationError as error:

@@ -1,7 +1,8 @@
 """Results: rows of compared tables, from the store and from the kept results of long runs.
 
-A kept result is a folder results/NAME: result.json, the statistics of each sentence without its text, and tests.json, the
-significance tests, which take seconds to compute and are the same bits for the same data and code.
+A kept result is a folder results/NAME: result.json, the statistics of each sentence without its text, and tests.json. The
+significance tests take
+seconds to compute and are the same bits for the same data and code.
 """
 
 import contextlib
@@ -50,8 +51,7 @@ Tests = list[dict[str, Any] | None]
 
 
 def tests_of(folder: Path, rows: Sequence[TestedRow], read: Callable[[], list[TestedRow]]) -> Tests:
-    """Return what `differences` says of the rows of a kept result: as it is kept in the folder, or computed if the data or
-    the code of the test has changed since.
+    """Return the differences of a kept result's rows: as kept in the folder, or computed if data or code have changed since.
 
     rows: without their statistics. read: return the rows with the statistics of the folder's files.
     """
@@ -64,7 +64,7 @@ def tests_of(folder: Path, rows: Sequence[TestedRow], read: Callable[[], list[Te
 
 
 def key_of(folder: Path, rows: Sequence[TestedRow]) -> str:
-    """Return the digest of the statistics in a folder, of the rows, and of the code that tests them."""
+    """Return the digest of the statistics in a folder, of the rows, and of the test's code."""
     source, _ = closure(differences, *(row.statistic for row in rows if row.statistic))
     return digest_of([contents(folder, (".arrow",)), rows, source])
 
@@ -83,8 +83,9 @@ TRAININGS = ("train", "train_restarts")  # steps that make weights
 class Result:
     """A row of a compared table, with its experiment and answer.
 
-    source: a store key, or the folder of a kept result. row: as `compare` makes it. runs: {seed, score, train, run} of each
-    seed, the store keys of its score and training and its MLflow run; of a kept result also the commit.
+    source: a store key, or the folder of a kept result. row: as `compare` makes it. runs: {seed, score, train, run} of each seed:
+    the store keys of its score
+    and training and its MLflow run. A kept result also has the commit.
     """
 
     source: str
@@ -107,7 +108,7 @@ class Result:
 
     @cached_property
     def outdated(self) -> str:
-        """How its settings, or what its row says of it, differ from its experiment today; empty if they do not."""
+        """How its settings or statements differ from its experiment today. Empty if they don't."""
         settings = changed_since(self.row.get("settings", {}), self.experiment.train)
         if not settings and self.experiment.table.paper not in PAPERS and self.experiment.recipe.trains:
             same = same_settings(_without_seed(self.row.get("settings", {})), _settings_of(self.experiment))
@@ -121,8 +122,7 @@ class Result:
 
     @property
     def worth(self) -> tuple[bool, bool, int, bool, int, str]:
-        """The order in which results of one number are preferred: unchanged, comparable, larger, with the settings of today,
-        more seeds, newer in the store."""
+        """The order of results of one number: unchanged, comparable, larger, with today's settings, more seeds, newer."""
         e, today = self.experiment, not self.outdated
         size = PROFILES.index(e.profile)
         return (not e.changed, e.comparable and today, size, today, len(self.row["seeds"]), self.made)
@@ -147,8 +147,7 @@ def _answer(row: Mapping[str, Any]) -> tuple[Experiment, Answer] | None:
 
 
 def renamed(name: str, settings: Mapping[str, Any]) -> Experiment | None:
-    """Return the row of a user's table that has another name than when it was trained: the only one with the settings of the
-    training. settings: of the training. None: there is none, or several."""
+    """Return the renamed row of a user's table: the only one with the settings of the training. None: none or several."""
     paper, _, profile, _ = divided(name)[0].split("/", 3)
     if not settings or paper in PAPERS:
         return None
@@ -165,7 +164,7 @@ OLDER = "made with older code or data of the study: run it again"
 
 
 def code_of(parts: Iterable[Mapping[str, Any]]) -> str:
-    """Return the digest of users' code, and of the files of corpora, in the keys of a row's steps; empty without such code."""
+    """Return the digest of users' code, and of the files of corpora, in the keys of a row's steps. Empty without such code."""
     code, files = dict[str, str](), dict[str, Any]()
     for one in parts:
         code |= {name: digest for name, digest in one["source"].items() if not re.match(r"phrasemodels\b", name)}
@@ -175,7 +174,7 @@ def code_of(parts: Iterable[Mapping[str, Any]]) -> str:
 
 
 def code_today(experiment: Experiment) -> str:
-    """Return the digest of code and data that a row of a user reaches; empty for other rows, or if it cannot be planned."""
+    """Return the digest of a user's row's code and data. Empty for other rows, or if it cannot be planned."""
     if experiment.table.paper in PAPERS:
         return ""
     with contextlib.suppress(ValueError, OSError):
@@ -185,13 +184,12 @@ def code_today(experiment: Experiment) -> str:
 
 
 def older_code(experiment: Experiment, code: str) -> str:
-    """Say that a result was made with other code or data of users than its row has today; empty if it was not. code: of the
-    result."""
+    """Say that a result has other code or data of users than its row today. Empty if it hasn't. code: of the result."""
     return OLDER if code and (today := code_today(experiment)) and code != today else ""
 
 
 def _code_in(artifacts: Mapping[str, Artifact], key: str) -> str:
-    """Return the digest of users' code and data that an artifact was made with; empty if a part is no longer in the store."""
+    """Return the digest of users' code and data behind an artifact. Empty if a part is no longer in the store."""
     found, queue = dict[str, Artifact](), [key]
     while queue:
         if (key := queue.pop()) in found:
@@ -205,12 +203,12 @@ def _code_in(artifacts: Mapping[str, Artifact], key: str) -> str:
 
 @cache
 def users_rows() -> list[Experiment]:
-    """Return the rows that are trained of the tables that users add."""
+    """Return the trained rows of users' tables."""
     return [e for e in experiments() if e.table.paper not in PAPERS and e.recipe.trains]
 
 
 def _settings_of(experiment: Experiment) -> dict[str, Any]:
-    """Return the settings of the training of a row; none if it cannot be planned."""
+    """Return the settings of the training of a row, or none if it cannot be planned."""
     try:
         return _without_seed(to_json(resolved(experiment, sources_of(Settings())).steps(0).trained.settings))
     except (ValueError, OSError):
@@ -241,7 +239,7 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
 def _run(
     artifacts: Mapping[str, Artifact], compared: Artifact, row: dict[str, Any], seed: int, run_ids: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the score of a seed, and the training that it depends on."""
+    """Return the score of a seed, and its training."""
     score = compared.manifest["parts"]["inputs"][f"{row['experiment']} seed {seed}"]
     if (found := artifacts.get(score)) and "scores" not in found.meta:  # the data of a training that diverged
         return {"score": "", "train": "", "run": ""}
@@ -287,7 +285,7 @@ def kept_values() -> Iterator[tuple[str, str, Mapping[str, list[float]]]]:
 
 @cache
 def _kept_results(path: Path, changed: int) -> list[Result]:
-    """Return the rows of a kept result; changed: the time of its last change."""
+    """Return the rows of a kept result. changed: the time of its last change."""
     result = read_kept(path)
     rows, known = _answered(result)
     against = tests_of(path.parent, *_tested(path.parent, rows, known))
@@ -303,21 +301,21 @@ def runs_of(row: Mapping[str, Any], commit: str) -> list[dict[str, Any]]:
     """Return {seed, commit, train, run} of each seed of a kept row.
 
     Args:
-        commit: of the whole result, where a row doesn't say its own; of several, one made the seed.
+        commit: Of the whole result, for a row without its own. Of several, one made the seed.
     """
     known = [{"seed": seed, "commit": commit, "train": "", "run": ""} for seed in row["seeds"]]
     return list(row.get("runs") or known)
 
 
 def keep_tests(path: Path) -> None:
-    """Write the tests of a kept result beside its result.json, which gets their digest."""
+    """Write the tests of a kept result beside its result.json, and their digest into it."""
     rows, read = tested(path)
     write_tests(path.parent, rows, tests_of(path.parent, rows, read))
     seal(path.parent)
 
 
 def contradiction(path: Path) -> str:
-    """Return the first value of a kept result that isn't what the statistics of its sentences give; empty if there is none."""
+    """Return the first value of a kept result other than its sentences' statistics give. Empty if there is none."""
     rows, known = _answered(read_kept(path))
     _, read = _tested(path.parent, rows, known)
     try:
@@ -337,12 +335,12 @@ def _contradiction(rows: Sequence[Mapping[str, Any]], tested_rows: Sequence[Test
 
 
 def tested(path: Path) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
-    """Return the rows of a kept result as they are tested, without statistics, and a function that reads the statistics."""
+    """Return the rows of a kept result for tests, without statistics, and a function for reading the statistics."""
     return _tested(path.parent, *_answered(json.loads(path.read_text(encoding="utf-8"))))
 
 
 def _answered(result: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[tuple[Experiment, Answer]]]:
-    """Return the rows of a kept result whose experiments still exist, with intervals, and the experiments and answers."""
+    """Return the rows of a kept result with existing experiments, with intervals, and the experiments and answers."""
     rows, known = [], []
     for row in result["rows"]:
         if (answer := _answer(row)) is not None:
@@ -370,7 +368,7 @@ def _intervals(values: Mapping[str, list[float]]) -> dict[str, Any]:
 def _tested(
     folder: Path, rows: Sequence[Mapping[str, Any]], known: Sequence[tuple[Experiment, Answer]]
 ) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
-    """Return the rows as they are tested, without statistics, and a function that reads the statistics of all."""
+    """Return the rows for tests, without statistics, and a function for reading the statistics of all."""
     names = {e.row: e.name for e, _ in reversed(known)}
     rows_tested = [
         TestedRow(
@@ -410,10 +408,11 @@ PLACEMENT = {path.rpartition(".")[2] for path in MACHINE}  # settings of a train
 
 
 def matches(trained: Artifact, experiment: Experiment, artifacts: Mapping[str, Artifact], sources: Sources) -> bool:
-    """Return whether a training, and all that it was made from, has the settings of an experiment.
+    """Return whether a training, with all of its inputs, has the settings of an experiment.
 
-    Keys are not compared: they change with any line of code. Settings that one of the two lacks are not compared, nor what
-    is no longer in the store. A training whose corpus the user no longer supplies is taken by its name.
+    Keys are not compared: they change with any line of code. Settings missing in one of the two are not compared, nor anything
+    that is no longer in the store.
+    If the user no longer supplies its corpus, a training is taken by its name.
     """
     try:
         experiment = with_precision_of(experiment, trained.manifest["parts"]["settings"])
@@ -432,7 +431,7 @@ def _same(artifact: Artifact, step: Step, artifacts: Mapping[str, Artifact]) -> 
 
 
 def same_settings(saved: Any, now: Any) -> bool:
-    """Return whether settings are equal in all that both have. Parts are compared by bare names, as their modules may move."""
+    """Return whether settings are equal in all common parts. Parts are compared by bare names, since modules may move."""
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
         return all(same_settings(saved[name], now[name]) for name in (saved.keys() & now.keys()) - PLACEMENT)
     if isinstance(saved, list) and isinstance(now, list):
@@ -443,9 +442,9 @@ def same_settings(saved: Any, now: Any) -> bool:
 
 
 def changed_since(settings: Mapping[str, Any], now: Any) -> str:
-    """Say in which fields a TrainConfig has been changed since a kept training was made; empty if in none.
+    """Name the fields of a TrainConfig that changed since a kept training. Empty if none did.
 
-    settings: of the training. Fields that it lacks did not exist then.
+    settings: of the training. Fields missing there did not exist then.
     """
     then, fields = settings.get("config", {}), to_json(now)
     differing = [
@@ -461,8 +460,10 @@ NOT_COUNTED = "records of the test set in train were not counted: the step faile
 
 @dataclass(frozen=True)
 class FinishedTable:
-    """A table whose steps are all in the store. comparison: the table compared with the paper. run_ids: of MLflow, by the
-    keys of trainings."""
+    """A table with all steps in the store.
+
+    comparison: the table compared with the paper. run_ids: of MLflow, by the keys of trainings.
+    """
 
     table: Table
     pipelines: Sequence[Pipeline]
@@ -477,7 +478,7 @@ class FinishedTable:
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
-        """The outcome of each training that ended; all rows of the first seed come before the next seed."""
+        """The outcome of each finished training. All rows of the first seed come before the next seed."""
         return [
             Outcome(
                 p.experiment.name,
@@ -501,7 +502,7 @@ class FinishedTable:
 
     @cached_property
     def leaks(self) -> dict[str, str]:
-        """For each experiment, that trains, how much of its test set is also in its training set."""
+        """For each training experiment, the part of its test set in its training set."""
         found = {e.name: self.store.find(leak, verify=False) for e in self.experiments if (leak := e.leak)}
         return {name: str(Leak(**leak.meta["leak"])) if leak else NOT_COUNTED for name, leak in found.items()}
 

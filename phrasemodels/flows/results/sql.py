@@ -1,10 +1,8 @@
-"""SQL over runs, artifacts and verdicts, in a DuckDB that can read nothing else and write nothing; answers as DataFrames.
+"""SQL over runs, artifacts and verdicts, in a DuckDB that reads nothing else and writes nothing; answers as DataFrames.
 
-The views of SQL, their columns, and Arrow tables of their rows.
-
-`run_id` is the key of a run in all views; the trainings of one experiment and seed with other workers or other code are several
-runs. `experiment`, `seed`, `metric`, `paper`, `label` and `key` mean the same in all views, too, but `step`, `value` and
-`reason` do not.
+`run_id` is the key of a run in all views. The trainings of one experiment and seed with other workers or other code are several
+runs. `experiment`, `seed`,
+`metric`, `paper`, `label` and `key` mean the same in all views, too, but `step`, `value` and `reason` do not.
 """
 
 import json
@@ -49,7 +47,7 @@ TEXT, NUMBER, WHOLE, FLAG, WORDS, TIME = "text", "double", "bigint", "boolean", 
 
 @dataclass(frozen=True)
 class View:
-    """A view: what a row of it is, the type of each column, and the columns that are unique together."""
+    """A view: the meaning of a row, the type of each column, and its unique key."""
 
     row: str
     columns: dict[str, str]
@@ -185,7 +183,7 @@ def schema_of(view: str) -> pa.Schema:
 
 
 def table(view: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """Return a view of rows; a column that a row lacks is null, and other names are left out."""
+    """Return a view of rows. Missing columns of a row are null, and other names are left out."""
     return pa.Table.from_pylist(list(rows), schema=schema_of(view))
 
 
@@ -245,7 +243,7 @@ def _rows_of(connection: "DuckDBPyConnection", sql: str) -> tuple[list[str], lis
 
 
 def arrow_of(connection: "DuckDBPyConnection", sql: str) -> pa.Table:
-    """Return the answer to a question as an Arrow table; whole numbers are int64 if all of a column fit."""
+    """Return the answer to a question as an Arrow table. Whole numbers are int64 if all of a column fit."""
     if (relation := connection.sql(sql)) is None:
         raise ValueError(EMPTY)
     found = relation.to_arrow_table()
@@ -260,11 +258,11 @@ def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyConnection", str], T]) -> T:
-    """Return what `ask` makes of a question. ValueError: the question is wrong.
+    """Return the result of `ask` for a question. ValueError: the question is wrong.
 
-    The connection reads and writes no files, loads no extensions,
-    and cannot be reconfigured. All views are there, so that they can be listed; those that the question does not name are
-    empty, because to build them takes time.
+    The connection reads and writes no files, loads no extensions, and cannot be reconfigured. All views are listed. Views that
+    the question does not name are
+    empty, because building them takes time.
     """
     import duckdb
 
@@ -285,7 +283,7 @@ def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyC
 
 
 def _named(sql: str) -> list[str]:
-    """Return the views that a question reads; if DuckDB can't tell, those whose names occur in it, or all if it computes names."""
+    """Return the views in a question. If DuckDB can't tell, those whose names occur in it, or all if it computes names."""
     import duckdb
 
     try:
@@ -320,7 +318,7 @@ def _answer(tables: dict[str, pa.Table], sql: str, ask: Callable[["DuckDBPyConne
 
 
 def _interruptibly(connection: "DuckDBPyConnection", work: Callable[[], T]) -> T:
-    """Return what `work` returns. Ctrl-C ends its question at once, which DuckDB by itself may work at for ever."""
+    """Return the result of `work`. Ctrl-C ends its question at once. DuckDB by itself may work for ever."""
     with ThreadPoolExecutor(1) as thread:
         found = thread.submit(work)
         try:
@@ -336,8 +334,7 @@ LARGE = ("sentence_scores",)  # views of millions of rows, which are made only f
 
 
 def write_database(store: Store, tracker: Tracker, to: Path) -> Path:
-    """Write all views but LARGE as the tables of a DuckDB file, and the questions of VIEWS_OF_TABLES as its views; return its
-    path."""
+    """Write all views but LARGE as tables of a DuckDB file, and VIEWS_OF_TABLES as its views. Return its path."""
     import duckdb
 
     if str(to).encode(errors="ignore").decode() != str(to):
@@ -364,7 +361,7 @@ def _write_views(connection: "DuckDBPyConnection", store: Store, tracker: Tracke
 
 
 def write_shards(store: Store, to: str, force: bool = False) -> str:
-    """Write the files of the view `shards` as Parquet below a folder or URL, by their column `parquet`; return it.
+    """Write the files of the view `shards` as Parquet below a folder or URL, by their column `parquet`. Return it.
 
     Their metadata has the terms of the corpora. ValueError: there are other files, and `force` is false.
     """
@@ -398,13 +395,13 @@ def _records(store: Store) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _rows(view: str, store: Store, tracker: Tracker) -> pa.Table:
-    """Return the rows of a view: what the function of its name returns."""
+    """Return the rows of a view, by the function of its name."""
     rows: pa.Table = globals()[view](store, tracker)
     return rows
 
 
 def _unique(names: list[str]) -> list[str]:
-    """Return the names, with a number after each that is there before, in any case: key, Key, key_1 -> key, Key_2, key_1."""
+    """Number repeated names, in any case: key, Key, key_1 -> key, Key_2, key_1."""
     taken = {name.lower() for name in names}
     found: dict[str, str] = {}  # by the name in lower case
     for name in names:
@@ -417,7 +414,7 @@ def _unique(names: list[str]) -> list[str]:
 
 
 def explained(error: str) -> str:
-    """Return an error of DuckDB, which names the nearest column or view, as one line with its place."""
+    """Return an error of DuckDB, with the nearest column or view, as one line with its place."""
     said, _, place = error.partition("\nLINE ")
     if said.startswith("Out of Memory"):
         return f"{said.splitlines()[0]}; a question may take {MEMORY}: ask for less at a time"
@@ -471,7 +468,7 @@ def shards(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def levels(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the levels of trees that were divided."""
+    """Return the levels of divided trees."""
     schema = schema_of("levels")
     found = [schema.empty_table()]
     for artifact in of_step(store, "divide"):
@@ -516,13 +513,13 @@ def _run(run: Any) -> dict[str, Any]:
 
 
 def _owner(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the key of all that is about an experiment: its name and the seed; null if there is none."""
+    """Return the key of an experiment's rows: its name and the seed, or null if there is none."""
     seed = about.get("seed")
     return {"experiment": about.get("experiment"), "seed": None if seed is None else int(seed)}
 
 
 def metrics(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the curves of trainings in the store, and at step 0 what they came to and their scores on test."""
+    """Return the curves of trainings in the store, and at step 0 their final values and their scores on test."""
     lineage, run_ids = Lineage(store), tracker.keys()
     rows = []
     for artifact in lineage.artifacts.values():
@@ -549,7 +546,7 @@ def _measured(artifact: Artifact) -> Iterator[tuple[str, int, float | None]]:
 
 
 def predictions(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the predictions of all problems; columns that a problem lacks are null."""
+    """Return the predictions of all problems. Missing columns of a problem are null."""
     schema = schema_of("predictions")
     found = [schema.empty_table()]
     pairs = {tuple(pair) for pair in cached_on_disk("answer columns", None, _answer_columns)}
@@ -575,14 +572,14 @@ def predictions(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _answer_columns() -> list[tuple[str, str]]:
-    """Return the columns of the gold and of the predicted answer of every problem that has them."""
+    """Return the columns of the gold and of the predicted answer of every problem with both."""
     from phrasemodels.flows.experiments.catalogue import experiments
 
     return sorted({pair for experiment in experiments() if (pair := experiment.recipe.answer_columns)})
 
 
 def _column(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
-    """Return a column in another type: a single label becomes a list of one; a missing column is null."""
+    """Return a column in another type. A single label becomes a list of one. A missing column is null."""
     if name not in rows.column_names:
         return pa.nulls(rows.num_rows, kind)
     column = rows[name]
@@ -593,7 +590,7 @@ def _column(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | p
 
 
 def verdicts(store: Store, tracker: Tracker) -> pa.Table:
-    """Return what `phrasemodels verdicts` prints: a row for each printed number."""
+    """Return the rows of `phrasemodels verdicts`, one for each printed number."""
     lines = judged(store, tracker)
     return table("verdicts", (_verdict(number, line) for number, line in enumerate(lines, 1)))
 
@@ -612,7 +609,7 @@ def _verdict(number: int, line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claims(store: Store, tracker: Tracker) -> pa.Table:
-    """Return what `phrasemodels verdicts --claims` prints: a row for each claim."""
+    """Return the rows of `phrasemodels verdicts --claims`, one for each claim."""
     found = judged_claims(store, tracker)
     return table("claims", ({**one, **_claim(one)} for one in found))
 
@@ -629,7 +626,7 @@ def published(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of the file whose names are others in SQL: `table` is a word of the language, `metric` is ours."""
+    """Return the columns of the file with other names in SQL: `table` is a word of the language, `metric` is ours."""
     return {"table_": row["table"], "printed_metric": row["metric"]}
 
 
@@ -638,8 +635,10 @@ def _numbers(row: Mapping[str, str]) -> dict[str, float | None]:
 
 
 def compared(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the rows of compared tables: of the store, each by the newest comparison that has it, and of kept results. The reason
-    says if the code or data of a row are older."""
+    """Return the rows of compared tables: of the store, each by its newest comparison, and of kept results.
+
+    The reason says if the code or data of a row are older.
+    """
     older: dict[tuple[str, str, str], str] = {}
     if project.parts("papers"):
         from phrasemodels.flows.results.results import older_code, stored_results  # imports torch
@@ -703,7 +702,7 @@ def seeds(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _made_by(trained: Artifact) -> str:
-    """Return the settings and the code of a training, as a key of what may be pooled."""
+    """Return the settings and the code of a training, the key of a pool."""
     return str((setting(trained), trained.manifest["parts"]["source"]))
 
 
@@ -713,9 +712,9 @@ def _stored(
     groups: list[dict[int, tuple[float, str]]],
     compared: Mapping[int, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the row of the newest group of seeds; its warning names the seeds that are in earlier ones alone.
+    """Return the row of the newest group of seeds. Its warning names the seeds in earlier ones alone.
 
-    compared: the values by seed of a comparison in which a training diverged.
+    compared: the values by seed of a comparison with a diverged training.
     """
     *earlier, newest = groups
     lost = [value for seed, value in compared.items() if not any(seed in group for group in groups)]
@@ -728,7 +727,7 @@ def _stored(
 
 
 def costs(store: Store, tracker: Tracker) -> pa.Table:
-    """Return what the trainings of kept results, and of the store, cost: a row for each, mean over its seeds."""
+    """Return the costs of trainings of kept results and of the store, a row for each, mean over its seeds."""
     from phrasemodels.flows.results.results import kept_rows  # imports torch
 
     rows = [
@@ -775,13 +774,13 @@ def sentence_scores(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _place(experiment: str) -> dict[str, str]:
-    """Return the paper, table, profile and row that the name of an experiment says."""
+    """Return the paper, table, profile and row in the name of an experiment."""
     names = ("paper", "table_name", "profile", "row")
     return dict(zip(names, divided(experiment)[0].split("/", 3), strict=False))
 
 
 def settings(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the settings of trainings, of the store and of kept results, by the names that `--set` takes."""
+    """Return the settings of trainings, of the store and of kept results, by the names for `--set`."""
     from phrasemodels.flows.results.results import kept_rows  # imports torch
 
     found = {
@@ -801,7 +800,7 @@ def settings(store: Store, tracker: Tracker) -> pa.Table:
 
 
 def _as_set(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a training by the names that `--set` takes: train.steps, model.encoder.layers."""
+    """Return the settings of a training by the names for `--set`: train.steps, model.encoder.layers."""
     parts = {"train": settings.get("config", {}), "model": settings.get("model", {})}
     return {name: value for name, value in flatten(parts).items() if not name.endswith(".type")}
 
@@ -822,6 +821,6 @@ def _group(experiment: str, metric: str, origin: str, values: Sequence[float]) -
 
 
 def _training(lineage: Lineage, scored: Artifact) -> Artifact | None:
-    """Return the training of the model that was scored, if it is in the store."""
+    """Return the training of the scored model, if it is in the store."""
     found = (made for _, _, made, _ in lineage.back(scored) if isinstance(made, Artifact))
     return next((made for made in found if made.manifest["step"].startswith("train")), None)

@@ -1,7 +1,8 @@
-"""Verdicts: one for each printed number, with its reason and the runs that it depends on.
+"""Verdicts: one for each printed number, with its reason and its runs.
 
-Ratios of speeds and gains are judged by two systems; a number that is printed in several places has one result. A number
-without a result gets the reason, and the prerequisites of a run at the paper's size.
+Two systems judge ratios of speeds and gains. A number printed in several places has one result. A number without a result gets
+the reason, and the
+prerequisites of a run at the paper's size.
 """
 
 import csv
@@ -53,28 +54,28 @@ Line = Mapping[str, Any]  # a printed number with its verdict
 
 @dataclass(frozen=True)
 class Derived:
-    """What a printed number is made of: the percent of, or the gain over, the number of another system."""
+    """How a printed number follows from another system's number: the percent of it, or the gain over it."""
 
     kind: str
     over: Cell
     base: Cell
 
     def value(self, over: float, base: float) -> float:
-        """Return the number that two values of ours give."""
+        """Return the number from two values of ours."""
         return 100 * over / base if self.kind == "percent" else over - base
 
 
 def derived_from(row: Columns) -> Derived | None:
-    """Return how a printed number is made of two others, by its column `made_of`; None if it isn't."""
+    """Return how a printed number follows from two others, by its column `made_of`, or None."""
     kind, _, names = row["made_of"].partition(" of ")
     cells = [Cell(row["paper"], *name.split(" | ")) for name in names.split("; ") if name]
     return Derived(kind, *cells) if cells else None
 
 
 def derive(row: Columns, results: Sequence[Result]) -> dict[str, Any]:
-    """Return the verdict on a derived number, with its value and seeds; empty if no comparison has both systems.
+    """Return the verdict on a derived number, with its value and seeds. Empty if no comparison has both systems.
 
-    Of absolute speeds nothing is comparable, but their ratio is; so only the size, data and settings of both count.
+    Absolute speeds are not comparable, but their ratio is. So only the size, data and settings of both count.
     """
     if (known := derived_from(row)) is None:
         return {}
@@ -112,7 +113,7 @@ def derive(row: Columns, results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _answering(cell: Cell, results: Iterable[Result]) -> list[Result]:
-    """Return the results that answer a cell: every column that both name is equal."""
+    """Return the results for a cell: every common column is equal."""
 
     def same(other: Cell | None) -> bool:
         if other is None:
@@ -126,7 +127,7 @@ PRINTED = ("paper", "system", "variant", "dataset", "split", "metric", "value")
 
 
 def original(row: Columns) -> Columns:
-    """Return the row that a row repeats by its column `same_as` (table, variant, data set), or the row itself."""
+    """Return the original of a repeated row by its column `same_as` (table, variant, data set), or the row itself."""
     if not row["same_as"]:
         return row
     same = dict(zip(("table", "variant", "dataset"), row["same_as"].split(" | "), strict=True))
@@ -136,7 +137,7 @@ def original(row: Columns) -> Columns:
 
 
 def same_numbers(row: Columns) -> list[Columns]:
-    """Return all rows of the file that are one number with a row, itself among them."""
+    """Return all rows of the file with the same number as a row, itself among them."""
     return _same()[_identity(row)]
 
 
@@ -177,8 +178,10 @@ DATA = ("dataset", "dataset statistics")  # systems of rows that describe a corp
 
 
 def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
-    """Return the verdict, the reason and the kind of reason of a number without a value of ours. same: the rows of the
-    file that are this number."""
+    """Return the verdict, the reason and the kind of reason of a number without a value of ours.
+
+    same: the rows of the file with this number.
+    """
     if row["variant"] == LITERATURE:
         return "not run", "not ours to run: a result of others, which the paper repeats", THEIRS
     if row["not_comparable"]:
@@ -202,13 +205,13 @@ def _how_to_get(experiment: Experiment, answer: Answer) -> tuple[str, str]:
 
 
 def answers(cell: Cell | None, rows: Iterable[Columns]) -> bool:
-    """Return whether a cell is one of these rows, which are one number printed in several places; what is empty is any."""
+    """Return whether a cell is one of these rows of one number. An empty entry is any."""
     wanted = cell.wanted if cell else {}
     return bool(wanted) and any(all(row[name] == value for name, value in wanted.items()) for row in rows)
 
 
 def asked(rows: Iterable[Columns]) -> tuple[Experiment, Answer] | None:
-    """Return the experiment at the paper's size, or else another one, that answers a number."""
+    """Return the experiment for a number at the paper's size, or else another one."""
     same = list(rows)
     found = [(e, a) for e in catalogue() for a in e.answers if answers(a.cell, same)]
     exact = [pair for pair in found if pair[1].exact and not pair[0].recipe.trains]
@@ -217,7 +220,7 @@ def asked(rows: Iterable[Columns]) -> tuple[Experiment, Answer] | None:
 
 
 def compared(derived: Derived) -> list[Experiment]:
-    """Return the experiments that a derived number compares, as `asked` finds them."""
+    """Return the experiments behind a derived number, as `asked` finds them."""
     cells = (derived.over.wanted, derived.base.wanted)
     rows = [[r for r in published_results() if all(r[name] == value for name, value in cell.items())] for cell in cells]
     return [pair[0] for same in rows if (pair := asked(same))]
@@ -237,10 +240,11 @@ AS_PUBLISHED, AS_RELEASED, RETUNED = "trained as published", "trained as release
 
 
 def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]:
-    """Return a verdict for each row of published_results.csv, in its order; of one paper, if one is named.
+    """Return a verdict for each row of published_results.csv, in its order, or for the rows of one paper.
 
-    kind: the kind of its reason, of which there are few. needs: what it takes until a number without a judgement has one,
-    empty if a training would not do it. ValueError: there is no such paper.
+    kind: the kind of its reason, one of few. needs: the needs of a number without a judgement, empty if a training would not
+    help. ValueError: the paper is
+    unknown.
     """
     known = published_results()
     papers = {row["paper"] for row in known}
@@ -266,7 +270,7 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
 
 
 def _needs(row: Columns, line: Line, lines: Sequence[Line]) -> tuple[str, str]:
-    """Return what it takes to judge a printed number, and the command; both empty if it has a verdict."""
+    """Return the needs of a printed number, and the command. Both are empty if it has a verdict."""
     if line["verdict"] in ("reproduced", "higher", "lower", "impossible", "suspect"):
         return "", ""
     if line["verdict"] == "inconclusive" or line["kind"] == "too few runs":
@@ -292,7 +296,7 @@ COUNTING = "phrasemodels verdicts --count --corpora"
 
 
 def _command(trained: Iterable[Experiment], seeds: int = 3) -> str:
-    """Return the command that trains rows; rows of several tables have a command for each."""
+    """Return the command for training rows. Rows of several tables have a command for each."""
     rows: dict[tuple[str, str, str], list[str]] = {}
     for one in trained:
         rows.setdefault((one.table.paper, one.table.number, one.profile), []).append(one.row)
@@ -305,7 +309,7 @@ def _command(trained: Iterable[Experiment], seeds: int = 3) -> str:
 
 
 def _line(row: Columns, results: Sequence[Result]) -> dict[str, Any]:
-    """Return the line of a printed number, by the best result that answers it."""
+    """Return the line of a printed number, by its best result."""
     same = same_numbers(row)
     line: dict[str, Any] = {name: row[name] for name in COLUMNS}
     line |= {"printed": row["value"], "published": float(row["value"]), "stdev": row["stdev"], "notes": row["notes"]}
@@ -341,13 +345,13 @@ def _says_nothing(row: Columns) -> bool:
 
 
 def _has_readings(same: Iterable[Columns]) -> bool:
-    """Return whether a number has several readings that are trained."""
+    """Return whether a number has several trained readings."""
     rows = list(same)
     return any(answers(a.reading, rows) and not a.exact for e in catalogue() for a in e.answers)
 
 
 def _readings(row: Columns, results: Sequence[Result], same: Iterable[Columns]) -> list[dict[str, Any]]:
-    """Return the line of each reading of a number by its best result: those that can be compared first, then the main one."""
+    """Return the line of each reading of a number by its best result: comparable ones first, then the main one."""
     rows, best = list(same), {}
     for result in sorted(results, key=lambda r: r.worth):
         if answers(result.answer.cell or result.answer.reading, rows):
@@ -371,7 +375,7 @@ def _reading(result: Result) -> str:
 
 
 def _course(experiment: Experiment) -> str:
-    """Return what trainings have in common that differ in their last update alone; empty if their schedules see it."""
+    """Return the common part of trainings that differ in their last update alone. Empty if their schedules see it."""
     train = experiment.train
     known = [train.schedule(step, train.warmup, steps) for step in (0, 9, 99) for steps in (1000, 2000)]
     if not experiment.recipe.trains or known[::2] != known[1::2]:
@@ -384,12 +388,12 @@ DIFFER = "readings differ"
 
 
 def _agreed(lines: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
-    """Return the line of a number by its readings: the verdict on which all agree that have three runs.
+    """Return the line of a number by its readings: the common verdict of all with three runs.
 
     A counted number has the verdict of its main reading. A smaller run, or one on other data, never votes.
 
     Args:
-        several: there are readings that are trained, be they run or not.
+        several: There are trained readings, run or not.
     """
     judged = [line for line in lines if line["verdict"] in JUDGED]
     voting = judged if not several else [line for line in judged if line["seeds"] >= FEWEST_RUNS]
@@ -417,7 +421,7 @@ def _agreed(lines: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
 
 
 def _answered(row: Columns, best: Result) -> dict[str, Any]:
-    """Return what a result says of a printed number; it is judged by the digits of that number."""
+    """Return the verdict of a result on a printed number, by the digits of this number."""
     metric, exact = best.row["metric"], best.answer.exact
     values = best.row["values"][metric]
     unlike = best.experiment.reason_not(best.answer) or best.row["reason_not"]  # by what is known of it today, or then
@@ -453,7 +457,7 @@ UNRECORDED = "unrecorded search"  # in the source of a setting
 
 
 def _withheld(verdict: Verdict, best: Result) -> Verdict:
-    """Return a verdict without what its runs can't bear, and with what it rests on."""
+    """Return a verdict as far as its runs bear it, with its limits."""
     said, reason = verdict.verdict, verdict.reason
     if best.answer.exact:
         undefined = said in ("higher", "lower") and UNDEFINED in best.answer.note
@@ -471,7 +475,7 @@ def _withheld(verdict: Verdict, best: Result) -> Verdict:
 
 
 def rests_on(result: Result) -> list[str]:
-    """Return in words what a sceptic has to know of a training: another model than the paper's, settings of unrecorded origin."""
+    """Return a sceptic's reservations about a training: another model than the paper's, settings of unrecorded origin."""
     aspects = result.experiment.aspects
     if not aspects:
         return []
@@ -481,14 +485,14 @@ def rests_on(result: Result) -> list[str]:
 
 
 def _items(best: Result) -> int:
-    """Return the items of a result's test set of which its metric is a share; 0 if it is another metric or not known."""
+    """Return the number of test items behind a share, or 0 for any other metric."""
     if best.answer.statistic is None or best.answer.statistic.column != "right":
         return 0
     return sum(int(part.get("rows", 0)) for part in best.row.get("test_set") or [])
 
 
 def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
-    """Return what is said of an average of tasks: our own if all of them were run, and what the printed ones give."""
+    """Return the verdict on an average of tasks: our own if all of them were run, and the printed ones' average."""
     given = f"the {len(tasks)} listed tasks really give {fmean(task['published'] for task in tasks):.2f}"
     run = [task for task in tasks if task["ours"] is not None]
     if len(run) < len(tasks):
@@ -512,7 +516,7 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
 
 
 def _basis(experiment: Experiment) -> str:
-    """Return on what settings a training rests: published, released with the paper's code, or chosen anew and said so."""
+    """Return the origin of a training's settings: published, released with the paper's code, or chosen anew and said so."""
     if experiment.caveat.startswith(STATED_FIRST):
         return RETUNED
     return AS_RELEASED if any(aspect.released for aspect in experiment.aspects.values()) else AS_PUBLISHED
@@ -540,7 +544,7 @@ SAME_ROW = ("paper", "system", "metric")  # of the slides and of the full paper,
 
 
 def tasks_of(line: Line, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that an average is of; none for other lines."""
+    """Return the lines behind an average, none for other lines."""
     if not line["dataset"].endswith(AVERAGE):
         return []
     prefix = line["dataset"].removesuffix(AVERAGE)
@@ -549,7 +553,7 @@ def tasks_of(line: Line, lines: Sequence[Line]) -> list[Line]:
 
 
 def not_a_mean(line: Line, lines: Sequence[Line]) -> str:
-    """Say why an average differs from the mean of its tasks, all of which are printed."""
+    """Say why an average differs from the mean of its printed tasks."""
     tasks = tasks_of(line, lines)
     said = no_mean(line["printed"], [task["printed"] for task in tasks]) if tasks else ""
     return said and f"{said}; one of the {len(tasks) + 1} numbers at least is wrong"
@@ -563,7 +567,7 @@ def misprinted(line: Line, lines: Sequence[Line]) -> str:
 
 
 def in_anothers_place(line: Line, lines: Sequence[Line]) -> str:
-    """Say that a number stands where that of another data set belongs, once both have been counted."""
+    """Say that a number stands in the place of another data set's, once both have been counted."""
     same = {
         o["dataset"]: o
         for o in lines
@@ -585,8 +589,10 @@ def _is_counted(line: Line) -> bool:
 
 @dataclass(frozen=True)
 class LayerSums:
-    """Numbers of one column that are a base and as many steps as layers are named. layers: by the variant of the row.
-    step: what a layer adds, in the unit of the column."""
+    """Numbers of one column that are a base and a step for each layer.
+
+    layers: by the variant of the row. step: the share of a layer, in the unit of the column.
+    """
 
     paper: str
     table: str
@@ -680,8 +686,7 @@ def not_the_words(line: Line, lines: Sequence[Line]) -> str:
 
 
 def _phrases_and_words(line: Line, lines: Sequence[Line]) -> dict[str, tuple[str, str]]:
-    """Return what is printed of phrases a sentence and words a phrase, by level, of the data set of a line; empty if a level
-    lacks one."""
+    """Return the printed phrases a sentence and words a phrase of a line's data set, by level. Empty if a level lacks one."""
     levels: dict[str, dict[str, str]] = {}
     for other in lines:
         same = all(other[name] == line[name] for name in ("paper", "table", "dataset"))
@@ -691,7 +696,7 @@ def _phrases_and_words(line: Line, lines: Sequence[Line]) -> dict[str, tuple[str
 
 
 def not_one_whole(line: Line, lines: Sequence[Line]) -> str:
-    """Say why percentages of one whole cannot come from its parts, of which there are `n`, even if parts may count twice."""
+    """Say why percentages of one whole cannot come from its `n` parts, even if parts may count twice."""
     if line["metric"] != ERRORS:
         return ""
     most, shares = int(line["n"]), [o["printed"] for o in lines if (o["paper"], o["metric"]) == (line["paper"], ERRORS)]
@@ -719,7 +724,7 @@ KINDS = {
 
 
 def impossible(lines: Sequence[Line]) -> Iterator[tuple[int, str, str]]:
-    """Yield the places of lines whose printed number cannot be, with the kind of finding and its arithmetic."""
+    """Yield the places of impossible printed numbers, with the kind of finding and its arithmetic."""
     for place, line in enumerate(lines):
         for kind, check in KINDS.items():
             if said := check(line, lines):
@@ -752,9 +757,9 @@ GLOVE = "Public Domain Dedication and License 1.0, nlp.stanford.edu/projects/glo
 
 
 def needs(experiments: Iterable[Experiment], reason: str) -> str:
-    """Return what it takes to judge a number by trainings at the paper's size, or else by the reason that it is not judged.
+    """Return the needs of a number by trainings at the paper's size, or else by the reason for its missing judgement.
 
-    experiments: whose trainings would answer it together; none if no training would.
+    experiments: their trainings would answer it together; none if no training would.
     """
     other = next((what for words, what in BY_REASON.items() if words in reason), "")
     if other in ("penn_treebank", "snli_official"):
@@ -763,7 +768,7 @@ def needs(experiments: Iterable[Experiment], reason: str) -> str:
 
 
 def further(line: Mapping[str, Any]) -> str:
-    """Return what decides an inconclusive number: further seeds with their core hours, or that none do."""
+    """Return what decides an inconclusive number: further seeds with their core hours, or none."""
     if UNDEFINED in line["reason"]:
         return f"{NOBODY}: the paper does not say what it counts"
     if (seeds := line["further_seeds"]) is None:
@@ -774,8 +779,10 @@ def further(line: Mapping[str, Any]) -> str:
 
 
 def trainings(experiments: Iterable[Experiment]) -> str:
-    """Return what trainings at the paper's size take: core hours, files that are put in by hand, pretrained encoders, and what
-    is not the paper's in the rows themselves; empty without any."""
+    """Return the needs of trainings at the paper's size; empty without trainings.
+
+    They are core hours, files put in by hand, pretrained encoders, and differences of the rows from the paper's.
+    """
     every = list({one.name: one for one in experiments}.values())
     if not every:
         return ""
@@ -799,9 +806,9 @@ def trainings(experiments: Iterable[Experiment]) -> str:
 
 @cache
 def training_hours() -> Mapping[str, float]:
-    """Return the core hours of one training of each experiment at the paper's size, which benchmarks/paper_hours.py measured.
+    """Return the core hours of one training of each experiment at the paper's size, measured by benchmarks/paper_hours.py.
 
-    Trainings that stop by themselves have the fewest that they can take.
+    Trainings that stop by themselves have the fewest possible hours.
     """
     with (files("phrasemodels.data") / "training_hours.csv").open(encoding="utf-8") as file:
         return {line["experiment"]: float(line["hours"]) for line in csv.DictReader(file)}
@@ -821,7 +828,7 @@ def _corpus(name: str) -> str:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield the configurations that are nested in a value, and itself."""
+    """Yield the configurations inside of a value, and itself."""
     if isinstance(value, tuple):
         for part in value:
             yield from _parts(part)
@@ -833,7 +840,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 @cache
 def _by_hand(corpus: str, part: str) -> bool:
-    """Return whether a part of a corpus has files that no command fetches."""
+    """Return whether a part of a corpus has files to put in by hand."""
     manifest = find_corpus(corpus)
     splits = [split for name, split in manifest.splits.items() if name.startswith(part)]
     return not {file for split in splits for file in split.files.values()} <= {file.name for file in manifest.files}
