@@ -77,6 +77,8 @@ def _typed(value: Any, names: Collection[str], folders: Mapping[str, Path] | Non
     if "type" in names:
         raise ValueError(f"{type(value).__qualname__}: a field of a configuration must not be called type; rename it")
     kind = f"{type(value).__module__}:{type(value).__qualname__}"
+    if folders is None and "<" in kind:  # two calls of the function make two classes of one name
+        raise ValueError(f"{kind} is made by a function: define the class in a module, and give what differs as a field")
     return {"type": kind, **{name: to_json(getattr(value, name), folders) for name in names}}
 
 

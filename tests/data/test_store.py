@@ -1,6 +1,7 @@
 """The store: keys, cached artifacts, damage, failures and concurrent runs."""
 
 import contextlib
+import importlib
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from conftest import PROJECT, copy_project
 
 from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import made_elsewhere, parse_manifest, this_machine, with_digest, write_durably
-from phrasemodels.data.store.fingerprint import closure
+from phrasemodels.data.store.fingerprint import closure, forget
 from phrasemodels.data.store.gc import damage, leased_keys, usage, waste
 from phrasemodels.data.store.store import Job, Step, Store, TemporaryStore
 from phrasemodels.flows.results.records import records
@@ -448,3 +449,62 @@ def test_a_change_of_source_changes_exactly_the_keys_of_steps_that_reach_it(tmp_
         differing = {label for label in before if before[label] != now[label]}
         assert {label.split("/")[-1].split()[0] for label in differing if label.startswith("train ")} == changed, file
         assert bool(differing) == bool(changed), file
+
+
+USERS_CODE = """
+import os
+
+REG = {}
+KEY = "GAIN"
+
+
+class Setup:
+    REG["gain"] = 2
+
+
+_ = REG.update(other=2)
+
+
+def setting(name):
+    return os.environ[name]
+
+
+def layer():
+    return REG["gain"], setting(KEY)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('REG["gain"] = 2', 'REG["gain"] = 3'), ("other=2", "other=3")], ids=["class body", "discarded"]
+)
+def test_effects_of_definitions_count_in_users_code(tmp_path, monkeypatch, old, new):
+    """A class that fills a table, and an assignment to `_`, run at import though nothing names them."""
+    monkeypatch.syspath_prepend(tmp_path)
+    keys = []
+    for number, text in enumerate((USERS_CODE, USERS_CODE.replace(old, new))):
+        (tmp_path / f"effects{number}.py").write_text(text)
+        importlib.invalidate_caches()
+        found = closure(importlib.import_module(f"effects{number}").layer)[0]
+        keys.append({name.partition(":")[2]: digest for name, digest in found.items() if name.startswith("effects")})
+    assert keys[0] != keys[1]
+
+
+def test_variables_count_whose_names_stand_elsewhere_in_the_module(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "variable_of_ours.py").write_text(USERS_CODE)
+    importlib.invalidate_caches()
+    module, keys = importlib.import_module("variable_of_ours"), []
+    for gain in ("2", "3"):
+        monkeypatch.setenv("GAIN", gain)
+        forget()
+        keys.append(closure(module.layer))
+    assert keys[0] != keys[1]
+
+
+def test_a_configuration_of_a_class_made_by_a_function_is_refused():
+    @dataclass(frozen=True)
+    class Local:
+        d: int = 1
+
+    with pytest.raises(ValueError, match="define the class in a module"):
+        to_json(Local())

@@ -47,6 +47,7 @@ PYTHON = ".".join(map(str, sys.version_info[:2]))
 IMPORT_TIME = "<module>"  # in place of a top-level name: the statements that a module runs when it is imported
 WHOLE = "<whole>"  # in place of a top-level name: all of a user's module
 DYNAMIC = "<dynamic>"  # in place of a top-level name: a user's module has code that names cannot follow
+ENVIRONMENT_READERS = frozenset({"environ", "getenv", "expandvars"})
 UNFOLLOWED = {"eval", "exec", "globals", "locals", "vars", "__import__"}  # functions, by their bare names
 # also as attributes, definitions and under other names
 UNFOLLOWED_PARTS = {
@@ -81,8 +82,8 @@ class Module:
         for bound, (first, *others) in bindings.items():
             self.definitions[bound] = ast.Module([first, *others], []) if others else first
         own = {*bindings, *(bound for bound, found in self.imports.items() if any(_is_users(of) for of, _ in found))}
-        own = own if _is_users(name) else set()
-        if run := [statement for statement in tree.body if _runs_code(statement, own)]:
+        own = own if (users := _is_users(name)) else set()
+        if run := [one for one in tree.body if _runs_code(one, own) or (users and _has_effects(one))]:
             self.definitions[IMPORT_TIME] = ast.Module(run, [])
 
 
@@ -150,6 +151,24 @@ def _runs_code(node: ast.stmt, own: Collection[str]) -> bool:
         calls = any(isinstance(decorator, ast.Call) and decorator.args for decorator in node.decorator_list)
         return calls or any(parts[0] in own for decorator in node.decorator_list for parts in _references(decorator))
     return not isinstance(node, ast.Import | ast.ImportFrom) and not _bound_names(node) and not _bare_string(node)
+
+
+def _has_effects(node: ast.stmt) -> bool:
+    """Whether a definition or assignment does more than its name says: a class that fills a table, `_ = register()`, a default that
+    calls."""
+    if isinstance(node, ast.ClassDef):
+        plain = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.AnnAssign, ast.Pass)
+        return any(
+            not isinstance(one, plain) and not _bare_string(one) and (not _bound_names(one) or _has_effects(one))
+            for one in node.body
+        )
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+        return any(isinstance(leaf, ast.Call) for default in defaults for leaf in ast.walk(default))
+    if isinstance(node, ast.Assign):
+        others = [leaf for target in node.targets for leaf in ast.walk(target) if isinstance(leaf, ast.Attribute | ast.Subscript)]
+        return bool(others) or set(_bound_names(node)) == {"_"}
+    return False
 
 
 def _is_ours(module: str) -> bool:
@@ -304,7 +323,10 @@ def _unfollowed(module: str, nodes: Iterable[ast.AST]) -> Iterable[Name]:
             dynamic = True
         elif isinstance(leaf, ast.Constant) and isinstance(leaf.value, str) and id(leaf) not in declared:
             texts.add(leaf.value)
-        reads |= name in ("environ", "getenv")
+        reads |= not {name, *others}.isdisjoint(ENVIRONMENT_READERS)
+    if reads and here:  # the variable's name may stand elsewhere in the module
+        leaves = (leaf for one in here.definitions.values() for leaf in ast.walk(one) if isinstance(leaf, ast.Constant))
+        texts |= {leaf.value for leaf in leaves if isinstance(leaf.value, str) and leaf.value.isidentifier()}
     if dynamic:
         yield module, DYNAMIC
         named = [text for text in texts if text.replace(".", "_").isidentifier() and _is_users(text)]

@@ -265,14 +265,17 @@ def _keys_today(name: str, seeds: Collection[int], sources: Sources) -> tuple[se
         for one in experiments(paper)
         if paper
     }
-    if overrides and row in rows:
-        rows[name] = overridden(rows[row], *overrides)
+    own = project.parts("papers")
+    if overrides:  # rows that live by --set alone: this one, and those of a study, which may have had its name
+        for each in [one for one in rows.values() if one.name == row or one.name.partition("/")[0] in own]:
+            with contextlib.suppress(ValueError):  # it lacks such a field
+                rows[overridden(each, *overrides).name] = overridden(each, *overrides)
     keys: dict[str, set[str]] = {}
     for each, one in rows.items():
         try:
             steps = [resolved(one, sources).steps(seed).stages.values() for seed in seeds]
         except ValueError:  # a corpus is missing
-            if each == name or one.name.partition("/")[0] in project.parts("papers"):
+            if each == name or one.name.partition("/")[0] in own:
                 raise
             continue
         keys[each] = {step.key for some in steps for step in with_dependencies(list(some))}
