@@ -170,5 +170,5 @@ def test_relative_imports_and_star_imports_are_read_as_python_reads_them() -> No
     found = Module("p.q.r", ast.parse(text), "p.q")
     assert found.imports == {
         "a": {("p.q", "a")}, "d": {("p.q.b", "c")}, "e": {("p", "e")}, "h": {("p.f.g", "h")}, "i": {("i", "")},
-        "m": {("k.l", "")}, "*": {("n", "*")},
+        "m": {("k.l", "")}, "*": {("n", "*")}, "i.j": {("i.j", "")}, "k.l": {("k.l", "")},
     }  # fmt: skip
