@@ -267,9 +267,9 @@ def _keys_today(name: str, seeds: Collection[int], sources: Sources) -> tuple[se
     }
     own = project.parts("papers")
     if overrides:  # rows that live by --set alone: this one, and those of a study, which may have had its name
-        for each in [one for one in rows.values() if one.name == row or one.name.partition("/")[0] in own]:
+        for known in [one for one in rows.values() if one.name == row or one.name.partition("/")[0] in own]:
             with contextlib.suppress(ValueError):  # it lacks such a field
-                rows[overridden(each, *overrides).name] = overridden(each, *overrides)
+                rows[overridden(known, *overrides).name] = overridden(known, *overrides)
     keys: dict[str, set[str]] = {}
     for each, one in rows.items():
         try:
