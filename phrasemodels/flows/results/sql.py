@@ -5,6 +5,7 @@ runs. `experiment`, `seed`,
 `metric`, `paper`, `label` and `key` mean the same in all views, too, but `step`, `value` and `reason` do not.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -541,7 +542,12 @@ def _measured(artifact: Artifact) -> Iterator[tuple[str, int, float | None]]:
     yield "best_dev_loss", 0, meta.get("dev_loss")
     for name in ("parameters", "train_seconds", "peak_memory_mib"):
         yield name, 0, meta.get(name)
-    for row in json.loads(artifact.file(CURVE).read_bytes()) if CURVE in artifact.manifest["files"] else ():
+    if CURVE not in artifact.manifest["files"]:
+        return
+    rows = []
+    with contextlib.suppress(OSError, ValueError):  # lost or damaged, as `store verify` says: no curve
+        rows = json.loads(artifact.file(CURVE).read_bytes())
+    for row in rows:
         yield from ((name, int(row["step"]), value) for name, value in row.items() if name != "step")
 
 
