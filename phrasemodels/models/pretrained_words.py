@@ -81,9 +81,11 @@ class PretrainedWordsConfig:
         return PieceVectors(self.folder, self.pieces)
 
     def encoder(self) -> Any:
+        """Return the encoder with its pretrained weights."""
         return load_pretrained("AutoModel", str(self.folder.path), offline=True, use_safetensors=True)
 
     def marks(self) -> tuple[int, int]:
+        """Return the ids of the marks before and after a sentence."""
         divide = pretrained_tokeniser(str(self.folder.path))
         return divide.cls_token_id, divide.sep_token_id
 
@@ -107,9 +109,11 @@ class ExportedWordsConfig:
         return self.pieces
 
     def encoder(self) -> Any:
+        """Return the encoder with random weights. Loading fills them."""
         return architecture(Path(self.folder))
 
     def marks(self) -> tuple[int, int]:
+        """Return the ids of the marks before and after a sentence."""
         divide = exported_tokeniser(self.folder)
         return divide.cls_token_id, divide.sep_token_id
 

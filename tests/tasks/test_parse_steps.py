@@ -27,13 +27,14 @@ from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
 from phrasemodels.parsing.parser import Ids, Parser
+from phrasemodels.parsing.subwords import reunited
 from phrasemodels.tasks.metrics.parseval import match_brackets
 from phrasemodels.tasks.parsers.parse import ParseColumn, models_of, parse
 from phrasemodels.tasks.parsers.shipped import ShippedParser, by_shipped_parser, shipped, shipped_card
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import penn_treebank
-from phrasemodels.tasks.prepare.vocabulary import read_words, reunited
+from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.our_parser import ByOurParser, OurParser, WithPhrases, add_phrases
 from phrasemodels.tasks.problems.parse_data import COLUMNS, ParseExamples
 from phrasemodels.tasks.problems.parsing import (

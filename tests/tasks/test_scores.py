@@ -211,8 +211,8 @@ def test_a_row_is_tested_against_a_row_of_its_own_table() -> None:
         ("50.00", [34.0, 34.5, 35.0], "", "lower"),
         ("34.61", [34.0, 35.0], "", "inconclusive"),
         ("34.61", [34.0, 34.5, 35.0], "other data", "not comparable"),
-        ("47.1", [47.142] * 3, "", "reproduced"),
-        ("47.10", [47.142] * 3, "", "reproduced"),
+        ("47.1", [47.141, 47.142, 47.143], "", "reproduced"),
+        ("47.10", [47.141, 47.142, 47.143], "", "reproduced"),
         ("47.1", [47.142], "", "inconclusive"),
     ],
 )

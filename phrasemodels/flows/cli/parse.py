@@ -4,7 +4,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -282,7 +282,9 @@ def _rows_in(file: Path) -> int:
     if file.suffix.lower() == ".parquet":
         import pyarrow.parquet as pq
 
-        return int(pq.read_metadata(file).num_rows)
+        with suppress(ValueError, OSError):  # a broken file is an error where it is read
+            return int(pq.read_metadata(file).num_rows)
+        return 0
     with file.open("rb") as lines:
         return sum(1 for _ in lines)
 

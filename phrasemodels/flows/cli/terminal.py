@@ -252,7 +252,7 @@ def _verdicts(rows: list[dict[str, Any]]) -> str:
 
 def _best(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the row with the highest mean of the metric that the first row is known by; the last one if none has a mean."""
-    means = [(row.get("intervals", {}).get(rows[0]["metric"], {}).get("mean"), row) for row in rows]
+    means = [(row.get("intervals", {}).get(rows[0].get("metric"), {}).get("mean"), row) for row in rows]
     known = [(mean, place) for place, (mean, _) in enumerate(means) if mean is not None and mean == mean]
     return rows[max(known)[1]] if known else rows[-1]
 

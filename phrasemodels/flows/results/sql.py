@@ -416,7 +416,7 @@ def _unique(names: list[str]) -> list[str]:
 
 def explained(error: str) -> str:
     """Return an error of DuckDB, with the nearest column or view, as one line with its place."""
-    said, _, place = error.partition("\nLINE ")
+    said, _, place = error.removeprefix("Binder Error: ").partition("\nLINE ")
     if said.startswith("Out of Memory"):
         return f"{said.splitlines()[0]}; a question may take {MEMORY}: ask for less at a time"
     where = place.partition(":")[2].partition("\n")[0].strip()
