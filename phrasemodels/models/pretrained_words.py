@@ -106,6 +106,7 @@ class ExportedWordsConfig:
 
     @property
     def d(self) -> int:
+        """Numbers of a word in the input: ids of its pieces."""
         return self.pieces
 
     def encoder(self) -> Any:
