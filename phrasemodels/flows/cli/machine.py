@@ -239,6 +239,7 @@ def init(
     for file in (*sorted(template.glob("[!_.]*.*")), TEMPLATE / "prefect.yaml"):
         if file.stem != corpus["name"]:
             write_durably(folder / file.name, file.read_text(encoding="utf-8").replace(NAME, name))
+    write_durably(folder / ".gitignore", "/.phrasemodels/\n")  # the store
     add(template / f"{corpus['name']}.txt", Added(**corpus, licence="Apache-2.0"), folder / CORPORA)
     for path in sorted(folder.rglob("*.*")):
         print(path)
