@@ -1,8 +1,8 @@
 """Layers, encoders and models with attention to phrases, and `Parser`, a trained parser for text.
 
 `phrasemodels.load(folder)` reads an exported model, `phrasemodels.results()` the results of runs. The subpackages `structs`,
-`layers`,
-`encoders` and `models` are imported on first use. All but `results` needs torch, numpy, numba, safetensors and sacremoses alone.
+`layers`, `encoders` and `models` are imported on first use. All but `results` needs torch, numpy, numba, safetensors and
+sacremoses alone.
 """
 
 from pathlib import Path

@@ -1,16 +1,13 @@
 """Configurations: frozen dataclasses, with functions and classes by name, as JSON and back; checks of their fields.
 
 `to_json` writes a configuration: settings of steps and their keys, exported models, packed parsers. `from_json` reads one and
-never
-trusts it. A class or function must be on a list of the caller, and every value must have the type of its field. Configurations
-check the
-ranges of their values themselves, in `__post_init__`, by the functions below. Each raises a ValueError beginning with
-`field=value:`, so
-a caller can put the path of the field before it. A field with a tuple must not be empty, and each of its numbers is checked.
+never trusts it. A class or function must be on a list of the caller, and every value must have the type of its field.
+Configurations check the ranges of their values themselves, in `__post_init__`, by the functions below. Each raises a
+ValueError beginning with `field=value:`, so a caller can put the path of the field before it. A field with a tuple must not
+be empty, and each of its numbers is checked.
 
 The source of this module is part of no key. It decides how a configuration is written and which values are refused, not the
-output of a
-step. If you change the output of `to_json`, raise FORMAT of the store.
+output of a step. If you change the output of `to_json`, raise FORMAT of the store.
 """
 
 import collections.abc
@@ -91,9 +88,8 @@ def no_file(name: str) -> str:
 class Decoder:
     """Reads configurations of `to_json` from untrusted files.
 
-    part: return a class or function by its name; ValueError: it is not allowed. file: return the path of a file by its name in
-    the folder of
-    the configuration; ValueError: it is not allowed. tolerant: skip fields unknown to the class.
+    part: return a class or function by its name; ValueError: it is not allowed. file: return the path of a file by its name
+    in the folder of the configuration; ValueError: it is not allowed. tolerant: skip fields unknown to the class.
     """
 
     part: Callable[[str], Any]

@@ -1,18 +1,13 @@
 """Plugins: papers, corpora, encoders, metrics and parsers from a project folder or an installed package.
 
-A project folder has a file phrasemodels.toml with a table for each group, as in `[papers]` and `my-study = "study"`. A package
-has entry
-points of the same groups (`phrasemodels.papers`). Both name `module` or `module:attribute`. The project folder is the nearest
-folder with
-this file from the working directory upwards, or the folder in PHRASEMODELS_PROJECT. The nearest one is refused if another user
-may have
-written to it.
+A project folder has a file phrasemodels.toml with a table for each group, as in `[papers]` and `my-study = "study"`. A
+package has entry points of the same groups (`phrasemodels.papers`). Both name `module` or `module:attribute`. The project
+folder is the nearest folder with this file from the working directory upwards, or the folder in PHRASEMODELS_PROJECT. The
+nearest one is refused if another user may have written to it.
 
-papers: modules with PAPER and TABLES, with printed.csv and settings.csv beside them. corpora: packages with manifests (NAME.toml)
-and
-files of corpora (NAME/FILE). The files of a project folder are in its folder `corpora`. encoders: classes of configurations.
-metrics:
-functions. parsers: classes of back ends of the parse step.
+papers: modules with PAPER and TABLES, with printed.csv and settings.csv beside them. corpora: packages with manifests
+(NAME.toml) and files of corpora (NAME/FILE). The files of a project folder are in its folder `corpora`. encoders: classes of
+configurations. metrics: functions. parsers: classes of back ends of the parse step.
 """
 
 import contextlib
@@ -306,9 +301,8 @@ _step = threading.local()
 def declared_files_only() -> Iterator[None]:
     """During a step in this thread, refuse to open users' files for reading if no key knows them.
 
-    They are those of the project folder, and all files opened by users' code. Only Python's own `open` is seen. Compiled code,
-    for example of
-    safetensors, opens files by itself.
+    They are those of the project folder, and all files opened by users' code. Only Python's own `open` is seen. Compiled
+    code, for example of safetensors, opens files by itself.
     """
     if any(parts(group) for group in GROUPS):
         _watch()

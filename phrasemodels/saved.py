@@ -1,10 +1,8 @@
 """Exported models for torch alone: a configuration as JSON, the weights, and the entries of the vocabularies.
 
 A configuration may only name classes and functions of PARTS, and those of the caller. So a file can neither import nor run
-anything else.
-Every value must have the type of its field (`phrasemodels/config.py`). Weights are compared with the model before use, so none is
-broadcast
-or cast unasked.
+anything else. Every value must have the type of its field (`phrasemodels/config.py`). Weights are compared with the model
+before use, so none is broadcast or cast unasked.
 """
 
 import importlib

@@ -1,10 +1,8 @@
 """The component `phrasemodels` of spaCy: `nlp.add_pipe("phrasemodels")`, with phrases as extensions of `Doc` and `Span`.
 
 It parses the tokens of spaCy's tokeniser, and sets heads, relations, tags and sentences. It finds sentences itself unless an
-earlier
-component has. Extensions: `doc._.phrases`, its phrases as labelled spans, and of a span `constituents`, `labels`, `parse_string`,
-`parent`
-and `children`.
+earlier component has. Extensions: `doc._.phrases`, its phrases as labelled spans, and of a span `constituents`, `labels`,
+`parse_string`, `parent` and `children`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,8 +1,7 @@
 """Everything for a study of your own: the parts of tables, corpora and problems, encoders, and their training.
 
-Each name of `from phrasemodels.study import ...` also stands in its own module. Keys, exported models and the reference name it
-there. Only
-`table` is defined here; it makes a table in ten lines.
+Each name of `from phrasemodels.study import ...` also stands in its own module. Keys, exported models and the reference name
+it there. Only `table` is defined here; it makes a table in ten lines.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,12 +1,9 @@
 """The baselines of paper 001, after their own papers.
 
-BiLSTM-Max and the hierarchical ConvNet (Conneau et al. 2017, section 3.2; paper 001 prints the ConvNet's scores as AdaSent's).
-AdaSent (Zhao
-et al. 2015): a pyramid of phrases of 1 to n adjacent words with a gate over its levels. Tree-based convolution over dependency
-trees (Mou et
-al. 2015, 2016). DiSAN, directional self-attention (Shen et al. 2018): like its authors it stores the weights of all pairs of
-tokens, (B, n, n, d).
-Multi-head self-attention over words, pooled (Table 5).
+BiLSTM-Max and the hierarchical ConvNet (Conneau et al. 2017, section 3.2; paper 001 prints the ConvNet's scores as
+AdaSent's). AdaSent (Zhao et al. 2015): a pyramid of phrases of 1 to n adjacent words with a gate over its levels. Tree-based
+convolution over dependency trees (Mou et al. 2015, 2016). DiSAN, directional self-attention (Shen et al. 2018): like its
+authors it stores the weights of all pairs of tokens, (B, n, n, d). Multi-head self-attention over words, pooled (Table 5).
 
 Shapes: B sentences, n tokens, N tokens of all sentences packed, d features or width of a word, D units.
 """
@@ -177,8 +174,7 @@ class TbcnnConfig:
 
     Args:
         d: Features of a word, and of a sentence vector.
-        relations: Number of relations with a matrix of their own; all rarer ones share the last. 34 give the
-            printed size.
+        relations: Number of relations with a matrix of their own; all rarer ones share the last. 34 give the printed size.
         dropout: Dropout of features.
     """
 

@@ -1,14 +1,11 @@
 """The PhraseTransformer encoder of paper 000: attention over words and phrases in two phases.
 
-`HypernodeEncoder.plain` follows the equations of the paper. `forward` computes the same result with less work. Eq 4 and 6, the
-nodes and their
-relation A, are in `layers.phrases`.
+`HypernodeEncoder.plain` follows the equations of the paper. `forward` computes the same result with less work. Eq 4 and 6,
+the nodes and their relation A, are in `layers.phrases`.
 
 Four things are saved. Nothing is computed for padding (`layers.packing`). In the first layer, hypernodes that start as zeros
-share one row
-until phase 2 (or dropout) makes them differ. In the last layer, phase 2 has only the words as queries. And for nodes with few
-neighbours, phase
-2 runs over lists of neighbours in place of all N² scores.
+share one row until phase 2 (or dropout) makes them differ. In the last layer, phase 2 has only the words as queries. And for
+nodes with few neighbours, phase 2 runs over lists of neighbours in place of all N² scores.
 
 Shapes: B batch, n words, m hypernodes, N = n + m nodes (words first), R query rows, T packed nodes, d model width, h heads, dk =
 d/h.
@@ -215,9 +212,8 @@ NODES_PER_NEIGHBOUR = 6
 class NodeRows(NamedTuple):
     """The packed rows for the T packed nodes: one row per node, or the words and one row for all hypernodes.
 
-    The second is exact while the hypernodes are equal. m equal keys weigh as much as one key with log m added to its score, and
-    equal queries get
-    equal answers.
+    The second is exact while the hypernodes are equal. m equal keys weigh as much as one key with log m added to its score,
+    and equal queries get equal answers.
     """
 
     packing: Packing
@@ -280,9 +276,8 @@ def hadamard_over_lists(
 ) -> Tensor:
     """Compute `softmax_hadamard` over lists of neighbours. Shapes as in `softmax_over_lists`.
 
-    An unrelated node has the weight 1. So the sum over all nodes is Σ (eˢ - 1) v over the neighbours and Σ v over all nodes. If
-    all nodes are
-    neighbours, it is Σ eˢ v.
+    An unrelated node has the weight 1. So the sum over all nodes is Σ (eˢ - 1) v over the neighbours and Σ v over all nodes.
+    If all nodes are neighbours, it is Σ eˢ v.
     """
     edges, known = lists.of_heads(q.shape[1]), lists.real.unsqueeze(1)
     scores = (dots(q, k, edges) / q.shape[-1] ** 0.5).masked_fill(~known, float("-inf"))

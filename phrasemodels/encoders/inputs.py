@@ -59,8 +59,8 @@ class WordsConfig:
         size: Number of words, 0 until it is set from the data.
         dropout: Share of words replaced by UNKNOWN in training (paper 004: 0.4).
         std: Standard deviation of the initial vectors. With small learning rates, vectors of rare words stay near it.
-        width: Size of a further fixed vector of each word, for example of GloVe; 0: none. It is projected and added,
-            and never replaced in training.
+        width: Size of a further fixed vector of each word, for example of GloVe; 0: none. It is projected and added, and
+            never replaced in training.
         learned: Number of words with a learned vector, the first ones. The rest share UNKNOWN's. 0: all.
         vectors: A safetensors file of fixed vectors for a new model. All three are set from the data.
     """

@@ -41,8 +41,8 @@ class TransformerEncoderConfig(EncoderConfig):
 
     Args:
         residual: AddNorm, or another style in `layers.blocks`.
-        inner_dropout: Dropout of attention weights, and inside the feed-forward part. Vaswani et al. (2017) have none
-            there, OpenNMT as much as elsewhere.
+        inner_dropout: Dropout of attention weights, and inside the feed-forward part. Vaswani et al. (2017) have none there,
+            OpenNMT as much as elsewhere.
         attention_dropout: Dropout of attention weights alone.
     """
 

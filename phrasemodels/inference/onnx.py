@@ -1,8 +1,7 @@
 """Export to ONNX: a parser's scores with its vocabularies, for the page *Try it* in a browser; and an encoder over phrases.
 
-It needs onnx and onnxscript (the extra `onnx`). Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), c characters
-of a word,
-L labels, m phrases, k words of a phrase.
+It needs onnx and onnxscript (the extra `onnx`). Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), c
+characters of a word, L labels, m phrases, k words of a phrase.
 """
 
 import json

@@ -71,8 +71,7 @@ class Levels:
     """The number of each token's phrase on some levels of a tree (n, levels).
 
     partition: syntactic, syntactic_binarised or equal_blocks. trees: given (the caller's), none, right_branching, or AtRandom
-    with a seed. stop:
-    the place of a full stop, apart or attached.
+    with a seed. stop: the place of a full stop, apart or attached.
     """
 
     partition: str = "syntactic"
@@ -228,8 +227,7 @@ def heads_and_relations(tokens: Sequence[str], tree: str) -> Numbers:
     """Return heads (from 1, 0 for the root) and relations (n, 2).
 
     The relation is the label of the token's largest phrase. Labels outside of RELATIONS share the last id. Without a tree the
-    head of each word
-    is the next word.
+    head of each word is the next word.
     """
     n, rare = len(tokens), len(RELATIONS)
     if not tree:

@@ -20,8 +20,8 @@ class ClassifierConfig:
 
     Args:
         encoder: The configuration of the encoder.
-        words, vectors: The size of the vocabulary, and a safetensors file of word vectors ("": they are learned);
-            set from the data.
+        words, vectors: The size of the vocabulary, and a safetensors file of word vectors ("": they are learned); set from
+            the data.
         classes: Number of classes, set from the data.
         hidden, dropout: Hidden units and dropout of the classifier.
         classifier: MixedClassifier or LinearClassifier.

@@ -1,8 +1,8 @@
 """The parser of paper 004 for use: the same function in fewer and larger operations, equal up to rounding.
 
-Its layers have neither dropout nor gradient, and copies of the weights, so you can train the original layers further. Shapes: B
-batch,
-n words, N = n + 2 positions, D width of a fencepost, L labels, d model width, h heads, dk width of a head, Q query rows.
+Its layers have neither dropout nor gradient, and copies of the weights, so you can train the original layers further. Shapes:
+B batch, n words, N = n + 2 positions, D width of a fencepost, L labels, d model width, h heads, dk width of a head, Q query
+rows.
 """
 
 import copy

@@ -1,12 +1,10 @@
 """Memory networks for questions about facts: hops of simple attention, and one chain of facts (paper 003).
 
-The potentials of the chain are passed in (`ChainConfig`). There is one class for each reading of the slides and the code, made
-from
-(hops, d, slots): the number of hops, the width, and the largest number of facts.
+The potentials of the chain are passed in (`ChainConfig`). There is one class for each reading of the slides and the code,
+made from (hops, d, slots): the number of hops, the width, and the largest number of facts.
 
-Shapes: B batch, n facts, w words of a fact, v words of a question, K hops, d width, V vocabulary. Facts (B, n, w) are word ids in
-the
-order of the story, 0 for padding. A row of zeros is no fact. Rows without facts come first.
+Shapes: B batch, n facts, w words of a fact, v words of a question, K hops, d width, V vocabulary. Facts (B, n, w) are word
+ids in the order of the story, 0 for padding. A row of zeros is no fact. Rows without facts come first.
 """
 
 from collections.abc import Callable
@@ -25,9 +23,8 @@ from phrasemodels.structs import chain
 class BinaryPotentials(nn.Module):
     """Unary potentials x_i^k · q^k and pairwise potentials x_i^k · x_j^{k+1}; q^{k+1} is a linear map of q^k.
 
-    count: how often the unary potentials enter the score of a chain. In the released code it is twice, since each is part of two
-    edges. (A
-    normalisation of the pairwise potentials over all pairs of facts would only add a constant.)
+    count: how often the unary potentials enter the score of a chain. In the released code it is twice, since each is part of
+    two edges. (A normalisation of the pairwise potentials over all pairs of facts would only add a constant.)
     """
 
     count = 2
@@ -60,9 +57,8 @@ class BinaryPotentialsOnce(BinaryPotentials):
 class RowNormalisedPotentials(BinaryPotentialsOnce):
     """Pairwise potentials log p(j | i) with p(j | i) = softmax_j(x_i^k · x_j^{k+1} + x_j^{k+1} · q^{k+1}), j ≠ i.
 
-    The released code puts a log-softmax into θ_{k,k+1} after its linear start. Here it is along the possible next facts j of fact
-    i. The
-    unary potentials of the start and the end of the chain enter once more outside of it.
+    The released code puts a log-softmax into θ_{k,k+1} after its linear start. Here it is along the possible next facts j of
+    fact i. The unary potentials of the start and the end of the chain enter once more outside of it.
     """
 
     def forward(self, queries: list[Tensor], keys: list[Tensor], allowed: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,11 +72,9 @@ class RowNormalisedPotentials(BinaryPotentialsOnce):
 class ReleasedPotentials(BinaryPotentials):
     """BinaryPotentials as the released code computes them after `linear_updates` training batches: without pairs.
 
-    The log-softmax after its linear start is along an axis of one element, so all of θ_{k,k+1} becomes 0. No pairwise potentials
-    remain, and
-    of the unary potentials the first and the last of the chain, once. (For K = 3, which was not released, the fact in the middle
-    also counts
-    once.)
+    The log-softmax after its linear start is along an axis of one element, so all of θ_{k,k+1} becomes 0. No pairwise
+    potentials remain, and of the unary potentials the first and the last of the chain, once. (For K = 3, which was not
+    released, the fact in the middle also counts once.)
     """
 
     def __init__(self, hops: int, d: int, slots: int, linear_updates: int = 0) -> None:
@@ -193,8 +187,8 @@ class ChainConfig:
     """One chain of K = `hops` facts.
 
     Args:
-        potentials: One of phrasemodels.models.memory, BinaryPotentials (the model of the slides) or another reading
-            of it, or UnaryPotentials (of the full paper).
+        potentials: One of phrasemodels.models.memory, BinaryPotentials (the model of the slides) or another reading of it, or
+            UnaryPotentials (of the full paper).
         hops: Number of facts K.
         d: Features of a fact.
         slots: Largest number of facts.

@@ -1,8 +1,7 @@
 """The Label Attention Layer parser (paper 004). It predicts phrase structure and dependencies jointly.
 
 Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), D width of a fencepost, L labels, m cells. A cell (i, j,
-label) is the
-words i..j, both included, with a label. A labelled span is a cell.
+label) is the words i..j, both included, with a label. A labelled span is a cell.
 """
 
 from collections.abc import Callable
@@ -195,8 +194,7 @@ class JointParser(nn.Module):
     """Sentences to scores of labelled spans, arcs, relations and tags, and to trees.
 
     `loss(sentences, gold)` reads a `ParserInput` of B sentences and their `GoldTrees`. `parse(sentences, decode)` returns
-    `ParsedTrees`:
-    spans (B, m, 3), and heads, relations and tags (B, n+1).
+    `ParsedTrees`: spans (B, m, 3), and heads, relations and tags (B, n+1).
     """
 
     def __init__(self, config: ParserConfig) -> None:
@@ -319,11 +317,9 @@ def _nats(scores: Tensor, gold: Tensor) -> Tensor:
 def as_released(parser: nn.Module) -> None:
     """Draw the weights of attention, label layer, feed-forward layers and scorers again, as in the released code.
 
-    The release keeps the matrices of all heads or labels in one tensor (heads, inputs, outputs) and draws it by Xavier's rule.
-    The rule takes
-    the first size for the number of outputs and the last one for the size of a filter. So weights start smaller than in separate
-    matrices: the
-    label layer's have a standard deviation of 0.0071 in place of 0.059.
+    The release keeps the matrices of all heads or labels in one tensor (heads, inputs, outputs) and draws it by Xavier's
+    rule. The rule takes the first size for the number of outputs and the last one for the size of a filter. So weights start
+    smaller than in separate matrices: the label layer's have a standard deviation of 0.0071 in place of 0.059.
     """
     for module in parser.modules():
         if isinstance(module, PartitionedAttention):

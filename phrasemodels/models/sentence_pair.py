@@ -3,9 +3,9 @@
 The vectors come from any encoder. Decomposable attention (Parikh et al. 2016) compares words. They may know their parents (paper
 003).
 
-Shapes: B sentences or pairs, n and m tokens (in decomposable attention positions of premise and hypothesis, with the root at 0),
-k integers
-of structure per token, d width of a word, w width of a word with its parent, D width of a sentence vector, C classes.
+Shapes: B sentences or pairs, n and m tokens (in decomposable attention positions of premise and hypothesis, with the root at
+0), k integers of structure per token, d width of a word, w width of a word with its parent, D width of a sentence vector, C
+classes.
 """
 
 from collections.abc import Callable
@@ -112,8 +112,8 @@ class SentencePairConfig:
 
     Args:
         encoder: The configuration of the encoder of one sentence.
-        words, vectors: The size of the vocabulary, and a safetensors file of word vectors ("": they are learned);
-            set from the data.
+        words, vectors: The size of the vocabulary, and a safetensors file of word vectors ("": they are learned); set from
+            the data.
         classes: Number of classes.
         hidden, dropout: Hidden units and dropout of the classifier.
         classifier: MixedClassifier or LinearClassifier.

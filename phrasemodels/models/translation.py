@@ -2,9 +2,8 @@
 
 The search has a key/value cache. A beam of 1 is greedy search.
 
-Shapes: B sentences, n source tokens, t target tokens, r target tokens without PAD, k candidates of a beam's next step, V target
-vocabulary,
-d model width.
+Shapes: B sentences, n source tokens, t target tokens, r target tokens without PAD, k candidates of a beam's next step, V
+target vocabulary, d model width.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,9 +57,8 @@ def target_scores(
 ) -> tuple[Tensor, Tensor]:
     """Return the scores (r, V) of the words at the r tokens of target (B, t) after BEGIN, and these tokens (r).
 
-    PAD is left out unless shapes are fixed. Only the states of real tokens are projected to scores, so padding costs nothing in
-    the widest
-    layer. model: a `Translator` or a `RecurrentTranslator`; source (B, n) ids, lengths (B), members (B, m, k).
+    PAD is left out unless shapes are fixed. Only the states of real tokens are projected to scores, so padding costs nothing
+    in the widest layer. model: a `Translator` or a `RecurrentTranslator`; source (B, n) ids, lengths (B), members (B, m, k).
     """
     memory, gold = model.encode(source, lengths, members), target[:, 1:]
     packing = Packing.of_real(gold != PAD)
@@ -70,9 +68,8 @@ def target_scores(
 def smoothed_cross_entropy(scores: Tensor, gold: Tensor, smoothing: float, counted: Tensor | None = None) -> Tensor:
     """Return the sum over r tokens of the cross entropy (nats) of scores (r, V) at smoothed labels gold (r).
 
-    The labels give `smoothing` to all V words alike (Szegedy et al. 2016, section 7). counted (r): the tokens in the sum; None:
-    all. It can be
-    differentiated once.
+    The labels give `smoothing` to all V words alike (Szegedy et al. 2016, section 7). counted (r): the tokens in the sum;
+    None: all. It can be differentiated once.
     """
     loss: Tensor = _SmoothedCrossEntropy.apply(scores, gold, smoothing, counted)
     return loss
@@ -119,11 +116,10 @@ class IncrementalDecoder(Protocol):
 class BeamSearch:
     """Settings of the search.
 
-    beam: hypotheses per sentence. A finished hypothesis y has the score log p(y) / |y|^length_penalty. It has at most growth · n
-    + extra tokens
-    for a source of n tokens, so the result does not depend on the batch. unknown: allow unknown words in answers. reach: an
-    answer has at most
-    so many times the tokens of the longest target of train (0: no bound). So a model that has learned nothing ends, too.
+    beam: hypotheses per sentence. A finished hypothesis y has the score log p(y) / |y|^length_penalty. It has at most growth
+    · n + extra tokens for a source of n tokens, so the result does not depend on the batch. unknown: allow unknown words in
+    answers. reach: an answer has at most so many times the tokens of the longest target of train (0: no bound). So a model
+    that has learned nothing ends, too.
     """
 
     beam: int = 5
@@ -252,9 +248,8 @@ def as_made(model: nn.Module) -> nn.Module:
 def as_attention_is_all_you_need_pytorch(model: nn.Module) -> nn.Module:
     """Draw the weights as the code attention-is-all-you-need-pytorch did in August 2018, the probable base of paper 000.
 
-    Queries, keys and values are from N(0, 2 / (d + dk)), outputs of heads by Glorot and Bengio (2010) from a normal distribution,
-    all others and
-    biases by torch.
+    Queries, keys and values are from N(0, 2 / (d + dk)), outputs of heads by Glorot and Bengio (2010) from a normal
+    distribution, all others and biases by torch.
     """
     for module in model.modules():
         if isinstance(module, FeedForward):
@@ -286,8 +281,8 @@ class TranslationConfig:
         inner_dropout: Dropout of the decoder's attention weights, and inside its feed-forward part.
         attention_dropout: Dropout of the weights alone.
         start: How embeddings are drawn.
-        scaled: Embeddings are their table times √d. Else they are the table, and tied scores are divided by √d: the
-            same function of tables, but it learns otherwise.
+        scaled: Embeddings are their table times √d. Else they are the table, and tied scores are divided by √d: the same
+            function of tables, but it learns otherwise.
         embedding_dropout: Dropout of embeddings. None: as in the encoder.
         draw: Draws the other weights again. as_made leaves them.
     """
@@ -339,9 +334,8 @@ class DecoderLayer(nn.Module):
     def forward(self, x: Tensor, extend: Extend, allowed: Tensor, cross: tuple[Tensor, ...]) -> Tensor:
         """x (B, t, d) -> (B, t, d).
 
-        extend: returns the keys and values of all target tokens so far. allowed (t, all tokens): which of them are attended to.
-        cross: keys, values
-        (B, h, n, dk) and mask of the source. x may have several hypotheses of it (DecoderCache).
+        extend: returns the keys and values of all target tokens so far. allowed (t, all tokens): which of them are attended
+        to. cross: keys, values (B, h, n, dk) and mask of the source. x may have several hypotheses of it (DecoderCache).
         """
         x = self.residuals[0](x, lambda y: self.itself.attend_to(y, *extend(*self.itself.keys_values(y)), allowed))
         x = self.residuals[1](x, lambda y: self._from_source(y, *cross))
@@ -488,9 +482,8 @@ def with_source_words(
 ) -> list[str]:
     """Replace each unknown word of an answer by the source word with the most attention.
 
-    As in OpenNMT (`-replace_unk`), it is the attention of the first head of the decoder's last layer. batch: the question alone;
-    ids, words: the
-    answer; source: the question's words.
+    As in OpenNMT (`-replace_unk`), it is the attention of the first head of the decoder's last layer. batch: the question
+    alone; ids, words: the answer; source: the question's words.
     """
     last = f"decoder.{len(model.decoder) - 1}.source"
     target = torch.tensor([[BEGIN, *ids[:-1]]], device=batch.source.device)

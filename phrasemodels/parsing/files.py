@@ -1,8 +1,8 @@
 """Texts and tables for parsing, and files of their parses: brackets, CoNLL-U, JSON lines, Arrow and Parquet.
 
 In the last three a record is a sentence. It has its `file`, its `row` (the line, or the row of a table, from 1), its number
-`sentence` in the
-row (from 1; 0 if the row has no words), the kept columns of the row, and FIELDS. Places are characters of the row.
+`sentence` in the row (from 1; 0 if the row has no words), the kept columns of the row, and FIELDS. Places are characters of
+the row.
 """
 
 import csv

@@ -430,10 +430,8 @@ class Ranked:
     """A decoder for the best trees of one sentence. It returns the tree at a place.
 
     decode: the decoder of the parser. k: number of trees; several joint trees are equal but for spans without labels.
-    temperature: scores of arcs
-    are divided by it, so that probabilities are as often right as they say. ValueError: the parser finds phrases alone, or
-    phrases and arcs
-    apart.
+    temperature: scores of arcs are divided by it, so that probabilities are as often right as they say. ValueError: the
+    parser finds phrases alone, or phrases and arcs apart.
     """
 
     def __init__(self, decode: Decode, k: int, temperature: float) -> None:

@@ -64,9 +64,8 @@ class Saved:
 def save(parser: Saved, folder: Path, precision: torch.dtype = torch.float16, force: bool = False) -> Path:
     """Write a folder for `load`. precision: of the weights on disk. float16 halves their size.
 
-    ValueError: `load` would refuse it, for example for a pretrained encoder; or foreign files of the same names are there, and
-    `force` does not
-    say to replace them.
+    ValueError: `load` would refuse it, for example for a pretrained encoder; or foreign files of the same names are there,
+    and `force` does not say to replace them.
     """
     weights = _rounded(parser.model, precision)
     splitter = parser.split if isinstance(parser.split, Splitter) else None

@@ -1,10 +1,8 @@
 """A trained division of text into sentences, tokens and words, in any language, from characters.
 
 A model labels each character of a paragraph: whether a word, a token, a multiword token or a sentence ends after it. It is a
-stack of dilated
-convolutions, so a label depends on REACH characters to each side alone. Time is linear in the text, memory is bounded by CHUNK,
-and labels are
-the same however a text is cut. `tasks/parsers/splitting.py` trains it.
+stack of dilated convolutions, so a label depends on REACH characters to each side alone. Time is linear in the text, memory
+is bounded by CHUNK, and labels are the same however a text is cut. `tasks/parsers/splitting.py` trains it.
 """
 
 import html
@@ -60,9 +58,8 @@ ONE_CHARACTER = re.compile(
 class SplitterConfig:
     """Sizes of a splitter.
 
-    characters: entries of the vocabulary, padding and the unknown one included. buckets: of hashed trigrams, and of hashed runs
-    of letters or of
-    marks. width: of each convolution. dilations: of the convolutions, one after another.
+    characters: entries of the vocabulary, padding and the unknown one included. buckets: of hashed trigrams, and of hashed
+    runs of letters or of marks. width: of each convolution. dilations: of the convolutions, one after another.
     """
 
     characters: int
@@ -170,9 +167,8 @@ def _category(character: str) -> int:
 class Splitter:
     """A function from a text to the words of its sentences. Empty lines end sentences.
 
-    alphabet: known characters. fused: words of tokens with other letters (du: de le), by token in lower case. spaces: whether a
-    word may contain
-    spaces. threshold: the least probability of a sentence end.
+    alphabet: known characters. fused: words of tokens with other letters (du: de le), by token in lower case. spaces: whether
+    a word may contain spaces. threshold: the least probability of a sentence end.
     """
 
     model: SplitterNetwork

@@ -224,9 +224,8 @@ def universal_sentences(text: str) -> list[list[Word]]:
 def sentences(text: str, divide: Callable[[Sequence[Word]], list[Word]] = list) -> list[list[Word]]:
     """Return the words of each sentence of English text.
 
-    A sentence ends at an empty line, or at a full stop, question or exclamation mark with its closing quotes and brackets, if the
-    next word may
-    begin a sentence.
+    A sentence ends at an empty line, or at a full stop, question or exclamation mark with its closing quotes and brackets, if
+    the next word may begin a sentence.
     """
     visible, places = shown(text)
     parts = (_of_paragraph(divide(list(words(part, start)))) for start, part in paragraphs(visible))

@@ -279,8 +279,9 @@ class Parse(Structured):
 
 
 def _expectation(p: Tensor, scores: Tensor, batch: int) -> Tensor:
-    """Return Σ p · scores for each index of the first `batch` dimensions; what has probability 0 adds 0, even if
-    its score is -inf or NaN."""
+    """Return Σ p · scores for each index of the first `batch` dimensions; what has probability 0 adds 0, even if its score is
+    -inf or NaN.
+    """
     scores = scores.expand_as(p)
     return torch.where(p > 0, p * torch.where(p > 0, scores, 0), 0).flatten(batch).sum(batch)
 

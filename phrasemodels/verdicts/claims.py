@@ -1,8 +1,7 @@
 """The rule for a claim of a paper: one row is better than another one, by a printed gain G.
 
 [low, high] is the 90 % interval of our gain. It has the chance of seeds and of test items. Without items it is Student's over
-pairs of seeds, or Welch's if
-the rows have other seeds.
+pairs of seeds, or Welch's if the rows have other seeds.
 
     confirmed       low > 0 and high ≥ G/2: there is a gain, and half of the printed one isn't excluded
     smaller         low > 0 and high < G/2

@@ -107,9 +107,8 @@ RESAMPLES = 1000
 class Test:
     """The difference of a row from its baseline on the same items.
 
-    tested: the difference, None if it cannot be tested; then the note says why. p_holm: p, corrected over the rows of a table and
-    metric; None for one seed.
-    note: also warns of few seeds.
+    tested: the difference, None if it cannot be tested; then the note says why. p_holm: p, corrected over the rows of a table
+    and metric; None for one seed. note: also warns of few seeds.
     """
 
     __test__ = False  # no test of pytest
@@ -137,9 +136,9 @@ class Judged:
 def judge_table(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Judged]:
     """Return a verdict on each printed number by the scores with its names, with a test against its baseline.
 
-    The scale is decided once for the numbers of a table and metric, printed and ours. The baseline is the named row, or else the
-    first row of its table, data set
-    and metric. ValueError: two scores answer one number, or arithmetic names a missing number.
+    The scale is decided once for the numbers of a table and metric, printed and ours. The baseline is the named row, or else
+    the first row of its table, data set and metric. ValueError: two scores answer one number, or arithmetic names a missing
+    number.
     """
     answers = _answers(printed, scores)
     scales = _scales(printed, answers)

@@ -193,14 +193,14 @@ RELATIONS = ("mean of ", "sum of ", "difference of ", "f1 of ")
 class Printed:
     """A printed number and where it stands. value: its text, such as "47.1" or "87.1%".
 
-    n: the items that it is a share of; 0 if it is no share. runs: it is the mean of so many runs, the best of `best_of` runs (0: of
-    as many); deviation: printed standard deviation over them. scale: percent, share, positive or count; empty: by its metric.
-    margin: how far our mean may lie from it, in its unit; None: by the scale. bound: it is a bound, > or <. arithmetic: how the paper's
-    numbers make it, such as "mean of A; B"; "count" if it does not vary by seed. baseline: the row that it is tested against.
-    our_row, our_dataset, our_metric: names in our results, if they are others. not_comparable: why it cannot be compared with
-    them, such as other data. lower_is_better: None: by its metric. gain_over: the paper claims that it is better than this row.
-    columns: its line, by the names of columns,
-    with the system and data set that `row` and `dataset` are made of. ValueError: a value that is none of these.
+    n: the items that it is a share of; 0 if it is no share. runs: it is the mean of so many runs, the best of `best_of` runs
+    (0: of as many); deviation: printed standard deviation over them. scale: percent, share, positive or count; empty: by its
+    metric. margin: how far our mean may lie from it, in its unit; None: by the scale. bound: it is a bound, > or <.
+    arithmetic: how the paper's numbers make it, such as "mean of A; B"; "count" if it does not vary by seed. baseline: the
+    row that it is tested against. our_row, our_dataset, our_metric: names in our results, if they are others. not_comparable:
+    why it cannot be compared with them, such as other data. lower_is_better: None: by its metric. gain_over: the paper claims
+    that it is better than this row. columns: its line, by the names of columns, with the system and data set that `row` and
+    `dataset` are made of. ValueError: a value that is none of these.
     """
 
     paper: str

@@ -45,14 +45,10 @@ INFINITY = 1.797e308  # as MLflow stores an infinite metric: the largest float64
 class Observation(NamedTuple):
     """The score of one item by one seed.
 
-    seed: The run; empty if nothing names it.
-    item: Empty if the score is of all of them.
-    total: What the score is out of, such as 1, or the words of a sentence.
-    where: The file and line that it was read from.
-    problem: Why the score cannot be read.
-    file: The file.
-    setting: All else by which runs of one number must not differ.
-    percent: Whether it is marked as a percentage.
+    seed: The run; empty if nothing names it. item: Empty if the score is of all of them. total: What the score is out of,
+    such as 1, or the words of a sentence. where: The file and line that it was read from. problem: Why the score cannot be
+    read. file: The file. setting: All else by which runs of one number must not differ. percent: Whether it is marked as a
+    percentage.
     """
 
     row: str

@@ -204,9 +204,8 @@ def add_treebank(
 ) -> Written:
     """Copy a treebank of Universal Dependencies into a folder of corpora, and write its manifest beside it.
 
-    Without a name UD_German-GSD becomes the corpus ud_german_gsd. A treebank may have no train or dev set. Sentences with heads
-    that are no tree, of
-    two roots or a cycle, stay in it without heads. The manifest counts them.
+    Without a name UD_German-GSD becomes the corpus ud_german_gsd. A treebank may have no train or dev set. Sentences with
+    heads that are no tree, of two roots or a cycle, stay in it without heads. The manifest counts them.
 
     Args:
         max_words: A longer sentence is an error. None: none is, and the manifest names the longest.

@@ -203,9 +203,8 @@ def read_aspec(
 ) -> pa.Table:
     """Return BITEXT from Japanese to English, of all files in order.
 
-    Pairs of more than `characters` Japanese characters, without spaces, or `words` English words are in the group `long`, or with
-    drop_long are
-    dropped. 0 is no bound.
+    Pairs of more than `characters` Japanese characters, without spaces, or `words` English words are in the group `long`, or
+    with drop_long are dropped. 0 is no bound.
     """
     rows: list[tuple[int, str, str, str]] = []
     counter = count()

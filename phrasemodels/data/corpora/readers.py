@@ -136,9 +136,8 @@ KEPT_TABLES = 4  # that are not read again
 def take(tables: Callable[[], Iterator[pa.Table]], part: Part, where: str) -> Iterator[pa.Table]:
     """Yield the rows of a part from the tables of all rows. Many tables are asked for twice.
 
-    Parts divide a fixed random order of the rows. Rows with equal values of `part.by` are together in it. They belong to the part
-    of the first of
-    them.
+    Parts divide a fixed random order of the rows. Rows with equal values of `part.by` are together in it. They belong to the
+    part of the first of them.
     """
     all_tables = tables()
     first = list(islice(all_tables, KEPT_TABLES))
@@ -167,9 +166,8 @@ def part_keys(table: pa.Table, part: Part, where: str) -> np.ndarray:
 def in_part(keys: np.ndarray, start: int, stop: int | None) -> np.ndarray:
     """Return for each row whether the rows before all those of its key are in [start, stop).
 
-    Keys are in their own order if all rows are alike. Else the k-th of n keys of a kind is at (k + 1/2) / n of the order, so each
-    kind has its
-    share of any part.
+    Keys are in their own order if all rows are alike. Else the k-th of n keys of a kind is at (k + 1/2) / n of the order, so
+    each kind has its share of any part.
     """
     _, first, group, sizes = np.unique(keys[:, 0], return_index=True, return_inverse=True, return_counts=True)
     _, kind, count = np.unique(keys[first, 1], return_inverse=True, return_counts=True)

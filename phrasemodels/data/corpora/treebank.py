@@ -32,8 +32,8 @@ def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()
     """Return TREES of the files `brackets`, `conllu` or `arcs`, or `brackets` and one of the others.
 
     With two, tree N and sentence N belong together, and words and tags come from the sentence. The group of a sentence is its
-    document.
-    `brackets` and `arcs` may be folders of Penn Treebank files. sections: the first and the last to read (default: all).
+    document. `brackets` and `arcs` may be folders of Penn Treebank files. sections: the first and the last to read (default:
+    all).
     """
     where = str(next(iter(files.values())))
     heads = next((role for role in ("conllu", "arcs") if role in files), "")

@@ -1,14 +1,11 @@
 """Entailment pairs, and sentences classified by polarity, by construction.
 
 As in natural language inference on captions, both sentences of a pair are about the same event. So another agent is a
-contradiction. A
-hypothesis is its premise with a part dropped, changed or added. Negation swaps dropping and adding: who did not sleep did not
-sleep in the
-garden. An idiom entails its own meaning, not the meaning of its words.
+contradiction. A hypothesis is its premise with a part dropped, changed or added. Negation swaps dropping and adding: who did
+not sleep did not sleep in the garden. An idiom entails its own meaning, not the meaning of its words.
 
-A sentence asserts something good or bad. An adjective, a verb or an idiom has a polarity. "not" inverts it inside of its scope. A
-second
-clause has polar words, and sometimes "not", but does not count. So counting words does not give the label.
+A sentence asserts something good or bad. An adjective, a verb or an idiom has a polarity. "not" inverts it inside of its
+scope. A second clause has polar words, and sometimes "not", but does not count. So counting words does not give the label.
 """
 
 import random

@@ -1,14 +1,11 @@
 """Words and idioms of the sample corpora: English beside German.
 
-Every table is a block of text with an entry a line, since words are easier to check in columns than in constructor calls. German
-has three
-cases, nom, acc and dat (possession is expressed by "von"), the genders m, f and n, and p for the plural.
+Every table is a block of text with an entry a line, since words are easier to check in columns than in constructor calls.
+German has three cases, nom, acc and dat (possession is expressed by "von"), the genders m, f and n, and p for the plural.
 
-The translation of an idiom is not composed from the translations of its words. Each word also occurs in plain sentences with its
-literal
-translation. `readings` finds the possible idioms of a sentence. The grammar keeps these strings out of plain sentences, so each
-English
-sentence has one translation.
+The translation of an idiom is not composed from the translations of its words. Each word also occurs in plain sentences with
+its literal translation. `readings` finds the possible idioms of a sentence. The grammar keeps these strings out of plain
+sentences, so each English sentence has one translation.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Sentences of the sample grammar, with trees and with German-like translations, in disjoint, reproducible splits.
 
-A known share of the sentences has an idiom, a phrase with a translation not composed from its words. Every word of an idiom also
-occurs in
-plain sentences, so the right translation depends on the whole phrase.
+A known share of the sentences has an idiom, a phrase with a translation not composed from its words. Every word of an idiom
+also occurs in plain sentences, so the right translation depends on the whole phrase.
 """
 
 import random
@@ -28,10 +27,9 @@ def disjoint(
 ) -> dict[str, list[T]]:
     """Draw splits of these sizes. No two records have the same identity.
 
-    draw(rng, i): a candidate for the i-th record of a split, or None to be called again. Smaller splits are drawn first. So if
-    the largest split
-    grows, the others stay the same, and it begins with its former records. ValueError: a size below 0, or too few different
-    records.
+    draw(rng, i): a candidate for the i-th record of a split, or None to be called again. Smaller splits are drawn first. So
+    if the largest split grows, the others stay the same, and it begins with its former records. ValueError: a size below 0,
+    or too few different records.
     """
     for name, size in sizes.items():
         if size < 0:
@@ -130,9 +128,8 @@ IDIOM_SHARE = 0.3
 def corpus(seed: int, sizes: Mapping[str, int]) -> dict[str, list[Sentence]]:
     """Draw disjoint splits of these sizes. No source sentence occurs twice.
 
-    In every prefix of a split the share of idioms is IDIOM_SHARE, and all idioms are equally frequent. A larger split begins with
-    the smaller
-    one (phrasemodels.data.samples.sentences.disjoint). ValueError: too few sentences.
+    In every prefix of a split the share of idioms is IDIOM_SHARE, and all idioms are equally frequent. A larger split begins
+    with the smaller one (phrasemodels.data.samples.sentences.disjoint). ValueError: too few sentences.
     """
 
     def turn(rng: random.Random, i: int) -> Sentence | None:

@@ -167,8 +167,8 @@ def export(
 
     The folder has weights, configuration, vocabulary and card. `predict` and `draw` read it too.
 
-    Examples: phrasemodels export 000/table1/sample/transformer exported --ctranslate2
-    phrasemodels export 004/english/laptop/lal english --parser
+    Examples: phrasemodels export 000/table1/sample/transformer exported --ctranslate2 phrasemodels export
+    004/english/laptop/lal english --parser
     """
     from phrasemodels.written import check_replaceable
 

@@ -261,8 +261,8 @@ def sql(
     `show tables` lists the views, `describe verdicts` the columns of one. Join views of single runs by `using
     (run_id)`, views over seeds by `using (experiment, metric, origin)`.
 
-    Examples: phrasemodels sql --database results.duckdb
-    phrasemodels sql "select system, ours, half_width, verdict from verdicts where ours is not null order by ours desc"
+    Examples: phrasemodels sql --database results.duckdb phrasemodels sql "select system, ours, half_width, verdict from
+    verdicts where ours is not null order by ours desc"
     """
     import pyarrow as pa
 

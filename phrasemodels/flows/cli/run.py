@@ -235,8 +235,7 @@ def keep(
     `verdicts`, `report` and `sql` read them there.
 
     With --join or --trained nothing is taken from the store: seeds and rows that were kept or trained on another machine are
-    added to NAME.
-    Example: phrasemodels keep 000-table1-laptop --table 1 --profile laptop --seeds 3
+    added to NAME. Example: phrasemodels keep 000-table1-laptop --table 1 --profile laptop --seeds 3
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.experiments.catalogue import Request

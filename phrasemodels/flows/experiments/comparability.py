@@ -56,12 +56,11 @@ class Aspect:
 def published_settings(paper: str) -> list[dict[str, str]]:
     """Return the lines of data/published_settings/PAPER.csv; none if there is no such file.
 
-    Its columns: table and row, patterns of names (`table2*`); aspect; setting, the place of a field in an experiment
-    like train.steps (`model.tuned if recipe.vectors` counts only where there are vectors), or empty for what is no field;
-    value, as JSON-like text (`A | B`: the paper prints one, its released code has the other), or words on the row at the
-    paper's size; by:
-    paper, code or cited (an experiment with another value differs), ours (the paper leaves it open), unlike (known to
-    differ), stated (known to differ, and said beside each verdict); source: where it is said, or why it was chosen. Of
+    Its columns: table and row, patterns of names (`table2*`); aspect; setting, the place of a field in an experiment like
+    train.steps (`model.tuned if recipe.vectors` counts only where there are vectors), or empty for what is no field; value,
+    as JSON-like text (`A | B`: the paper prints one, its released code has the other), or words on the row at the paper's
+    size; by: paper, code or cited (an experiment with another value differs), ours (the paper leaves it open), unlike (known
+    to differ), stated (known to differ, and said beside each verdict); source: where it is said, or why it was chosen. Of
     several lines on one setting the last one counts; before one of `stated` stands one of what is published.
     """
     added = paper in project.parts("papers")

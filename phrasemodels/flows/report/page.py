@@ -1,9 +1,8 @@
 """Pages of tables and of all papers.
 
-The page of a table is a step of the store. Its key has the table, its comparison and the drawing code. It is kept as an artifact
-and
-copied to the place of reports. The page of all papers has every printed number with its verdict, and systems compared across
-papers. Each page is one file.
+The page of a table is a step of the store. Its key has the table, its comparison and the drawing code. It is kept as an
+artifact and copied to the place of reports. The page of all papers has every printed number with its verdict, and systems
+compared across papers. Each page is one file.
 """
 
 import json

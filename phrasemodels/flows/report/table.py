@@ -1,10 +1,9 @@
 """The HTML page of a table, in one file: verdicts, tests, plots, examples, attention, and the origin of every number.
 
 It begins with a conclusion in sentences: the gain of phrases, the sentences behind it, and the needs of a verdict. Tables of
-paper
-003 also have averages over tasks, as printed and as computed from the listed values, and the time of an epoch. A tuning has the
-chosen setting of each row and the expected result of each budget. A counted table has every printed number, ours, and the
-verdict.
+paper 003 also have averages over tasks, as printed and as computed from the listed values, and the time of an epoch. A tuning
+has the chosen setting of each row and the expected result of each budget. A counted table has every printed number, ours, and
+the verdict.
 """
 
 import json

@@ -78,9 +78,8 @@ def _table(setting: Setting, rows: list[Row], artifacts: Mapping[str, Artifact])
 def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Artifact]) -> float | None:
     """Return the tokens per second of all sides together, mean over the rows of all histories.
 
-    None if the training data is no longer in the store. A history counts the items in the mean of the loss (target tokens, pairs
-    or sentences), so its
-    speed is multiplied by the tokens per item.
+    None if the training data is no longer in the store. A history counts the items in the mean of the loss (target tokens,
+    pairs or sentences), so its speed is multiplied by the tokens per item.
     """
     data = artifacts.get(trained[0].manifest["parts"]["inputs"]["train"])
     if data is None:

@@ -187,9 +187,8 @@ ALL_READERS = {**READERS, "*.parquet": from_parquet}
 def from_mlflow(uri: str, unread: list[str]) -> Iterator[Observation]:
     """Yield the last value of each metric of each finished run: one for each seed, without items.
 
-    The row is the parameter row, system, model or model_name, or else the run's name. The seed is the parameter seed, random_seed
-    or random_state, or else
-    the run. The data set is the parameter dataset, or the run's first data set.
+    The row is the parameter row, system, model or model_name, or else the run's name. The seed is the parameter seed,
+    random_seed or random_state, or else the run. The data set is the parameter dataset, or the run's first data set.
     """
     # MLflow reads runs in files only if it is asked to
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")

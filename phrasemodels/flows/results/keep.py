@@ -225,8 +225,7 @@ def join(folder: Path, other: Path) -> Path:
 
     Raises:
         ValueError: They are of two tables, one contradicts itself, or a row of both has other settings, another test set, or
-        other
-            values for a seed of both.
+        other values for a seed of both.
     """
     read_kept(other / RESULT)
     if (other / SENTENCES).exists():

@@ -61,9 +61,8 @@ DAMAGED = (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError
 class Model:
     """A trained model: its experiment with the trained configuration, seed, weights, vocabulary and byte-pair encoding.
 
-    Also its corpus, perhaps other than the experiment's, and scores on the test set by metric: value, mean and half_width over
-    all seeds of this setting,
-    their number, and how.
+    Also its corpus, perhaps other than the experiment's, and scores on the test set by metric: value, mean and half_width
+    over all seeds of this setting, their number, and how.
     """
 
     experiment: Experiment
@@ -171,10 +170,9 @@ class Model:
     def export(self, to: Path, also: Sequence[Callable[["Model", Path], object]] = (), force: bool = False) -> Path:
         """Write a folder for `load`, and with torch alone for `phrasemodels.load`.
 
-        It has weights and vocabulary with manifests, a card, the whole configuration, and the files of the functions `also`, for
-        example `as_ctranslate2`. An
-        unchanged exported model is replaced. ValueError: something else is there and `force` does not say to replace it, or the
-        model's own artifacts are.
+        It has weights and vocabulary with manifests, a card, the whole configuration, and the files of the functions `also`,
+        for example `as_ctranslate2`. An unchanged exported model is replaced. ValueError: something else is there and `force`
+        does not say to replace it, or the model's own artifacts are.
         """
         place = to.resolve()
         if any(_overlap(place, artifact.path.parent.resolve()) for artifact in self.artifacts.values()):

@@ -179,9 +179,8 @@ def leased_steps(store: Store, steps: list[Step], settings: Settings, name: str 
 def collect_garbage(store: Store, settings: Settings, days: float, newest: int, dry: bool = False) -> list[Waste]:
     """Remove and return everything that neither a verdict nor a run needs: here, in the shared storage, and among records.
 
-    days: keep things made or used within so many days. newest: keep so many verdicts of each table (0: all). dry: remove nothing.
-    This node's cache shrinks
-    to its limit.
+    days: keep things made or used within so many days. newest: keep so many verdicts of each table (0: all). dry: remove
+    nothing. This node's cache shrinks to its limit.
     """
     removed = waste(store, days, newest) if dry else collect(store, days, newest)
     if store.shared is not None:

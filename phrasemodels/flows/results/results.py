@@ -1,8 +1,7 @@
 """Results: rows of compared tables, from the store and from the kept results of long runs.
 
 A kept result is a folder results/NAME: result.json, the statistics of each sentence without its text, and tests.json. The
-significance tests take
-seconds to compute and are the same bits for the same data and code.
+significance tests take seconds to compute and are the same bits for the same data and code.
 """
 
 import contextlib
@@ -83,9 +82,8 @@ TRAININGS = ("train", "train_restarts")  # steps that make weights
 class Result:
     """A row of a compared table, with its experiment and answer.
 
-    source: a store key, or the folder of a kept result. row: as `compare` makes it. runs: {seed, score, train, run} of each seed:
-    the store keys of its score
-    and training and its MLflow run. A kept result also has the commit.
+    source: a store key, or the folder of a kept result. row: as `compare` makes it. runs: {seed, score, train, run} of each
+    seed: the store keys of its score and training and its MLflow run. A kept result also has the commit.
     """
 
     source: str
@@ -410,9 +408,8 @@ PLACEMENT = {path.rpartition(".")[2] for path in MACHINE}  # settings of a train
 def matches(trained: Artifact, experiment: Experiment, artifacts: Mapping[str, Artifact], sources: Sources) -> bool:
     """Return whether a training, with all of its inputs, has the settings of an experiment.
 
-    Keys are not compared: they change with any line of code. Settings missing in one of the two are not compared, nor anything
-    that is no longer in the store.
-    If the user no longer supplies its corpus, a training is taken by its name.
+    Keys are not compared: they change with any line of code. Settings missing in one of the two are not compared, nor
+    anything that is no longer in the store. If the user no longer supplies its corpus, a training is taken by its name.
     """
     try:
         experiment = with_precision_of(experiment, trained.manifest["parts"]["settings"])

@@ -1,8 +1,8 @@
 """SQL over runs, artifacts and verdicts, in a DuckDB that reads nothing else and writes nothing; answers as DataFrames.
 
-`run_id` is the key of a run in all views. The trainings of one experiment and seed with other workers or other code are several
-runs. `experiment`, `seed`,
-`metric`, `paper`, `label` and `key` mean the same in all views, too, but `step`, `value` and `reason` do not.
+`run_id` is the key of a run in all views. The trainings of one experiment and seed with other workers or other code are
+several runs. `experiment`, `seed`, `metric`, `paper`, `label` and `key` mean the same in all views, too, but `step`, `value`
+and `reason` do not.
 """
 
 import contextlib
@@ -261,9 +261,8 @@ def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyConnection", str], T]) -> T:
     """Return the result of `ask` for a question. ValueError: the question is wrong.
 
-    The connection reads and writes no files, loads no extensions, and cannot be reconfigured. All views are listed. Views that
-    the question does not name are
-    empty, because building them takes time.
+    The connection reads and writes no files, loads no extensions, and cannot be reconfigured. All views are listed. Views
+    that the question does not name are empty, because building them takes time.
     """
     import duckdb
 

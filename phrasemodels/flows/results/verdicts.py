@@ -1,8 +1,7 @@
 """Verdicts: one for each printed number, with its reason and its runs.
 
-Two systems judge ratios of speeds and gains. A number printed in several places has one result. A number without a result gets
-the reason, and the
-prerequisites of a run at the paper's size.
+Two systems judge ratios of speeds and gains. A number printed in several places has one result. A number without a result
+gets the reason, and the prerequisites of a run at the paper's size.
 """
 
 import csv
@@ -243,8 +242,7 @@ def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]
     """Return a verdict for each row of published_results.csv, in its order, or for the rows of one paper.
 
     kind: the kind of its reason, one of few. needs: the needs of a number without a judgement, empty if a training would not
-    help. ValueError: the paper is
-    unknown.
+    help. ValueError: the paper is unknown.
     """
     known = published_results()
     papers = {row["paper"] for row in known}

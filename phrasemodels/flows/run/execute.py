@@ -1,8 +1,7 @@
 """Execution: where each step of a plan runs, and how a training gets to its workers.
 
 Each node has a store folder of its own as a cache, at the same path. If nodes share a store, inputs, results and checkpoints
-travel
-through the shared storage.
+travel through the shared storage.
 """
 
 import contextlib
@@ -286,10 +285,9 @@ def launch_training(
 class Execution:
     """Runs the steps of a plan.
 
-    shards: for each running step, by key, the numbers of its finished and of all shards. waits: what trainings wait for, by key.
-    until:
-    the time (seconds since 1970) after which no training begins or goes on. share: the share of its updates at which a training
-    stops.
+    shards: for each running step, by key, the numbers of its finished and of all shards. waits: what trainings wait for, by
+    key. until: the time (seconds since 1970) after which no training begins or goes on. share: the share of its updates at
+    which a training stops.
     """
 
     plan: Plan
@@ -314,11 +312,9 @@ class Execution:
     def run(self, step: Step) -> Artifact:
         """Run one step where it belongs.
 
-        A training of the plan goes to its workers. Trainings needed by other steps, and steps that predict and score, are one Ray
-        task each.
-        Steps that fan out shards, or the starts of a training, run in this process and send these to Ray. OutOfTimeError: a
-        training was
-        stopped, or there was no time left to begin it.
+        A training of the plan goes to its workers. Trainings needed by other steps, and steps that predict and score, are one
+        Ray task each. Steps that fan out shards, or the starts of a training, run in this process and send these to Ray.
+        OutOfTimeError: a training was stopped, or there was no time left to begin it.
         """
         pipeline = self.plan.owners.get(step.key)
         trains = pipeline is not None and pipeline.trains and step.key == pipeline.trained.key
@@ -363,11 +359,9 @@ class Execution:
     def workers_of(self, pipeline: Pipeline) -> TorchTrainerLaunch | None:
         """Return the Ray Train group of a training. None: it runs as a plain Ray task.
 
-        Starting a group takes longer than a small training. Three kinds of training get one: those with several processors, a GPU
-        or a
-        number of workers in their settings; those at the paper's size; and the first of a run, to show at once whether the
-        cluster can
-        start groups.
+        Starting a group takes longer than a small training. Three kinds of training get one: those with several processors, a
+        GPU or a number of workers in their settings; those at the paper's size; and the first of a run, to show at once
+        whether the cluster can start groups.
         """
         config = pipeline.experiment.train
         asks = self.settings.workers or config.workers or config.threads > 1 or config.gpus

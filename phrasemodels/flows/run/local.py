@@ -149,9 +149,8 @@ def train_prepared(
 ) -> dict[str, Any]:
     """Train, predict and score from a prepared folder, without imports of the pipeline. `keep --trained` reads its files.
 
-    Checkpoints stay in `out`, so the training resumes after an interruption, unless a setting or the code has changed. A training
-    with
-    more updates goes on from them.
+    Checkpoints stay in `out`, so the training resumes after an interruption, unless a setting or the code has changed. A
+    training with more updates goes on from them.
 
     Args:
         overrides: All overrides of the experiment, also those without an effect on scores.

@@ -197,12 +197,10 @@ def reproduce(
 ) -> dict[str, Any]:
     """Run a table of a paper from raw corpora to verdicts.
 
-    paper, table: which numbers to reproduce. profile: sample, laptop or paper. seeds: how many of each row, from
-    first_seed on.
-    set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"]. duration: stop
-    the trainings after this time, like "3h". The next run continues them. Empty: run to the end. tune: trials of each row before
-    its
-    settings are chosen on dev; 0: as they are defined. like, sweep: as of Request.
+    paper, table: which numbers to reproduce. profile: sample, laptop or paper. seeds: how many of each row, from first_seed
+    on. set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"]. duration:
+    stop the trainings after this time, like "3h". The next run continues them. Empty: run to the end. tune: trials of each
+    row before its settings are chosen on dev; 0: as they are defined. like, sweep: as of Request.
     """
     settings, until = Settings(), end_of(duration)
     request = Request(paper, table, profile, seeds, set or [], rows or [], first_seed, like, sweep or [])

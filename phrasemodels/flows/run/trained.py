@@ -62,8 +62,7 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
     """Score the predictions of all trainings in `out`, and write or join the scores as a kept result; return its file.
 
     ValueError: there is none, they are of several tables, one is there twice, or one is damaged or of settings, data or code
-    other than
-    here.
+    other than here.
     """
     settings = Settings()
     store, executor = open_store(settings), Executor(sources=sources_of(settings))

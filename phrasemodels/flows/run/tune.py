@@ -1,10 +1,8 @@
 """Tuning with the same number of trials for each row of a table; and time-boxed runs.
 
 Trials draw their settings at random. The setting with the lowest dev loss is chosen. A trial is a training like all others: a
-step of
-the store for a second run to find, and a run of MLflow. Test sets are not read. Trials have a seed of their own, so no reported
-seed
-was chosen by its luck.
+step of the store for a second run to find, and a run of MLflow. Test sets are not read. Trials have a seed of their own, so
+no reported seed was chosen by its luck.
 """
 
 import math

@@ -1,9 +1,9 @@
 # mypy: disallow-untyped-defs=False
 """Labelled spans on the CPU: sums over the labels of each span, with vectors of labels, then the passes of `trees` over the spans alone.
 
-p(label) below is the probability of a label given its span. With a gradient g to the marginals, the gradients to the scores of spans are
-h = Cov[Σ_label p g, span], and the gradient to a label is p(label) (h + p(span) (g − Σ_label p g)).
-Shapes: B sentences, N words, L labels.
+p(label) below is the probability of a label given its span. With a gradient g to the marginals, the gradients to the scores
+of spans are h = Cov[Σ_label p g, span], and the gradient to a label is p(label) (h + p(span) (g − Σ_label p g)). Shapes: B
+sentences, N words, L labels.
 """
 
 from collections.abc import Sequence
