@@ -508,3 +508,27 @@ def test_a_configuration_of_a_class_made_by_a_function_is_refused():
 
     with pytest.raises(ValueError, match="define the class in a module"):
         to_json(Local())
+
+
+def test_files_of_one_name_count_each_and_hidden_folders_do_not(tmp_path, monkeypatch):
+    """A pattern of the code also fits the manifests of a store, which change by each run."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "reads_files.py").write_text(
+        "from pathlib import Path\n\n\ndef layer():\n    return Path('a/t.json'), Path('b/t.json'), list(Path().glob('**/*.txt'))\n"
+    )
+    files = [tmp_path / "a" / "t.json", tmp_path / "b" / "t.json", tmp_path / ".phrasemodels" / "manifest.txt"]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("1")
+    importlib.invalidate_caches()
+    layer = importlib.import_module("reads_files").layer
+
+    def key():
+        forget()
+        return closure(layer)
+
+    keys = [key()]
+    for file in files:
+        file.write_text("2")
+        keys.append(key())
+    assert keys[0] != keys[1] != keys[2] == keys[3]

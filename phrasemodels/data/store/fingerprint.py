@@ -166,7 +166,12 @@ def _has_effects(node: ast.stmt) -> bool:
         defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
         return any(isinstance(leaf, ast.Call) for default in defaults for leaf in ast.walk(default))
     if isinstance(node, ast.Assign):
-        others = [leaf for target in node.targets for leaf in ast.walk(target) if isinstance(leaf, ast.Attribute | ast.Subscript)]
+        others = [
+            leaf
+            for target in node.targets
+            for leaf in ast.walk(target)
+            if isinstance(leaf, ast.Attribute | ast.Subscript)
+        ]
         return bool(others) or set(_bound_names(node)) == {"_"}
     return False
 
@@ -347,7 +352,15 @@ def _named_files(module: str, text: str) -> Iterable[str]:
         return
     for place in {Path(spec.origin).parent, *([own] if (own := folder()) else [])}:
         for file in place.glob(f"*{text}" if text.startswith(".") else text):
-            if file.is_file() and file.suffix not in (".py", ".pyc") and file.name not in (*BESIDE, FILE):
+            hidden = any(
+                part.startswith(".") for part in file.relative_to(place).parts[:-1]
+            )  # the store is such a folder
+            if (
+                file.is_file()
+                and not hidden
+                and file.suffix not in (".py", ".pyc")
+                and file.name not in (*BESIDE, FILE)
+            ):
                 yield str(file)
 
 
@@ -491,7 +504,8 @@ def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
                 {} if value is None else {f"{module}:{attribute}": hashlib.sha256(value.encode()).hexdigest()[:16]}
             )
         elif module == FILES:
-            source[f"{module}:{Path(attribute).name}"] = sha256(Path(attribute))[:16]
+            file = f"{module}:{Path(attribute).name}"  # a name may stand in several folders, and folders are no part of a key
+            source[file] = " ".join(sorted({*source.get(file, "").split(), sha256(Path(attribute))[:16]}))
         elif attribute in ("", LIBRARY):
             (imported if attribute else libraries).update(_version(module, bool(attribute)))
         elif attribute == DYNAMIC:
