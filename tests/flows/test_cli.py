@@ -429,3 +429,5 @@ def test_what_to_do_next_names_the_best_row_by_the_first_metric() -> None:
     rows.append({"experiment": "d", "metric": "ratio", "intervals": {"ratio": {"mean": 99.0}}})
     assert _best(rows)["experiment"] == "b"
     assert _best(rows[2:3])["experiment"] == "c"
+    lower = [{"experiment": row, "metric": "ppl", "intervals": {"ppl": {"mean": mean}}} for row, mean in scores.items()]
+    assert _best(lower)["experiment"] == "a"

@@ -251,9 +251,13 @@ def _verdicts(rows: list[dict[str, Any]]) -> str:
 
 
 def _best(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the row with the highest mean of the metric that the first row is known by; the last one if none has a mean."""
-    means = [(row.get("intervals", {}).get(rows[0].get("metric"), {}).get("mean"), row) for row in rows]
-    known = [(mean, place) for place, (mean, _) in enumerate(means) if mean is not None and mean == mean]
+    """Return the row with the best mean of the first row's metric, the last one of equal rows or if none has a mean."""
+    from phrasemodels.verdicts.scales import lower_is_better
+
+    metric = rows[0].get("metric", "")
+    sign = -1 if lower_is_better(metric) else 1
+    means = [row.get("intervals", {}).get(metric, {}).get("mean") for row in rows]
+    known = [(sign * mean, place) for place, mean in enumerate(means) if mean is not None and mean == mean]
     return rows[max(known)[1]] if known else rows[-1]
 
 
