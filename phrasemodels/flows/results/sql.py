@@ -5,10 +5,10 @@ several runs. `experiment`, `seed`, `metric`, `paper`, `label` and `key` mean th
 and `reason` do not.
 """
 
-import contextlib
 import json
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -543,9 +543,13 @@ def _measured(artifact: Artifact) -> Iterator[tuple[str, int, float | None]]:
         yield name, 0, meta.get(name)
     if CURVE not in artifact.manifest["files"]:
         return
-    rows = []
-    with contextlib.suppress(OSError, ValueError):  # lost or damaged, as `store verify` says: no curve
+    try:
         rows = json.loads(artifact.file(CURVE).read_bytes())
+    except (OSError, ValueError):
+        print(
+            f"{artifact.manifest['label']}: its curve is lost or damaged: `phrasemodels store verify`", file=sys.stderr
+        )
+        return
     for row in rows:
         yield from ((name, int(row["step"]), value) for name, value in row.items() if name != "step")
 
