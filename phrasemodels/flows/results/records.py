@@ -258,13 +258,8 @@ def _keys_today(name: str, seeds: Collection[int], sources: Sources) -> tuple[se
     from phrasemodels.flows.experiments.overrides import overridden
 
     row, overrides = divided(name)
-    rows = {
-        one.name: one
-        for paper in {row.partition("/")[0], *project.parts("papers")}
-        for one in experiments(paper)
-        if paper
-    }
     own = project.parts("papers")
+    rows = {one.name: one for paper in {row.partition("/")[0], *own} for one in experiments(paper)}
     if overrides:  # rows that live by --set alone: this one, and those of a study, which may have had its name
         for known in [one for one in rows.values() if one.name == row or one.name.partition("/")[0] in own]:
             with contextlib.suppress(ValueError):  # it lacks such a field
