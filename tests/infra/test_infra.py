@@ -28,7 +28,7 @@ from phrasemodels.infra import cluster, environment
 from phrasemodels.infra import services as infra_services
 from phrasemodels.infra.cluster import NoRoomError, TorchTrainerLaunch, bundles_on
 from phrasemodels.infra.ray_private import on_loopback
-from phrasemodels.infra.services import Server, exported, services, start_ray, stop_ray, wait_for
+from phrasemodels.infra.services import Server, exported, services, start_embedded, start_ray, stop_ray, wait_for
 from phrasemodels.infra.settings import PASSWORDS, Settings
 
 INFRA = PROJECT / "phrasemodels" / "infra"
@@ -450,8 +450,6 @@ def test_bundles_are_on_one_node_and_fractions_of_a_gpu_on_one_gpu(bundle, nodes
 
 def test_two_trainings_share_a_gpu(tmp_path: Path) -> None:
     """Ray is given a GPU that need not exist. Two trainings run on it at once, since each waits for the other."""
-    import ray
-
     def meet(folder: str, me: int) -> None:
         import time
         from pathlib import Path
@@ -466,8 +464,7 @@ def test_two_trainings_share_a_gpu(tmp_path: Path) -> None:
             time.sleep(0.1)
 
     with exported(environment.LOOPBACK), on_loopback():  # else Ray searches for a cloud's metadata service
-        ray.init(address="local", num_cpus=3, num_gpus=1, include_dashboard=False, _node_ip_address="127.0.0.1",
-                 object_store_memory=100_000_000, log_to_driver=False)  # fmt: skip
+        start_embedded(3, {"num_gpus": 1, "log_to_driver": False})
     try:
         TorchTrainerLaunch("x", workers=2, gpus=0.5).check()
         for workers, gpus, room in ((3, 0.5, 2), (2, 0.6, 1)):
@@ -477,4 +474,4 @@ def test_two_trainings_share_a_gpu(tmp_path: Path) -> None:
             list(pool.map(lambda me: TorchTrainerLaunch(f"x{me}", gpus=0.5)(meet, str(tmp_path), me), range(2)))
         assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0": "[0]", "1": "[0]"}
     finally:
-        ray.shutdown()
+        stop_ray()
