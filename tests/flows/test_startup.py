@@ -13,7 +13,7 @@ COMMANDS = (
     ("experiments",),
     ("plan",),
     ("sql", "select 1"),
-    ("sql", "select count(*) from verdicts, compared, seeds, published"),
+    ("sql", "select " + ", ".join(f"(select count(*) from {view})" for view in ("verdicts", "compared", "seeds", "published"))),
     ("verdicts", "--paper", "001"),
 )
 UNTRAINED = (("predict", "000/table1/sample/phrase-k2", os.devnull),)
