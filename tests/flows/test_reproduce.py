@@ -398,10 +398,8 @@ def test_a_run_whose_worker_and_driver_were_killed_ends_with_the_same_bits_and_r
     assert {"train", "paper 000", "table 1", "sample"} in [set(json.loads(tags)) for _, _, tags in tasks]
 
 
-@pytest.mark.parametrize(
-    ("row", "number"),
-    [pytest.param("transformer", signal.SIGINT, marks=pytest.mark.slow), ("phrase-k2", signal.SIGTERM)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("row", "number"), [("transformer", signal.SIGINT), ("phrase-k2", signal.SIGTERM)])
 def test_a_signal_ends_a_run_and_leaves_no_process(tmp_path, row, number):
     root = tmp_path / "store"
     with started(root, "reproduce", *TINY[:2], "--set", "train.steps=5000", "--row", row) as process:

@@ -140,6 +140,7 @@ mark_crashed(uuid.UUID(Path("id").read_text())) if Path("id").exists() else oute
 """
 
 
+@pytest.mark.slow
 def test_a_dead_subflow_and_its_parent_are_marked_as_crashed(deployed, tmp_path):
     environment = deployed.environment | {"PYTHONPATH": str(PROJECT)}
     codes = [subprocess.run([sys.executable, "-c", DIES], env=environment, cwd=tmp_path).returncode for _ in range(2)]

@@ -143,15 +143,11 @@ def test_a_full_or_read_only_disk_is_named_and_leaves_no_partial_file(tmp_path, 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("workers", "then", "weights"),
-    [
-        (0, 0, "the same bits"),
-        pytest.param(1, 1, "the same bits", marks=pytest.mark.slow),
-        pytest.param(2, 2, "the same bits", marks=pytest.mark.slow),
-        pytest.param(2, 1, "weights differ by", marks=pytest.mark.slow),
-    ],
+    [(0, 0, "the same bits"), (1, 1, "the same bits"), (2, 2, "the same bits"), (2, 1, "weights differ by")],
 )
 def test_a_killed_training_resumes_with_the_same_weights(workers: int, then: int, weights: str) -> None:
     right, said = resumed(workers, then, step=18)
@@ -165,6 +161,7 @@ checkpoints.resume = lambda folder, model, *rest: (checkpoints.Progress(), check
 """
 
 
+@pytest.mark.slow
 def test_a_training_that_starts_anew_is_noticed_although_its_bits_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

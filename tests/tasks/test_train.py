@@ -361,6 +361,7 @@ def test_two_workers_train_like_one_and_one_may_resume_from_two(shared, tmp_path
     assert starts(pair.folder) == [(0, 2), (5, 1)]
 
 
+@pytest.mark.slow
 def test_a_change_of_workers_before_the_first_evaluation_is_recorded(tmp_path):
     more = (*SETTINGS, "train.steps=10", "recipe.corpus.dev=20", "recipe.corpus.test=20")
     made = prepared(Settings(store=tmp_path / "store"), Request("000", "1", "sample", 1, more, ("phrase-k2",)))
