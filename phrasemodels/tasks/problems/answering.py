@@ -67,8 +67,8 @@ def story_vocabulary(job: Job, settings: None) -> dict[str, Any]:
 def story_schema(width: int) -> pa.Schema:
     """Return the schema of numbered stories.
 
-    facts: ids of the last facts, `width` words each, padded. answer: one id. support: places of the supporting facts
-    among those that are kept; -1 for another.
+    facts: ids of the last facts, padded to `width` words. answer: one id. support: places of the supporting facts in
+    `facts`; -1 if a fact was left out.
     """
     number = pa.field("item", pa.int32(), nullable=False)
     numbers, facts = pa.list_(number), pa.list_(pa.field("item", pa.list_(number, width), nullable=False))
@@ -77,7 +77,7 @@ def story_schema(width: int) -> pa.Schema:
 
 @dataclass(frozen=True)
 class StoryLimits:
-    """The number of last facts that are kept, and of words of a fact or question."""
+    """How many last facts a story keeps, and how many words a fact or question has at most."""
 
     slots: int = 25
     words: int = 20
@@ -121,7 +121,7 @@ MemoryConfig = HopsConfig | ChainConfig
 
 @dataclass(frozen=True)
 class StoryBatch(Batch):
-    """Ids of facts (B, n, w), the last one last, and of questions (B, v), padded; answers (B)."""
+    """Padded ids of facts (B, n, w) with the last fact last, of questions (B, v), and of answers (B)."""
 
     facts: Tensor
     question: Tensor
@@ -197,11 +197,14 @@ def run_in_time(store: Store, step: Step, until: float) -> Artifact | str:
 
 
 def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
-    """Train a model from several starts, each a step of its own. Inputs are as for `train`. OutOfTimeError: not all starts had
-    begun at job.executor.until. DivergedError: all starts diverged.
+    """Train a model from several starts, each a step of its own. Inputs are as for `train`.
 
-    Writes restart-N.safetensors, N = 0 for the start with the best dev criterion; model.safetensors is the same as 0. Starts that
-    diverged have no file and come last. While it runs, progress.json says how far it is, in the updates of one start.
+    Writes restart-N.safetensors. N = 0 is the start with the best dev criterion, and model.safetensors is the same file.
+    Diverged starts have no file and come last. progress.json says meanwhile how far it is, in updates of one start.
+
+    Raises:
+        OutOfTimeError: Some starts had not begun at job.executor.until.
+        DivergedError: All starts diverged.
     """
     seeds = range(settings.seed * settings.restarts, (settings.seed + 1) * settings.restarts)
     steps = [
@@ -241,7 +244,7 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
 
 
 def _write_progress(job: Job, settings: RestartSettings, made: Sequence[Artifact]) -> None:
-    """Write progress.json: the share of its starts that have ended, as updates of one start, and what these took."""
+    """Write progress.json: the share of finished starts as updates of one start, and their seconds."""
     state = {
         "step": settings.config.steps * len(made) // settings.restarts,
         "steps": settings.config.steps,
@@ -266,8 +269,8 @@ NO_FACT = -2  # a place that no fact has; -1 is that of a supporting fact which 
 def answer(job: Job, settings: PredictSettings) -> dict[str, Any]:
     """Answer the numbered stories job.inputs["stories"] with each start of ["model"]; also reads ["vocabulary"].
 
-    Writes predictions.arrow, start by start: the gold and predicted answer, and the supporting facts and the best facts of
-    the model, in order. A start that diverged has no answer, and facts that no story has.
+    Writes predictions.arrow, start by start: the gold answer, the predicted one, the supporting facts, and the best facts of
+    the model in order. A diverged start has no answer, and facts outside of every story.
     """
     model = load_trained(settings.objective, settings.model, job.inputs)
     words = read_words(job.inputs["vocabulary"], "words")
@@ -321,9 +324,9 @@ class AnswerScoring:
 def score_answers(job: Job, settings: AnswerScoring) -> dict[str, Any]:
     """Score job.inputs["predictions"], whose starts are ordered by held-out answers; ["stories"] are the test set.
 
-    `answer`: right answers (%) of the best start. `fact`: questions (%) whose facts are all right and in order, mean of the
-    best starts. `answer/mean`: right answers, mean of all starts, which no choice of a start makes look better. An answer that
-    train lacks is never right.
+    `answer`: right answers (%) of the best start. `answer/mean`: right answers, mean of all starts; no choice of a start makes
+    it look better. `fact`: questions (%) with all facts right and in order, mean of the best starts. An answer unknown to
+    train is never right.
     """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     starts = int(table["restart"][-1].as_py()) + 1
@@ -382,7 +385,7 @@ def fact_weights(model: Hops | Chain, facts: Sequence[str], question: str, ids: 
 
 @dataclass(frozen=True)
 class AnsweringRecipe(Recipe):
-    """Stories, the number of starts of each training, how much of a story is kept, its scoring, and what trains each start."""
+    """Stories, the starts of each training, the part of a story to keep, the scoring, and the trainer of each start."""
 
     corpus: AnyCorpus
     restarts: int = 20
@@ -398,7 +401,7 @@ class AnsweringRecipe(Recipe):
 
     @property
     def averaged(self) -> int:
-        """The number of starts over which facts are averaged: all, where there are fewer than are asked for."""
+        """The number of starts to average facts over; at most the number of starts there are."""
         return min(self.scoring.averaged, self.restarts)
 
     def data(self) -> dict[str, Step]:

@@ -55,9 +55,9 @@ WORDS = SentenceText(("text",), moses_lower)
 
 
 def classes_and_words(job: Job, settings: WordListSettings) -> dict[str, Any]:
-    """Write words.txt and perhaps vectors, as `word_list` does, and labels.txt: the classes of ["train"], in alphabetical order.
+    """Write words.txt and perhaps vectors as `word_list` does, and the classes of ["train"] in alphabetical order as labels.txt.
 
-    ValueError: they are fewer than two, or more than MOST_CLASSES.
+    ValueError: there are fewer than two classes, or more than MOST_CLASSES.
     """
     labels = sorted(set(read_shards(job.inputs["train"])["label"].to_pylist()) - {""})
     if not 1 < len(labels) <= MOST_CLASSES:
@@ -141,8 +141,9 @@ def classify(job: Job, settings: PredictSettings) -> dict[str, Any]:
 
 
 def score_classes(job: Job, settings: None) -> dict[str, Any]:
-    """Score job.inputs["predictions"]: accuracy (%), also by group, and macro_f1, the mean over classes of F1 (%). ["rows"] are
-    the test set."""
+    """Score job.inputs["predictions"]: accuracy (%) of all and by group, and macro_f1, the mean F1 (%) over classes. ["rows"] are
+    the test set.
+    """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     gold, answers = (table[name].to_numpy(zero_copy_only=False) for name in ("gold", "label"))
     right = gold == answers
@@ -165,10 +166,10 @@ BATCH_TOKENS = 8192  # predicted at a time
 class ClassificationRecipe(Recipe):
     """A corpus of sentences with labels, and the structure of each token.
 
-    structure: what an encoder reads of each token: by default the levels of phrases of PSAN, `Levels()`; encoders without
-    phrases take Levels(trees=none), which need no parser. parsed: from sentences to the same sentences with trees, by default by
-    the English parser of this package; it runs where the structure reads trees. text: the tokeniser. Words that occur fewer than
-    min_count times are unknown. max_tokens drops longer sentences from training alone (0: none). vectors: a file of word
+    structure: the input of an encoder beside each token. The default is the levels of phrases of PSAN, `Levels()`. Encoders
+    without phrases take Levels(trees=none) and need no parser. parsed: gives sentences their trees, by default with the English
+    parser of this package. It runs only if the structure reads trees. text: the tokeniser. Words with fewer than min_count
+    occurrences are unknown. max_tokens: longer sentences are dropped from training alone (0: none). vectors: a file of word
     vectors; without one they are learned.
     """
 
@@ -236,7 +237,7 @@ class ClassificationRecipe(Recipe):
         return {text_name(self.text.tokeniser): self.text.tokeniser, "structure": OneSentence(self.structure)}
 
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
-        """Return how often each class is taken for which, over all seeds, for each row."""
+        """Return the confusions of classes of each row, over all seeds."""
         made = []
         for row in dict.fromkeys(outcome.row for outcome in outcomes):
             own = [outcome for outcome in outcomes if outcome.row == row]

@@ -65,8 +65,8 @@ class CompiledModel:
     """The compiled form of a torch memory network.
 
     fields: its torch parameters by the fields of `parameters.weights`. updates(parameters, reading, stories, schedule) does
-    some updates and returns their summed loss; answers(weights, reading, stories, phase) are the best answers (N).
-    counter: the torch parameter that counts updates, with the number of them in phase 0; None: there is one phase.
+    updates and returns their summed loss. answers(weights, reading, stories, phase) returns the best answers (N).
+    counter: the torch parameter for the number of updates, with their number in phase 0; None for one phase.
     """
 
     fields: Mapping[str, Any]
@@ -82,14 +82,14 @@ class CompiledModel:
         return (np.arange(step, step + count) >= self.linear_updates).astype(np.int64)
 
     def wrong(self, stories: Stories, step: int) -> float:
-        """Return the share of questions that the model answers wrongly after `step` updates."""
+        """Return the share of wrong answers after `step` updates."""
         phase = int(step > self.linear_updates or not self.linear_updates)
         found = self.answers(self.parameters.weights, self.reading, stories, phase)
         return float((found != stories.answers).mean())
 
     @torch.no_grad()
     def write_back(self, vector: NDArray[np.float64], step: int) -> None:
-        """Copy the weights (P) that the model had after `step` updates to the torch model."""
+        """Copy the weights (P) after `step` updates to the torch model."""
         self.parameters.vector[:] = vector
         for name, parameter in self.fields.items():
             views = getattr(self.parameters.weights, name)
@@ -157,7 +157,7 @@ def _parameters(kind: Callable[..., Any], fields: Mapping[str, Any]) -> Paramete
 
 
 def _scales(table: Any, longest: int) -> NDArray[np.float64]:
-    """Return l (longest+1, longest, d): what the embedding of word j of a sentence with so many words is multiplied by."""
+    """Return l (longest+1, longest, d), the factor of the embedding of word j in a sentence of each length."""
     d = table.words.embedding_dim
     words = torch.eye(longest, dtype=torch.float64).unsqueeze(-1).expand(longest, longest, d)
     real = torch.arange(longest) < torch.arange(longest + 1)[:, None]
@@ -215,8 +215,9 @@ def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
 
 
 def one_by_one(data: StoryExamples, seed: int) -> Iterator[Rows]:
-    """Yield the rows of each epoch without end, in the order of phrasemodels.tasks.train.batches.batches_from with batches of
-    one row, which takes longer than the updates of an epoch."""
+    """Yield the rows of each epoch without end, in the order of phrasemodels.tasks.train.batches.batches_from for batches of
+    one row. Those batches take longer than the updates of an epoch.
+    """
     length = data.lengths.sum(1)
     for epoch in itertools.count():
         rng = np.random.default_rng(stream(seed, "order", epoch))
@@ -225,7 +226,7 @@ def one_by_one(data: StoryExamples, seed: int) -> Iterator[Rows]:
 
 
 def _check(config: TrainConfig) -> None:
-    """ValueError: compiled updates cannot do what the configuration asks for."""
+    """Refuse a configuration that compiled updates cannot train (ValueError)."""
     wanted = {"optimiser": sgd, "decay": undecayed, "batch_rows": 1, "smoothing": 0.0, "patience": None}
     for name, value in wanted.items():
         if getattr(config, name) != value:

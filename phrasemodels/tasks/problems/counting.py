@@ -1,4 +1,4 @@
-"""Counting: numbers that papers print of corpora and models, and that need no training."""
+"""Counting: printed numbers of corpora and models, found without training."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from phrasemodels.tasks.train.config import TrainConfig
 
 
 class CountingRecipe(Recipe):
-    """A recipe whose only stage is `scores`, which reads data and no model's weights."""
+    """A recipe with the stage `scores` alone. It reads data, and no model's weights."""
 
     trains: ClassVar[bool] = False
 
@@ -39,7 +39,7 @@ TRAIN_TOKENS = "train tokens"  # an input: the TOKENS of train
 
 @dataclass(frozen=True)
 class Splits:
-    """The splits that are counted; those without an input have no records."""
+    """The splits to count; a split without an input has no records."""
 
     names: tuple[str, ...]
 
@@ -47,8 +47,8 @@ class Splits:
 def count_records(job: Job, settings: Splits) -> dict[str, Any]:
     """Count the records of the inputs, one for each split.
 
-    `rows SPLIT`; `thousands SPLIT`; `rows` of all splits; `classes` (labels that occur), `lowest` and `highest` score, if
-    the records have any; of the TOKENS job.inputs["train tokens"], `types SIDE` and `length SIDE` (mean, tokens).
+    `rows SPLIT`; `thousands SPLIT`; `rows` of all splits; `classes`, the number of labels in use; `lowest` and `highest` score
+    of records with scores; `types SIDE` and `length SIDE` (mean tokens) of the TOKENS job.inputs["train tokens"].
     """
     tables = {name: read_shards(job.inputs[name]) for name in settings.names if name in job.inputs}
     rows = {name: tables[name].num_rows if name in tables else 0 for name in settings.names}
@@ -63,7 +63,7 @@ def count_records(job: Job, settings: Splits) -> dict[str, Any]:
 
 
 def _labels(tables: list[pa.Table], n: int) -> dict[str, Score]:
-    """Return the number of labels, and the range of the scores, of records that have labels or scores."""
+    """Return the number of labels and the range of scores, as far as records have them."""
     found: dict[str, Score] = {}
     if tables and all("label" in table.column_names for table in tables):
         labels = {label for table in tables for label in pc.unique(table["label"]).to_pylist()} - {""}
@@ -87,9 +87,9 @@ def _text(tokens: pa.Table) -> dict[str, Score]:
 
 @dataclass(frozen=True)
 class CorpusSizeRecipe(CountingRecipe):
-    """The size of a corpus. splits: its splits by the names that they are counted by.
+    """The size of a corpus. splits: its splits under their names in the counts.
 
-    text: the tokeniser of train, whose types and lengths are counted, too; None: they are not.
+    text: the tokeniser of train for counts of types and lengths; None leaves them out.
     """
 
     corpus: Corpus | SampleCorpus
@@ -114,14 +114,15 @@ class CorpusSizeRecipe(CountingRecipe):
 
 @dataclass(frozen=True)
 class Rare:
-    """Words are rare that stand fewer than `below` times."""
+    """A word is rare if it stands fewer than `below` times."""
 
     below: int
 
 
 def count_words(job: Job, settings: Rare) -> dict[str, Any]:
-    """Count the words between spaces of the SENTENCES job.inputs["train"]: `thousand words` that differ, and `rare`, the
-    percentage of them that is rare."""
+    """Count the words between spaces of the SENTENCES job.inputs["train"]: `thousand words` (different ones), and `rare`, the
+    percentage of rare words among them.
+    """
     texts = read_shards(job.inputs["train"])["text"].to_pylist()
     counts = Counter(word for text in texts for word in text.split())
     rare = sum(count < settings.below for count in counts.values())
@@ -152,7 +153,7 @@ class VocabularyRecipe(CountingRecipe):
 class Division:
     """The columns of text with their tokeniser, and the levels of phrases.
 
-    stand_in: whether the corpus is one; what its trees are by is another matter. by: the parser of the trees, for signatures.
+    stand_in: whether the corpus replaces another one, whatever its trees are. by: the parser of the trees, for signatures.
     """
 
     text: SentenceText
@@ -224,9 +225,9 @@ NO_DATA = {"licences": [], "redistributable": True, "stand_in": False}  # the te
 
 @dataclass(frozen=True)
 class ModelSize:
-    """A model by its configuration, and another one that it is compared with (None: none).
+    """The configurations of a model and of another one to compare it with (None: none).
 
-    without: the name of a module whose parameters are not counted, such as word vectors that are given; "": none.
+    without: the name of a module to leave out, such as given word vectors; "" leaves out none.
     """
 
     model: Any
@@ -235,10 +236,10 @@ class ModelSize:
 
 
 def count_parameters(job: Job, settings: ModelSize) -> dict[str, Any]:
-    """Build a model and count it: `parameters` (millions), `width` of a sentence vector if the model makes any, and, beside
-    another model, `share` (percent of its parameters) and `increase` (percent more than it has).
+    """Build a model and count it.
 
-    job.inputs["vocabulary"], if there is one, says how many words both sides of the model have.
+    `parameters`: millions. `width`: of a sentence vector, if the model makes any. Beside another model, `share`: percent of
+    its parameters, and `increase`: percent above it. job.inputs["vocabulary"], if given, has the number of words of both sides.
     """
     models = [_built(model, job) for model in (settings.model, settings.other) if model is not None]
     counts = [_parameters(model, settings.without) for model in models]
@@ -266,9 +267,9 @@ def _parameters(model: nn.Module, without: str) -> int:
 
 @dataclass(frozen=True)
 class ModelSizeRecipe(CountingRecipe):
-    """The size of a model. corpus: whose words it has; None: the model has its own number of words.
+    """The size of a model. corpus: the source of its words; None: the model has its own number of words.
 
-    text: a recipe of `corpus` whose data has a `vocabulary`. other, without: as in ModelSize.
+    text: a recipe of `corpus` with a `vocabulary` in its data. other, without: as in ModelSize.
     """
 
     corpus: Any = None
@@ -296,7 +297,7 @@ FLOAT = 4  # bytes
 
 @dataclass(frozen=True)
 class Activations:
-    """An encoder, the encoders that it is compared with by name, and the sentences. batches: how many, of `rows` each."""
+    """An encoder, other encoders by name for comparison, and the sentences. batches: their number, with `rows` rows each."""
 
     model: SentenceEncoderConfig
     others: Mapping[str, SentenceEncoderConfig]
@@ -311,8 +312,10 @@ class Activations:
 
 
 def count_activations(job: Job, settings: Activations) -> dict[str, Any]:
-    """Count `memory` (MiB) of the encoder on the SENTENCES of all inputs, and `reduction`: the percentage that it has less
-    than the other encoders, the least of them."""
+    """Count `memory` (MiB) of the encoder on the SENTENCES of all inputs.
+
+    `reduction` is the percentage saved beside the leanest of the other encoders.
+    """
     chosen = _sentences(job, settings)
     found = {name: _mebibytes(config, chosen) for name, config in {"": settings.model, **settings.others}.items()}
     signature = SIGNATURE.format(rows=settings.rows)
@@ -349,8 +352,9 @@ def _padded(numbers: list[Any]) -> tuple[Tensor, Tensor]:
 
 
 def _mebibytes(config: SentenceEncoderConfig, batches: list[tuple[Tensor, Tensor]]) -> float:
-    """Return the mean size of what a forward pass saves. It runs in float64, for which no kernel recomputes weights of
-    attention, and is counted as float32."""
+    """Return the mean bytes that a forward pass saves, counted as float32. It runs in float64, since no kernel recomputes weights
+    of attention there.
+    """
     encoder = config.build().double().train()
     sizes = [saved_bytes(encoder, *batch, config.d) for batch in batches]
     return sum(sizes) / len(sizes) / 2**20

@@ -68,8 +68,10 @@ def as_written(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class PairVocabulary:
-    """How a text becomes words: `lower_case` or `as_written`. Words that occur fewer than min_count times in train are
-    unknown; or, if there is a file of word vectors, all words without one, which share OUTSIDE random ones."""
+    """How a text becomes words, `lower_case` or `as_written`, and the least count of a known word.
+
+    With a file of word vectors every word of the file is known, and the others share OUTSIDE random vectors.
+    """
 
     min_count: int = 1
     words: Words = lower_case
@@ -80,8 +82,10 @@ class PairVocabulary:
 
 
 def pair_vocabulary(job: Job, settings: PairVocabulary) -> dict[str, Any]:
-    """Write words.txt, the vocabulary of the PAIRS job.inputs, and, if there are word vectors, vectors.safetensors: the vectors of
-    all its entries, each of norm 1, as in the released code of paper 003."""
+    """Write the vocabulary of the PAIRS job.inputs as words.txt, and word vectors, if there are any, as vectors.safetensors.
+
+    All entries have vectors, each of norm 1, as in the released code of paper 003.
+    """
     tables = [read_shards(rows) for _, rows in sorted(job.inputs.items())]
     texts = (text for table in tables for side in SIDES for text in table[side].to_pylist())
     counts = Counter(word for text in texts for word in settings.words(text))
@@ -102,8 +106,9 @@ def vectors_of(vocabulary: Artifact) -> str:
 
 
 def numbers_of(vocabulary: Artifact) -> Callable[[Sequence[str]], list[int]]:
-    """Return a function from words to ids; a word outside of the vocabulary is unknown, or, if it has vectors, gets one of
-    the shared ones by a hash of its letters."""
+    """Return a function from words to ids. A word outside of the vocabulary is unknown. If there are vectors it shares one of the
+    random ones instead, chosen by a hash of its letters.
+    """
     ids, outside = read_ids(vocabulary, "words"), vocabulary.meta.get("outside", 0)
 
     def unknown(word: str) -> int:
@@ -126,7 +131,7 @@ def pairs(job: Job, settings: PairNumbers) -> dict[str, Any]:
 
 
 def pair_shard(job: Job, settings: PairNumbers) -> dict[str, Any]:
-    """Write ids and heads of one shard, and count the sentences without heads, which have no tree (`headless`)."""
+    """Write ids and heads of one shard. `headless` counts the sentences without heads; these have no tree."""
     ids = numbers_of(job.inputs["vocabulary"])
     rows, headless = [], 0
     found = read_shard(job.inputs["shard"].path)
@@ -268,11 +273,11 @@ def soft_parents(parser: SoftParents, embedded: Tensor, words: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class DecompositionRecipe(Recipe):
-    """Pairs of sentences. Words that occur fewer than min_count times in train are unknown.
+    """Pairs of sentences. Words with fewer than min_count occurrences in train are unknown.
 
-    words: how a text becomes words, `lower_case` or `as_written`. vectors: a file of word vectors, which are not trained; then
-    words without one share a hundred random vectors (`numbers_of`). Without a file vectors are learned.
-    parsed: from records to the same records with trees, whose heads are the hard parents.
+    words: how a text becomes words, `lower_case` or `as_written`. vectors: a file of fixed word vectors. Words without one
+    share a hundred random vectors (`numbers_of`). Without a file vectors are learned.
+    parsed: gives records their trees; the heads are the hard parents.
     """
 
     corpus: AnyCorpus

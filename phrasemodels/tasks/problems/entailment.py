@@ -98,8 +98,9 @@ def every_map(model: nn.Module) -> list[nn.Linear]:
 
 
 def all_but_scores(model: nn.Module) -> list[nn.Linear]:
-    """Return all linear maps but the two whose sum is the attention of one word to another, on which the released program
-    of DiSAN has no penalty."""
+    """Return all linear maps but the two for the attention of one word to another. The released program of DiSAN has no penalty
+    on these two.
+    """
     named = ((name.rpartition(".")[2], module) for name, module in model.named_modules())
     return [module for name, module in named if isinstance(module, nn.Linear) and name not in SCORES]
 
@@ -108,7 +109,7 @@ def all_but_scores(model: nn.Module) -> list[nn.Linear]:
 class EntailmentObjective(Objective):
     """Pairs of sentences to a label: mean loss a pair; the best weights have the fewest wrong labels on dev.
 
-    penalty: λ of ½λ‖W‖² on the matrices of linear maps, without biases and word vectors. penalised: which maps, every_map or
+    penalty: λ of ½λ‖W‖² on the matrices of linear maps, without biases and word vectors. penalised: the maps, every_map or
     all_but_scores.
     """
 
@@ -233,17 +234,16 @@ def score_labels(job: Job, settings: None) -> dict[str, Any]:
 
 
 def _test_set(rows: Artifact) -> list[dict[str, Any]]:
-    """Return the identity of numbered pairs without their words and structures, which depend on how a system reads text."""
+    """Return the identity of numbered pairs. Words and structures are left out, since they depend on a system's reader."""
     table = read_shards(rows).select(["id", "label", "group"])
     return [{"rows": table.num_rows, "content": content_digest(table)}]
 
 
 @dataclass(frozen=True)
 class TransferTask:
-    """A task that sentence vectors are tried on: its protocol, its corpus and splits, and the text of its sentences.
+    """A task to try sentence vectors on: its protocol, its corpus and splits, and the text of its sentences.
 
-    parsed: from records to the same records with trees, for encoders that read trees. averaged: whether it is one of the
-    tasks that micro and macro are averages of.
+    parsed: gives records trees, for encoders that read them. averaged: whether micro and macro averages have the task.
     """
 
     name: str
@@ -264,12 +264,12 @@ BATCH_TOKENS = 8192  # predicted at a time
 
 @dataclass(frozen=True)
 class EntailmentRecipe(Recipe):
-    """A corpus of sentence pairs, the structure of each token, and the tasks that sentence vectors are tried on (`suite`).
+    """A corpus of sentence pairs, the structure of each token, and the tasks to try sentence vectors on (`suite`).
 
-    penalty: of the objective. Words that occur fewer than min_count times are unknown. max_tokens drops longer pairs from
-    training alone (0: none). vectors: a file of word vectors; without one they are learned. setting: how classifiers of
-    the tasks are trained. parsed: from pairs to the same pairs with trees. unknown: what becomes of unknown words.
-    penalised: the linear maps that the penalty is on.
+    penalty: of the objective. Words with fewer than min_count occurrences are unknown. max_tokens: longer pairs are
+    dropped from training alone (0: none). vectors: a file of word vectors; without one they are learned. setting: the training of the
+    tasks' classifiers. parsed: gives pairs their trees. unknown: the treatment of unknown words. penalised: the linear maps
+    under the penalty.
     """
 
     corpus: Corpus | SampleCorpus

@@ -31,8 +31,11 @@ NO_PAIRS, PRODUCTS, ROWS, SLOTS = range(4)  # what the pairwise potentials are; 
 
 
 class ChainWeights(NamedTuple):
-    """Embeddings of keys and values, words (K, V, d) and ago (K, S, d); maps (K-1, d, d) and offsets (K-1, d) of queries;
-    transitions (S, S) of slots; answer (V, d). Those that a model lacks are empty."""
+    """The weights of a chain; those that a model lacks are empty.
+
+    Embeddings of keys and values, words (K, V, d) and ago (K, S, d); maps (K-1, d, d) and offsets (K-1, d) of queries;
+    transitions (S, S) of slots; answer (V, d).
+    """
 
     key_words: Floats
     key_ago: Floats

@@ -60,7 +60,7 @@ def add_sentence_gradient(words, ids, scales, gradient):
 
 @njit(**UNORDERED)
 def embed_facts(words, ago, stories, row, scales):
-    """Return the embedded facts of a story (n, d): the words of each, and the vector of its age, ago (S, d)."""
+    """Return the embedded facts of a story (n, d): the sum of the words of each, and the vector of its age, ago (S, d)."""
     first = stories.first[row]
     out = ago[first:].copy()
     for i in range(len(out)):

@@ -41,9 +41,9 @@ from phrasemodels.tasks.train.config import TrainConfig
 
 @dataclass(frozen=True)
 class OurParser:
-    """A trained parser as a back end; its folders are `weights`, a training, and `vocabulary`.
+    """A trained parser as a back end. Its folders are `weights`, a training, and `vocabulary`.
 
-    batch: sentences that are parsed together. longest: longer sentences are not parsed.
+    batch: sentences to parse together. longest: longer sentences are not parsed.
     """
 
     objective: ParsingObjective
@@ -78,9 +78,9 @@ def _artifact(path: Path) -> Artifact:
 
 @dataclass(frozen=True)
 class ByOurParser:
-    """Records with constituency trees by a parser of paper 004, which is trained first.
+    """Records with constituency trees by a parser of paper 004. The parser is trained first.
 
-    name: the experiment that trains the parser; recipe, model, train and seed are the experiment's.
+    name: the experiment of the parser; recipe, model, train and seed are the experiment's.
     """
 
     name: str
@@ -108,8 +108,10 @@ class ByOurParser:
 
 @dataclass(frozen=True)
 class WithPhrases:
-    """A treebank of dependencies whose training set gets phrases, too, by a parser of paper 004, which is trained first: of the
-    joint trees that have a sentence's arcs those with the best phrases. Sentences that have phrases keep them."""
+    """A treebank of dependencies with phrases in its training set, by a parser of paper 004. The parser is trained first.
+
+    A sentence gets the best phrases among the joint trees with its arcs. Sentences with phrases keep their own.
+    """
 
     corpus: Corpus | SampleCorpus
     by: ByOurParser
@@ -130,8 +132,8 @@ class WithPhrases:
 def add_phrases(job: Job, settings: OurParser) -> dict[str, Any]:
     """Write the TREES job.inputs["rows"] with phrases where they have heads alone; also reads ["weights"] and ["vocabulary"].
 
-    Sentences whose arcs cross or have several roots, which no joint tree has, stay without, as do those of more words than are
-    decoded jointly.
+    No joint tree has crossing arcs or several roots, so these sentences stay without phrases. So do sentences too long for
+    joint decoding.
     """
     models = {name: job.inputs[name] for name in ("weights", "vocabulary")}
     return map_shards(job, add_phrases_to_shard, settings, None, **models)
@@ -152,8 +154,10 @@ def add_phrases_to_shard(job: Job, settings: OurParser) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class WithGivenArcs:
-    """A decoder that finds the best phrases of those joint trees that have given arcs. heads (B, n+1), -1 at the root and in
-    padding. Where no joint tree has them, phrases and heads are -1."""
+    """A decoder of the best phrases among the joint trees with given arcs.
+
+    heads (B, n+1) have -1 at the root and in padding. If no joint tree has the arcs, phrases and heads are -1.
+    """
 
     heads: Tensor
 
@@ -167,7 +171,7 @@ class WithGivenArcs:
 
 
 def phrases_of_arcs(parser: TreeParser, rows: Sequence[dict[str, Any]], divide: Divide) -> list[str]:
-    """Return bracketed trees, with the rows' own tags, of rows of TREES that have heads; empty where there is none."""
+    """Return bracketed trees with the rows' own tags, for rows of TREES with heads. A tree is empty if there is none."""
     tokens = [row["tokens"] for row in rows]
     data = ParseExamples(Columns.of_table(parser.numbers(tokens, divide), COLUMNS), parser.objective.tagged)
     made = [""] * len(rows)

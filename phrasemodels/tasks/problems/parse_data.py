@@ -62,10 +62,10 @@ NUMBERS = required(id=pa.int64(), **_IDS, characters=_tuples(LETTERS), cells=_tu
 
 @dataclass(frozen=True)
 class TreebankVocabulary:
-    """Words, in lower case, and characters that occur fewer than min_count times are unknown. Labels that occur fewer than
-    min_label times are never predicted, and spans with them are not learned. tags: the column of tags.
+    """Words, in lower case, and characters with fewer than min_count occurrences are unknown.
 
-    vectors: a file of vectors of words, which stay fixed. Its first `most` words are known too, though the treebank lacks them.
+    Labels with fewer than min_label occurrences are never predicted, and their spans are not learned. tags: the column of
+    tags. vectors: a file of fixed word vectors. Its first `most` words are known even if the treebank lacks them.
     """
 
     min_count: int = 2
@@ -82,8 +82,8 @@ class TreebankVocabulary:
 def treebank_vocabulary(job: Job, settings: TreebankVocabulary) -> dict[str, Any]:
     """Write a vocabulary for each side of the TREES job.inputs["rows"]: words, characters, tags, labels, relations.
 
-    Labels begin with the empty one and `<H>`; relations have no special entries; the others begin with SPECIAL. With a file of
-    word vectors, also write vectors.safetensors, a row for each word, of zeros for those that the file lacks.
+    Labels begin with the empty one and `<H>`. Relations have no special entries. The others begin with SPECIAL. A file of word
+    vectors also gives vectors.safetensors, a row for each word; a word outside of the file has zeros.
     """
     found: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
     table = read_shards(job.inputs["rows"])
@@ -147,20 +147,20 @@ Heads = Callable[[Mapping[str, Any]], list[int]]
 
 
 def annotated_heads(row: Mapping[str, Any]) -> list[int]:
-    """Return the heads that the corpus has."""
+    """Return the heads of the corpus."""
     return list(row["heads"])
 
 
 def heads_by_rules(row: Mapping[str, Any]) -> list[int]:
-    """Return heads that the head rules of data/formats/trees.py find in the tree; their arcs have no relations."""
+    """Return heads by the head rules of data/formats/trees.py; their arcs have no relations."""
     return rule_heads(parse(row["tree"])) if row["tree"] else []
 
 
 @dataclass(frozen=True)
 class TreeNumbers:
-    """keep: which sentences are kept; those with more than max_words words (0: any number) are dropped too. Test sets keep
-    every_row, so that no sentence is left out of a score. divide: words into pieces of a pretrained encoder. tags: the
-    column of tags. heads: where they come from."""
+    """keep: the sentences to keep. Test sets keep every_row, so that each sentence is scored. max_words: longer ones are dropped
+    (0: none). divide: words into pieces of a pretrained encoder. tags: the column of tags. heads: their source.
+    """
 
     keep: Keep = complete
     max_words: int = 0
@@ -287,14 +287,15 @@ class ParsingObjective(Objective):
         return ParseExamples(Columns(paths, COLUMNS), self.tagged)
 
     def loss(self, model: JointParser, batch: ParseBatch, smoothing: float) -> Tensor:
-        """Return the summed margins and cross entropies, without smoothing: heads that are excluded have probability 0."""
+        """Return the summed margins and cross entropies, without smoothing: excluded heads have probability 0."""
         return model.loss(batch.sentences, batch.gold)
 
     def criterion(self, model: JointParser, batch: ParseBatch) -> Tensor:
         """Return (errors, count) of 1 − F1 and of 1 − LAS (2, 2): paper 004 chooses weights by F1 + LAS.
 
-        All words count. Spans are those that are learned: a chain of labels is one, and `<H>` is none. A decoder that finds
-        phrases or arcs alone is measured by these alone.
+        All words count. Spans are the learned ones: a chain of labels is one, and `<H>` is none. A decoder of phrases or arcs
+        alone
+        is measured by these alone.
         """
         found = model.parse(batch.sentences, self.decode)
         return torch.stack([errors(found, batch.gold) for errors in ERRORS.get(self.decode, (_spans, _arcs))])

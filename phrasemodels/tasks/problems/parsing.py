@@ -139,8 +139,9 @@ def label_weights(model: JointParser, sentences: ParserInput) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class LabelView:
-    """Labels in one sentence of n words: its parse; attention (L, N) of the labels, mean over their queries; and their
-    contributions to its m phrases (m, L), as means and as shares. Phrases are in the order of the tree."""
+    """Labels in one sentence of n words: its parse, the attention (L, N) of the labels as mean over their queries, and their
+    contributions to its m phrases (m, L) as means and as shares. Phrases are in the order of the tree.
+    """
 
     parse: Parse
     spans: list[Span]
@@ -169,7 +170,7 @@ class LabelView:
 
 @torch.no_grad()
 def view_labels(parser: TreeParser, tokens: list[str], divide: Divide = no_pieces) -> LabelView:
-    """Return what labels attend to and contribute in one sentence. ValueError: the parser has no features of labels."""
+    """Return the attention of labels and their contributions in one sentence. ValueError: the parser has no features of labels."""
     data = ParseExamples(Columns.of_table(parser.numbers([tokens], divide), COLUMNS), parser.objective.tagged)
     sentences = data.batch(np.array([0])).to(parser.device).sentences
     weights = label_weights(parser.model, sentences)[0].mean(1)
@@ -196,7 +197,7 @@ COUNTS = ("brackets", "failed", "exact", "heads", "arcs", "heads_unicode", "arcs
 
 @dataclass(frozen=True)
 class ParseScoring:
-    """The rule for punctuation, which UAS and LAS leave out."""
+    """The rule for punctuation. UAS and LAS leave it out."""
 
     punctuation: Punctuation = penn
 
@@ -280,7 +281,7 @@ class Breakdown:
     relations: dict[str, list[int]] = field(default_factory=dict)
 
     def add_tree(self, gold: Tree, predicted: Tree) -> None:
-        """Count the brackets of a sentence that EVALB scores."""
+        """Count the brackets of a sentence for EVALB."""
         (words, expected), (_, found) = brackets(gold), brackets(predicted)
         for place, counter in enumerate((expected & found, found, expected)):
             for span, count in counter.items():
@@ -288,7 +289,7 @@ class Breakdown:
                 self.lengths.setdefault(_bucket(len(words)), [0, 0, 0])[place] += count
 
     def add_arcs(self, gold: Arcs, predicted: Arcs, skipped: Sequence[bool]) -> None:
-        """Count the arcs to the words of a sentence that are not skipped."""
+        """Count the arcs to the words of a sentence, except skipped ones."""
         pairs = (zip(arcs.heads, arcs.relations, strict=True) for arcs in (gold, predicted))
         for (head, relation), (guess, name), skip in zip(*pairs, skipped, strict=True):
             if not skip:
@@ -316,11 +317,11 @@ DEV: dict[Keep, Keep] = {with_either: complete}  # of a corpus that has both, we
 
 @dataclass(frozen=True)
 class ParsingRecipe(Recipe):
-    """A treebank with phrase structure, dependencies or both, and the parser's objective (`problem`). learned: which
-    sentences are learned from. heads: where their heads come from.
+    """A treebank with phrase structure, dependencies or both, and the parser's objective (`problem`).
 
-    max_words drops longer sentences from training alone (0: none). divide: words into pieces of a pretrained encoder.
-    tokeniser, split: of text that a user gives: a sentence into words, a text into sentences and words.
+    learned: the sentences to learn from. heads: the source of their heads. max_words drops longer sentences from training alone
+    (0: none). divide: words into pieces of a pretrained encoder. tokeniser and split divide a user's text: a sentence into
+    words, a text into sentences and words.
     """
 
     corpus: Corpus | SampleCorpus
@@ -386,5 +387,5 @@ class ParsingRecipe(Recipe):
         return {text_name(self.tokeniser): self.tokeniser, OWN: self.problem.decode, "divide": self.divide}
 
     def parser(self, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> TreeParser:
-        """Return a trained parser that stays in memory."""
+        """Return a trained parser, kept in memory."""
         return TreeParser(self.problem, model, weights, vocabulary)

@@ -1,4 +1,4 @@
-"""The base of all recipes: the steps that a recipe becomes, and the sections, tables and figures that it gives to a report."""
+"""The base of all recipes: their steps, and their sections, tables and figures for a report."""
 
 import dataclasses
 from abc import ABC, abstractmethod
@@ -90,7 +90,7 @@ class Heatmaps:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Numbers of any sign (rows, columns) with a scale; axes: what rows and columns are. text: for a screen reader."""
+    """Numbers of any sign (rows, columns) with a scale. axes: the meaning of rows and columns. text: for a screen reader."""
 
     values: NDArray[Any]
     rows: Sequence[str]
@@ -101,8 +101,10 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Values in percent of all seeds by a number that was varied, a line for each name: mean, lowest and highest. axis: what
-    was varied. values: what the values are."""
+    """Values in percent of all seeds by a varied number, a line for each name: mean, lowest and highest.
+
+    axis: the name of the varied number. values: the name of the values.
+    """
 
     lines: Mapping[str, Mapping[float, Sequence[float]]]
     axis: str
@@ -174,10 +176,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Recipe(ABC):
-    """A problem on a corpus: with a model and a training configuration it is an experiment.
+    """A problem on a corpus. With a model and a training configuration it is an experiment.
 
-    A problem has to give its data and stages. The other methods have defaults: a problem that takes text, or
-    draws something of its own, overrides them.
+    A problem has to give its data and stages. The other methods have defaults. A problem with text or a figure of its own
+    overrides them.
     """
 
     corpus: Any
@@ -195,18 +197,19 @@ class Recipe(ABC):
 
     @property
     def problem_name(self) -> str:
-        """The problem in words; of what is counted and not trained: what is counted."""
+        """The problem in words, or the name of the count if nothing is trained."""
         words = self.slug.replace("-", " ")
         return words if self.trains else f"count: {words}"
 
     @abstractmethod
     def data(self) -> dict[str, Step]:
-        """Return the steps that are the same for all models and seeds, by name."""
+        """Return the steps shared by all models and seeds, by name."""
 
     @abstractmethod
     def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        """Return `model`, `predictions`, `scores` and perhaps others, each after the stages that it needs; only `scores` if
-        nothing is trained."""
+        """Return `model`, `predictions`, `scores` and perhaps others, each after the stages it needs; `scores` alone if nothing is
+        trained.
+        """
 
     def measured_stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
         """Return the stages, whose scores also have the metrics of one's own. ValueError: the answers are no columns."""
@@ -221,16 +224,18 @@ class Recipe(ABC):
         return stages | {"scores": dataclasses.replace(scores, make=score_with_own, settings=settings)}
 
     def without_optional_libraries(self) -> Self:
-        """Return the recipe for a machine with torch, pyarrow and sacrebleu alone (`train --local --data`): what needs other
-        libraries, such as a detokeniser with the metrics on running text, is left out."""
+        """Return the recipe for a machine with torch, pyarrow and sacrebleu alone (`train --local --data`).
+
+        Parts with other libraries are left out, such as a detokeniser with the metrics on running text.
+        """
         return self
 
     def test_rows(self) -> Step:
-        """Return the step that yields the records of the test set, with trees if the model reads trees."""
+        """Return the step that yields the records of the test set, with trees if the model reads them."""
         return self.corpus.split("test")
 
     def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-        """Return the question that a row of predictions answers, as text; record: the test record with the same id."""
+        """Return the question of a row of predictions as text. record: the test record with the same id."""
         return " ".join(prediction["source"])
 
     def predictor(self, vocabulary: Artifact) -> Predictor | None:
@@ -238,7 +243,7 @@ class Recipe(ABC):
         return None
 
     def own_parts(self) -> Mapping[str, Any]:
-        """Return the functions of the user that the predictor names."""
+        """Return the user's functions in the predictor."""
         return {}
 
     def loaded(self, model: Any, artifacts: Mapping[str, Artifact]) -> LoadedModel:
@@ -261,11 +266,11 @@ class Recipe(ABC):
         raise ValueError(f"{self.name}: models of this problem have no attention to single sentences")
 
     def attended(self, record: Mapping[str, Any]) -> str:
-        """Return the text of a test record that a report shows the attention to."""
+        """Return the text of a test record for a figure of attention."""
         return str(record["source"])
 
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
-        """Return the problem's own figure of what trained models do with a text. target: the gold answer, if there is one.
+        """Return the problem's own figure of trained models on a text. target: the gold answer, if there is one.
 
         ValueError: there is no such figure, the text does not suit it, or it cannot show several models.
         """
@@ -273,12 +278,12 @@ class Recipe(ABC):
         raise ValueError(f"{models[0].name} has no figure of its own; see `phrasemodels draw --to attention.html`")
 
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
-        """Return what the report of a table of this problem shows beside its numbers. run: runs a further step."""
+        """Return the parts of a table's report beside its numbers. run: runs a further step."""
         return []
 
 
 def text_name(function: Any) -> str:
-    """Return the name by which an exported model gives a tokeniser or detokeniser: its own, or "module:name" of a user's."""
+    """Return the name of a tokeniser or detokeniser in an exported model: its own, or "module:name" of a user's."""
     if (inner := getattr(function, "tokeniser", None)) is not None:
         return MARKED + text_name(inner)
     name = getattr(function, "__name__", type(function).__name__)
@@ -329,7 +334,7 @@ def steps_of(
 ) -> dict[str, Step]:
     """Return the steps of one training of the experiment `name`, by stage.
 
-    about: what the manifests say of it, beside experiment and seed.
+    about: further facts for the manifests, beside experiment and seed.
     """
     known = recipe.data()
     stages = recipe.measured_stages(model, config, seed)

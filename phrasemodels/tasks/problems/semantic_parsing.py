@@ -76,7 +76,7 @@ AsText = Callable[[list[str]], str]  # tokens of a model -> the form that is com
 
 @dataclass(frozen=True)
 class FormScoring:
-    """How the tokens of a model become the form that is compared."""
+    """How the tokens of a model become the form to compare."""
 
     text: AsText
 
@@ -84,9 +84,8 @@ class FormScoring:
 def score_forms(job: Job, settings: FormScoring) -> dict[str, object]:
     """Score job.inputs["predictions"], whose raw pairs are ["rows"]; ["train"] are the raw pairs of train.
 
-    Each kind of match is given for all pairs, for pairs that are not in train (`exact/new`), by group, and, if there are
-    ["dev_predictions"], on dev (`dev/exact`). `parameters`: millions; `speed`: thousands of target words a second of the
-    training ["model"].
+    Each kind of match is given for all pairs, for pairs absent from train (`exact/new`), by group, and on dev (`dev/exact`) if
+    there are ["dev_predictions"]. `parameters`: millions. `speed`: thousands of target words a second of the training ["model"].
     """
     new = ~_in_train(job.inputs["rows"], job.inputs["train"])
     right, table = matches(job.inputs["predictions"], settings.text)
@@ -161,7 +160,7 @@ class GramSettings:
 
 
 def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
-    """Write grams.arrow: the n-grams of the first sentences, with the queries that `phrase_queries` yields for the last word.
+    """Write grams.arrow: the n-grams of the first sentences, with the queries of the last word by `phrase_queries`.
 
     A row has the sentence's number, the place of the n-gram's last word, its words, and the queries. An encoder without heads
     has no rows. Inputs are as for `translate`.
@@ -187,9 +186,9 @@ def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
 def phrase_queries(model: Translator, batch: PhraseBatch) -> tuple[int, Tensor]:
     """Return a size of n-grams, and queries for the n-gram or word that ends at each place (B, n, heads · width).
 
-    With n-grams: the longest size of the last layer that has them, and the queries of its heads, [q'_7; q'_8] (Figure 6).
-    Without: WORDS, and the queries of the last quarter of the heads in the last layer, [q_7; q_8] (Figure 9); of an encoder
-    that has no heads, none (B, n, 0).
+    With n-grams: the longest size in the last layer with n-grams, and the queries of its heads, [q'_7; q'_8] (Figure 6).
+    Without: WORDS, and the queries of the last quarter of the heads in the last layer, [q_7; q_8] (Figure 9). An encoder
+    without heads has none (B, n, 0).
     """
     modules = list(model.encoder.modules())
     phrases = [module for module in modules if isinstance(module, PhraseHeads)]
@@ -220,8 +219,7 @@ def phrase_queries(model: Translator, batch: PhraseBatch) -> tuple[int, Tensor]:
 
 
 def _grams(row: int, words: list[str], size: int, vectors: Tensor) -> Iterator[dict[str, Any]]:
-    """Yield the n-grams that lie inside a sentence, with the place of the last word, from 1; vectors begin with the vector of the
-    first word."""
+    """Yield the n-grams inside a sentence with the place of the last word, from 1. Vectors begin with the first word's."""
     for last in range(size, len(words) + 1):
         phrase = " ".join(words[last - size : last])
         yield {"row": row, "last": last, "phrase": phrase, "vector": np.asarray(vectors[last - 1])}
@@ -261,8 +259,9 @@ def accuracy_on_test(outcomes: Sequence[Outcome]) -> Iterator[Section]:
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """A test question, its gold form, the predicted form, whether it is right by logic match, and whether the licence lets
-    its text be shown."""
+    """A test question, its gold form, the predicted form, whether it is right by logic match, and whether the licence allows
+    to show its text.
+    """
 
     question: str
     gold: str
@@ -281,7 +280,7 @@ def answered_questions(outcome: Outcome, text: AsText) -> list[AnsweredQuestion]
 
 
 def improvements(first_seeds: Sequence[Outcome], text: Callable[[Outcome], AsText]) -> Iterator[Section]:
-    """Yield for each row the questions that it gets right and the first row on the same data gets wrong, by kind of error."""
+    """Yield for each row its right questions that the first row on the same data gets wrong, by kind of error."""
     bases: list[tuple[Outcome, list[AnsweredQuestion]]] = []
     for outcome in first_seeds:
         answered = answered_questions(outcome, text(outcome))
@@ -293,7 +292,7 @@ def improvements(first_seeds: Sequence[Outcome], text: Callable[[Outcome], AsTex
 
 
 def improvement(base: str, first: Sequence[AnsweredQuestion], row: str, second: Sequence[AnsweredQuestion]) -> Section:
-    """Return what one row gets right and its base, another row, gets wrong on the same questions."""
+    """Return one row's right answers that are wrong in its base, another row on the same questions."""
     pairs = list(zip(first, second, strict=True))
     better = [one for one, other in pairs if other.right and not one.right]
     worse = sum(one.right and not other.right for one, other in pairs)
@@ -356,9 +355,12 @@ SAME = {"train": "train", "dev": "dev", "test": "test"}
 
 @dataclass(frozen=True)
 class Forms:
-    """From questions and forms to tokens and ids. merges: of the byte-pair encoding (0: whole words). Words that occur
-    fewer than min_count times in train are unknown. joint: one vocabulary for both sides. longest: longer sentences are
-    dropped from training (0: none). marks: questions stand between <s> and </s>."""
+    """From questions and forms to tokens and ids.
+
+    merges: of the byte-pair encoding (0: whole words). Words with fewer than min_count occurrences in train are unknown.
+    joint: one vocabulary for both sides. longest: longer sentences are dropped from training (0: none). marks: questions stand
+    between <s> and </s>.
+    """
 
     tokeniser: Tokeniser = spaces
     merges: int = 0
@@ -379,7 +381,7 @@ class SemanticParsingObjective(TranslationObjective):
     curve: ClassVar = "wrong words on dev (share)"
 
     def criterion(self, model: AnyTranslator, batch: PhraseBatch) -> Tensor:
-        """Return the number of words that are not the likeliest one, given the gold words before them."""
+        """Return the number of words unlike the likeliest one, given the gold words before them."""
         gold = batch.target[:, 1:]
         likeliest = model(batch.source, batch.lengths, batch.members, batch.target[:, :-1]).argmax(-1)
         return ((likeliest != gold) & (gold != PAD)).sum()
@@ -387,7 +389,7 @@ class SemanticParsingObjective(TranslationObjective):
 
 @dataclass(frozen=True)
 class WatchedOnTest(SemanticParsingObjective):
-    """The same, where dev is the test set, as in Figure 4: the last weights are the model, so that nothing is chosen there."""
+    """The same with the test set as dev, as in Figure 4. The last weights are the model, so that nothing is chosen there."""
 
     curve: ClassVar = "wrong words on test (share)"
     keeps_last: ClassVar = True
@@ -395,9 +397,9 @@ class WatchedOnTest(SemanticParsingObjective):
 
 @dataclass(frozen=True)
 class SemanticParsingRecipe(Recipe):
-    """A corpus of logical forms, its text, a beam search, and the splits of the corpus that are train, dev and test.
+    """A corpus of logical forms, its text, a beam search, and the splits of the corpus for train, dev and test.
 
-    score_dev: whether dev is scored beside test; it is not if it is a part of train, or test itself.
+    score_dev: whether dev is scored beside test. It is not if it is a part of train, or test itself.
     """
 
     corpus: Corpus | SampleCorpus
@@ -475,7 +477,7 @@ class SemanticParsingRecipe(Recipe):
         return Step(gram_vectors, "vectors of phrases", GramSettings(self.objective, model), inputs)
 
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
-        """Return the neighbours of phrases of the test set, which are separated by semicolons in `text`."""
+        """Return the neighbours of phrases of the test set. Semicolons separate the phrases in `text`."""
         model = one_model(models)
         grams = model.run(self.grams_step(model.config, {**model.artifacts, **model.test_inputs()}), "grams.arrow")
         wanted = [phrase.strip() for phrase in text.split(";") if phrase.strip()]

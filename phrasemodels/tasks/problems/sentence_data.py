@@ -39,13 +39,13 @@ VECTORS = "vectors.safetensors"
 
 
 def lower_spaces(text: str, language: str) -> list[str]:
-    """Return the words, in lower case, of text that is tokenised already."""
+    """Return the words of tokenised text, in lower case."""
     return text.lower().split()
 
 
 @dataclass(frozen=True)
 class Marked:
-    """A tokeniser whose tokens stand between <s> and </s>."""
+    """A tokeniser with <s> before and </s> behind its tokens."""
 
     tokeniser: Tokeniser
 
@@ -58,7 +58,7 @@ Unknown = Callable[[list[str], Container[str]], list[str]]
 
 
 def hashed(tokens: list[str], words: Container[str]) -> list[str]:
-    """Keep unknown words, which share BUCKETS vectors."""
+    """Keep unknown words. They share BUCKETS vectors."""
     return tokens
 
 
@@ -69,7 +69,7 @@ def left_out(tokens: list[str], words: Container[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class SentenceText:
-    """The columns that are read, and their tokeniser."""
+    """The columns to read, and their tokeniser."""
 
     sides: tuple[str, ...] = ("premise", "hypothesis")
     tokeniser: Tokeniser = lower_spaces
@@ -81,10 +81,10 @@ class SentenceText:
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A file of word vectors that the user provides: a word and its d numbers on each line, as GloVe's; the first may have two
-    numbers, as fastText's and word2vec's.
+    """A user's file of word vectors, as GloVe's: a word and its d numbers on each line. A first line of two numbers, as
+    fastText's and word2vec's, is passed over.
 
-    sha256: the digest of its content, which identifies the file once it is located.
+    sha256: the digest of its content. It identifies the file once it is located.
     """
 
     name: str
@@ -95,7 +95,7 @@ class VectorFile:
         at_least(self, 1, "d")
 
     def path(self, folders: Sequence[Path]) -> Path | None:
-        """Return its path in the first of the folders that has it."""
+        """Return its path in the first folder with the file."""
         return next((folder / self.name for folder in folders if (folder / self.name).is_file()), None)
 
     def locate(self, folders: Sequence[Path]) -> "VectorFile | None":
@@ -131,13 +131,13 @@ class VectorFile:
             raise ValueError(f"{path}: the file has changed since the run was planned; start again")
 
     def of_unknown(self, count: int) -> NDArray[np.float32]:
-        """Return the vectors that unknown words share, which are random."""
+        """Return the random vectors shared by unknown words."""
         return np.random.default_rng(0).uniform(-RANGE, RANGE, (count, self.d)).astype(np.float32)
 
 
 @cache
 def _digest(path: Path, changed: int) -> str:
-    """Return the digest of a file, which is read again if its time of change is another one."""
+    """Return the digest of a file, read again if its time of change is another one."""
     return sha256_of(path)
 
 
@@ -153,8 +153,9 @@ def _of_phrase(fields: Sequence[str], d: int) -> bool:
 
 @dataclass(frozen=True)
 class WordListSettings:
-    """The text of each input. Words that occur fewer than min_count times are left out, and, if there is a file of word
-    vectors, words without one."""
+    """The text of each input. Words with fewer than min_count occurrences are left out. A file of word vectors leaves out words
+    without one, too.
+    """
 
     texts: Mapping[str, SentenceText]
     min_count: int = 1
@@ -165,8 +166,10 @@ class WordListSettings:
 
 
 def word_list(job: Job, settings: WordListSettings) -> dict[str, Any]:
-    """Write words.txt, a vocabulary without special entries, and, if there are word vectors, vectors.safetensors: the vectors of
-    the words, then BUCKETS random ones that unknown words share."""
+    """Write words.txt, a vocabulary without special entries, and word vectors, if there are any, as vectors.safetensors.
+
+    BUCKETS random vectors follow the vectors of the words. Unknown words share them.
+    """
     counts: Counter[str] = Counter()
     for name, text in settings.texts.items():
         table = read_shards(job.inputs[name])
@@ -189,9 +192,11 @@ def vectors_of(vocabulary: Artifact) -> str:
 
 @dataclass(frozen=True)
 class NumberSettings:
-    """The text and structure of each side. max_tokens: rows with longer sentences are dropped (0: none), in training
-    alone. labelled: rows without a label are dropped. unknown: what becomes of words that are not in the vocabulary, hashed
-    or left_out."""
+    """The text and structure of each side.
+
+    max_tokens: rows with longer sentences are dropped, in training alone (0: none). labelled: rows without a label are dropped.
+    unknown: the treatment of words outside of the vocabulary, hashed or left_out.
+    """
 
     text: SentenceText
     structure: Structure

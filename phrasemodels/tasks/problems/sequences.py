@@ -109,8 +109,11 @@ def attention_row(module: str, tokens: Sequence[str], weights: Tensor, phrases: 
 
 
 def over_grams(weights: Tensor, groups: Mapping[int, slice | list[int]]) -> tuple[Tensor, list[list[int]]]:
-    """Return weights (h, n, n), whose columns are n-grams by their last word, as weights (h, n, n + m) over words and m
-    n-grams; and the n-grams. groups: the heads of each n-gram size. An n-gram at the start has only the words there are."""
+    """Return weights over words and n-grams, and the n-grams.
+
+    The columns of `weights` (h, n, n) are n-grams by their last word; the result (h, n, n + m) has n words and m n-grams.
+    groups: the heads of each n-gram size. An n-gram at the start has only the words there are.
+    """
     h, n, _ = weights.shape
     ends = {size: [tuple(range(max(0, i + 1 - max(1, size)), i + 1)) for i in range(n)] for size in groups}
     grams = sorted({gram for found in ends.values() for gram in found if len(gram) > 1}, key=lambda g: (len(g), g))
@@ -123,8 +126,9 @@ def over_grams(weights: Tensor, groups: Mapping[int, slice | list[int]]) -> tupl
 
 
 def _apart(weights: Tensor, n: int, m: int) -> Tensor:
-    """Return weights (h, q, k) over n words and m phrases of a module that computed one row or column for all phrases
-    because their states were equal."""
+    """Return weights (h, q, k) over n words and m phrases, where a module computed one row or column for all phrases of equal
+    states.
+    """
     if m > 1 and weights.shape[2] == n + 1:
         weights = torch.cat([weights[..., :n], (weights[..., n:] / m).expand(-1, -1, m)], 2)
         if weights.shape[1] == n + 1:

@@ -40,18 +40,17 @@ from phrasemodels.verdicts.significance import Statistic
 
 @dataclass(frozen=True)
 class VectorVocabulary:
-    """Words that the file has are known in every split. Of the others those are unknown that occur fewer than min_count times
-    in train."""
+    """Words of the file are known in every split. Others are unknown with fewer than min_count occurrences in train."""
 
     vectors: VectorFile
     min_count: int = 2
 
 
 def vector_vocabulary(job: Job, settings: VectorVocabulary) -> dict[str, Any]:
-    """Write the vocabularies of the TOKENS job.inputs["rows"], with the source words of all inputs that the file has after
-    the ones of "rows", and vectors.safetensors: a unit vector for each source word.
+    """Write the vocabularies of the TOKENS job.inputs["rows"], and a unit vector for each source word as vectors.safetensors.
 
-    A word that the file lacks has a random one with mean and deviation of the others; padding has zeros.
+    Words of the other inputs follow, if the file has them. A word outside of the file has a random vector with mean and
+    deviation of the others; padding has zeros.
     """
     sizes = vocabulary(job, VocabularySettings(settings.min_count))
     words = read_words(Artifact(job.out, {}), "source")
@@ -111,7 +110,7 @@ def tag_tokens_shard(job: Job, settings: TagColumn) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TaggingObjective(Objective):
-    """Mean loss a word. The target of a row is its tags between BEGIN and END, which are not predicted."""
+    """Mean loss a word. The target of a row is its tags between BEGIN and END; the two marks are not predicted."""
 
     curve: ClassVar = "dev loss (nats a word)"
 
@@ -123,7 +122,7 @@ class TaggingObjective(Objective):
         return PhraseExamples(paths)
 
     def loss(self, model: Tagger, batch: PhraseBatch, smoothing: float) -> Tensor:
-        """Return the summed cross entropy of the words' tags; a tag that train lacks is left out."""
+        """Return the summed cross entropy of the words' tags. A tag unknown to train is left out."""
         scores = model(batch.source, batch.lengths, batch.members).flatten(0, 1).float()
         gold = batch.target.masked_fill(batch.target < len(SPECIAL), PAD).flatten()
         return F.cross_entropy(scores, gold, ignore_index=PAD, reduction="sum", label_smoothing=smoothing)
@@ -157,8 +156,10 @@ MOST_GROUPS = 8  # with more, groups are documents of a treebank, not kinds of s
 
 
 def score_tags(job: Job, settings: TagColumn) -> dict[str, Any]:
-    """Score job.inputs["predictions"]: accuracy over tokens (%), of all, by group of sentences, and of words that are
-    known and not known to ["vocabulary"]. ["rows"] are the test set."""
+    """Score job.inputs["predictions"]: accuracy over tokens (%) of all, by group of sentences, of known and of unknown words.
+
+    ["rows"] are the test set, and ["vocabulary"] has the known words.
+    """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     known = set(read_words(job.inputs["vocabulary"], "source"))
     right, familiar = [], []
@@ -185,8 +186,10 @@ def score_tags(job: Job, settings: TagColumn) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TaggingRecipe(Recipe):
-    """A treebank, one of its columns of tags, and phrases. Words that occur fewer than min_count times are unknown. vectors: a
-    file of word vectors, which are not trained, so no word is unknown that it has; without one they are learned."""
+    """A treebank, one of its columns of tags, and phrases. Words with fewer than min_count occurrences are unknown.
+
+    vectors: a file of fixed word vectors, whose words are all known. Without one vectors are learned.
+    """
 
     corpus: Corpus | SampleCorpus
     tags: TagColumn = field(default_factory=TagColumn)

@@ -67,7 +67,7 @@ def since_the_best(count: Tensor, better: Tensor) -> Tensor:
 
 
 def in_all(count: Tensor, better: Tensor) -> Tensor:
-    """Count all checks that were not better than the best: SentEval's counter, which is never reset."""
+    """Count all checks without a new best: SentEval's counter, never reset."""
     return count + ~better
 
 
@@ -203,12 +203,12 @@ def stratified(labels: NDArray[np.int64], folds: int, seed: int) -> list[Rows]:
 
 
 def without(rows: Rows, some: Rows) -> Rows:
-    """Return the rows that are not among `some`."""
+    """Return the rows outside of `some`."""
     return np.setdiff1d(rows, some, assume_unique=True)
 
 
 def held_out(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
-    """Divide rows into those to train on and a share to stop by."""
+    """Divide rows into a share for training and a share to stop by."""
     order = np.random.default_rng(stream(seed, "held out")).permutation(rows)
     count = max(1, int(share * len(rows)))
     return order[count:], order[:count]
@@ -272,7 +272,7 @@ def _expected(layer: nn.Linear, features: Tensor) -> NDArray[np.float64]:
 
 
 def similarity(u: Tensor, v: Tensor, scores: NDArray[np.float64], groups: NDArray[np.str_]) -> dict[str, float]:
-    """Return correlations of cosines with scores: means over groups, which papers print, and means weighted by rows."""
+    """Return correlations of cosines with scores: means over groups, as papers print them, and means weighted by rows."""
     cosine = torch.cosine_similarity(u, v).double().numpy()
     names, counts = np.unique(groups, return_counts=True)
     found: dict[str, float] = {}
@@ -366,7 +366,7 @@ class WorkItem:
 
 
 def _best(fitted: Fitted) -> tuple[int, float]:
-    """Return the penalty that is best on dev over all folds, and its accuracy (%)."""
+    """Return the best penalty on dev over all folds, and its accuracy (%)."""
     mean = fitted.accuracy.mean(0)
     return int(mean.argmax()), 100 * float(mean.max())
 
@@ -465,9 +465,9 @@ SIMILARITY = TransferProtocol(score_similarity, ("test",), classes=False)
 
 @dataclass(frozen=True)
 class TransferSettings:
-    """The protocol and the inputs (splits) of each task by name, and how classifiers are trained.
+    """The protocol and the inputs (splits) of each task by name, and the training of classifiers.
 
-    apart: tasks that are scored, but stand in no average.
+    apart: tasks with a score that stand in no average.
     """
 
     tasks: Mapping[str, tuple[TransferProtocol, tuple[str, ...]]]
@@ -506,9 +506,11 @@ def _score(score: Callable[[WorkItem], Metrics], item: WorkItem) -> Metrics:
 
 
 def summary(parts: Mapping[str, Sequence[Metrics]], settings: TransferSettings) -> dict[str, Score]:
-    """Return TASK, TASK/F1 and so on, means over the parts of each task; dev/TASK; micro and macro as Conneau et al. (2017)
-    define them: means of dev accuracies over the tasks with classes, weighted by their rows and not weighted; tasks that stand
-    apart are left out."""
+    """Return TASK, TASK/F1 and so on, means over the parts of each task; dev/TASK; micro and macro.
+
+    Micro and macro are those of Conneau et al. (2017): means of dev accuracies over the tasks with classes, weighted by their
+    rows or not. Tasks set apart are left out.
+    """
     scores: dict[str, Score] = {}
     accuracy, rows = [], []
     for task, of_task in parts.items():

@@ -104,7 +104,7 @@ class TranslationObjective(Objective):
     def measure(
         self, model: AnyTranslator, data: PhraseExamples, max_tokens: int, device: torch.device
     ) -> dict[str, float]:
-        """Return `dev_bleu`, of ids of tokens. Unknown words of the references are no words that a model writes."""
+        """Return `dev_bleu` of ids of tokens. Unknown words of the references match nothing."""
         if not self.greedy_bleu:
             return {}
         sums = np.zeros(10)
@@ -122,7 +122,7 @@ class TranslationObjective(Objective):
 
 @dataclass(frozen=True)
 class SentenceTranslationObjective(TranslationObjective):
-    """Mean loss a sentence, which learning rates of 1 presuppose (paper 003)."""
+    """Mean loss a sentence; learning rates of 1 presuppose it (paper 003)."""
 
     curve: ClassVar = "dev loss (nats a sentence)"
 
@@ -134,7 +134,7 @@ class SentenceTranslationObjective(TranslationObjective):
 
 @dataclass(frozen=True)
 class TokenAccuracyObjective(TranslationObjective):
-    """Mean loss a target token, and of all weights those with the most right tokens of dev, each after the gold ones before it."""
+    """Mean loss a target token. The best weights have the most right tokens of dev, each after the gold ones before it."""
 
     curve: ClassVar = "dev error (share of tokens)"
 
@@ -146,8 +146,10 @@ class TokenAccuracyObjective(TranslationObjective):
 
 @dataclass(frozen=True)
 class TranslateSettings:
-    """A model's configuration, and a search. batch_tokens bounds memory and does not change the result. copy_unknown: an
-    unknown word of an answer is replaced by the source word that it attends to most."""
+    """A model's configuration, and a search. batch_tokens bounds memory and does not change the result.
+
+    copy_unknown: an unknown word of an answer becomes the source word with most of its attention.
+    """
 
     objective: TranslationObjective
     model: TranslatorConfig
@@ -306,7 +308,7 @@ def attention_panels(
 
 @dataclass(frozen=True)
 class TranslationText:
-    """From text to tokens, ids and back; a tokeniser that the corpus names takes the place of this one.
+    """From text to tokens, ids and back. A corpus may name a tokeniser of its own instead.
 
     max_tokens drops longer sentences from training alone (0: none).
     """
@@ -323,8 +325,10 @@ class TranslationText:
 
 @dataclass(frozen=True)
 class TranslationRecipe(Recipe):
-    """A parallel corpus, its phrases, its text, a beam search, and what the loss is averaged over (`problem`). copy_unknown,
-    count_end: as in TranslateSettings and TranslationScoring."""
+    """A parallel corpus, its phrases, its text, a beam search, and the unit of the mean loss (`problem`).
+
+    copy_unknown, count_end: as in TranslateSettings and TranslationScoring.
+    """
 
     corpus: BitextCorpus | Corpus | SampleCorpus
     phrases: Phrases
@@ -340,7 +344,7 @@ class TranslationRecipe(Recipe):
 
     @property
     def languages(self) -> tuple[str, str]:
-        """The languages of source and target, which the corpus knows. ValueError: it does not."""
+        """The languages of source and target. ValueError: the corpus does not name them."""
         known = self.corpus.languages
         return known.source, known.target
 
@@ -352,7 +356,7 @@ class TranslationRecipe(Recipe):
 
     @property
     def detokenise(self) -> Detokenise | None:
-        """The function that makes running text of the tokens; None: no metric and no answer needs running text."""
+        """The function from tokens to running text; None if no metric and no answer needs it."""
         named = self.corpus.languages.tokeniser
         return TOKENISERS[named][1] if named and self.text.detokenise else self.text.detokenise
 
