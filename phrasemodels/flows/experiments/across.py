@@ -1,4 +1,4 @@
-"""Across papers: every encoder that fits a problem, on the same data, with the same widths and updates.
+"""Across papers: every encoder suitable for a problem, on the same data, with the same widths and updates.
 
 No paper printed these numbers. `phrasemodels report` has them in one table a problem, with cost beside quality.
 """

@@ -1,4 +1,4 @@
-"""The catalogue: every table that can be run, by paper and number, with users' files resolved to their digests.
+"""The catalogue: every runnable table by paper and number, with users' files resolved to their digests.
 
 A paper is imported when it is named.
 """
@@ -41,7 +41,7 @@ def _module(paper: str) -> Any:
 
 
 def _added(name: str) -> Mapping[str, Make]:
-    """Return the tables of a paper that a user adds. ValueError: its module is no such paper."""
+    """Return the tables of a user's paper. ValueError: its module is no such paper."""
     module = project.part("papers", name)
     if getattr(module, "PAPER", name) != name or not isinstance(getattr(module, "TABLES", None), Mapping):
         raise ValueError(
@@ -54,7 +54,7 @@ def _added(name: str) -> Mapping[str, Make]:
 
 
 def _bound(make: Any, paper: str, number: str, about: str | None) -> Make:
-    """Return a function of a profile; of a `StudyTable`, which doesn't know its names, one that gives them."""
+    """Return a function of a profile. A `StudyTable` doesn't know its names, so it gets them here."""
     if not hasattr(make, "experiments"):
         return make
 
@@ -67,13 +67,13 @@ def _bound(make: Any, paper: str, number: str, about: str | None) -> Make:
 
 
 def all_papers() -> tuple[str, ...]:
-    """Return the names of all papers: the five, tables across them, and those that users add."""
+    """Return the names of all papers: the five, the tables across them, and users' own."""
     return (*PAPERS, *project.parts("papers"))
 
 
 @cache
 def tables_of(paper: str) -> Mapping[str, Make]:
-    """Return the functions of a profile that make a paper's tables, by number. ValueError: a user's module is no paper."""
+    """Return the functions from a profile to a paper's tables, by number. ValueError: a user's module is no paper."""
     return _added(paper) if paper in project.parts("papers") else _module(paper).TABLES
 
 
@@ -84,7 +84,7 @@ def all_tables() -> list[tuple[str, str]]:
 
 @cache
 def counted(paper: str) -> Mapping[str, bool]:
-    """Return the tables of a paper that are counted and not trained, by whether they read corpora.
+    """Return the tables of a paper that need no training, by whether they read corpora.
 
     They have one size and need one run.
     """
@@ -96,8 +96,8 @@ def counted(paper: str) -> Mapping[str, bool]:
 class Table:
     """A result table of a paper at one size, with the seeds of each row.
 
-    how: what stands in its title in place of the overrides, if each row has its own. trials: of a tuning, all
-    settings that were tried for each row, as `trial_records` in flows/run/tune.py returns them.
+    how: replaces the overrides in its title if each row has its own. trials: all settings tried by a tuning for each row, as
+    `trial_records` in flows/run/tune.py returns them.
     """
 
     paper: str
@@ -110,12 +110,12 @@ class Table:
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """The overrides that change scores, of any row."""
+        """The overrides of any row that change scores."""
         return tuple(dict.fromkeys(text for experiment in self.experiments for text in experiment.changed))
 
     @property
     def title(self) -> str:
-        """The paper's table, the size, and all that is not as it is defined."""
+        """The paper's table, the size, and all changes of its definition."""
         place = f"Paper {self.paper}, Table {self.number}"
         if self.paper == ACROSS:
             place = f"Across papers, {self.number}"
@@ -139,11 +139,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Request:
-    """A request of a user: a table, its size, so many seeds from the first one on, only some rows (none: all), and overrides
-    of each row.
+    """A user's request: a table, its size, a number of seeds from the first one on, rows (none: all), and overrides of each row.
 
-    like: the row that a row of the user's own is like: `rows` then names the own one, too, and the overrides are of that one alone.
-    sweep: fields with several values, like train.dropout=0.1,0.2; each row gets a row for each combination.
+    like: the row that a row of the user's own copies. `rows` then names the own row, too, and the overrides are for it alone.
+    sweep: fields with several values, like train.dropout=0.1,0.2; each row becomes a row for each combination.
     """
 
     paper: str = "000"
@@ -200,7 +199,7 @@ class Request:
         )
 
     def _with_own_row(self, experiments: Sequence[Experiment], own: str) -> list[Experiment]:
-        """Return the chosen rows, or else the one that the own row is like and its baseline; then the own row."""
+        """Return the chosen rows, or else the copied row and its baseline; then the own row."""
         (like,) = (one for one in experiments if one.row == self.like)
         if not self.set:
             raise ValueError(
@@ -232,8 +231,8 @@ def beside_its_row(row: Experiment, name: str, changed: Experiment) -> Experimen
 def swept(row: Experiment, sweep: Sequence[str]) -> list[Experiment]:
     """Return a row for each combination of the values of a sweep, like train.clip=1,5; without a sweep the row itself.
 
-    Values of a field that has several, such as a pair, are divided by semicolons. ValueError: a field has no values, or there are
-    too many rows.
+    Semicolons divide the values of a field with several, such as a pair. ValueError: a field has no values, or there are too
+    many rows.
     """
     fields = [
         (path, text.split(";" if ";" in text else ",")) for path, _, text in (one.partition("=") for one in sweep)
@@ -290,18 +289,20 @@ def _printed_or_alone(answer: Answer) -> Answer:
 
 
 def space_of(paper: str) -> Mapping[str, Any]:
-    """Return what a user's study adds to the space that --tune searches: SPACE of its module, values or a factor by field."""
+    """Return the additions of a user's study to the space of --tune: SPACE of its module, values or a factor by field."""
     return getattr(project.part("papers", paper), "SPACE", {}) if paper in project.parts("papers") else {}
 
 
 def about(paper: str, table: str) -> str:
-    """Return what a table is about: the first sentence of the docstring of its function."""
+    """Return the subject of a table: the first sentence of its function's docstring."""
     return " ".join((inspect.getdoc(tables_of(paper)[table]) or "").split()).partition(". ")[0].rstrip(".")
 
 
 def experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
-    """Return an experiment by name, which may hold overrides (`ROW+train.steps=2`), with further ones. ValueError: there is
-    none of this name."""
+    """Return an experiment by name, with further overrides. The name may hold some (`ROW+train.steps=2`).
+
+    ValueError: there is none of this name.
+    """
     row, own = divided(name)
     known = {one.name: one for one in experiments(row.partition("/")[0])}
     if row not in known:
@@ -320,14 +321,14 @@ def with_user_files(table: Table, sources: Sources) -> Table:
 def resolved(experiment: Experiment, sources: Sources) -> Experiment:
     """Return the experiment with its corpora, word vectors and encoders resolved to files in folders of the sources.
 
-    Word vectors that are not there are learned, which `compare-settings` says.
+    Missing word vectors are learned; `compare-settings` says so.
     """
     recipe = replaced(experiment.recipe, FINDERS, sources)
     return dataclasses.replace(experiment, recipe=recipe, model=replaced(experiment.model, FINDERS, sources))
 
 
 def with_encoders(part: Any, sources: Sources) -> Any:
-    """Return a recipe or a model with only its pretrained encoders resolved, for a model that is trained already."""
+    """Return a recipe or a trained model with its pretrained encoders resolved, and nothing else."""
     return replaced(part, ENCODERS, sources)
 
 
@@ -340,7 +341,7 @@ def reads_encoders(experiment: Experiment) -> bool:
 
 
 def missing_vectors(experiment: Experiment, sources: Sources) -> list[str]:
-    """Return the files of word vectors that an experiment names and no folder has: it is trained without them."""
+    """Return an experiment's files of word vectors absent from all folders. It is trained without them."""
     missing: set[str] = set()
 
     def note(file: VectorFile, sources: Sources) -> VectorFile:
@@ -353,7 +354,7 @@ def missing_vectors(experiment: Experiment, sources: Sources) -> list[str]:
 
 
 def missing_encoders(experiment: Experiment) -> set[str]:
-    """Return the pretrained encoders that have no folder here and that the hub does not offer."""
+    """Return the pretrained encoders without a folder here that the hub does not offer."""
     parts = getattr(experiment.model, "inputs", ())
     return {part.name for part in parts if isinstance(part, PretrainedConfig) and not _exists(part)}
 
@@ -366,7 +367,7 @@ def _exists(part: PretrainedConfig) -> bool:
 
 
 def replaced(value: Any, finders: Mapping[type, Callable[[Any, Any], Any]], sources: Any) -> Any:
-    """Return a value of nested dataclasses and tuples, each part of a type of `finders` replaced by what that returns.
+    """Return a value of nested dataclasses and tuples with each part of a type of `finders` replaced by the finder's result.
 
     A part with a method `locate` has the type `Located`.
     """
@@ -389,14 +390,14 @@ def _corpus(corpus: Corpus, sources: Sources) -> Corpus:
 
 @cache
 def _digests(corpus: str, sources: Sources) -> dict[str, str]:
-    """Digests of the files that the user supplied for a corpus."""
+    """Digests of the user's files of a corpus."""
     manifest = find_corpus(corpus)
     known = {file.name for file in manifest.files}
     return {name: digest for name, digest in digests(manifest, sources).items() if name not in known}
 
 
 class Located(Protocol):
-    """Files of the user that know how to find themselves, such as word vectors."""
+    """Files of the user that find themselves, such as word vectors."""
 
     def locate(self, folders: Sequence[Path]) -> Any:
         """Return the files with their digests if one of the folders has them."""
@@ -407,7 +408,7 @@ def _located(part: Located, sources: Sources) -> Any:
 
 
 def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedConfig | Pieces:
-    """Resolve a pretrained encoder to its folder, whose digest becomes part of its name, or leave it to the hub."""
+    """Resolve a pretrained encoder to its folder, or leave it to the hub. The folder's digest becomes part of its name."""
     folders = (folder / part.name for folder in (*sources.mirrors, Path()))
     folder = next((folder for folder in folders if (folder / "config.json").is_file()), None)
     if folder is None:

@@ -1,7 +1,7 @@
 """Comparison of an experiment's settings with the published ones, in five aspects.
 
-data/published_settings/PAPER.csv says what the paper, its released code or the work that it follows say of the settings of
-a table. An experiment is compared with these lines; it is comparable with the paper if no line differs.
+data/published_settings/PAPER.csv has the settings of each table by the paper, its released code or the cited work. An
+experiment is comparable with the paper if it differs from no line.
 """
 
 import csv
@@ -33,11 +33,11 @@ STATED_FIRST = "other than published: "
 
 @dataclass(frozen=True)
 class Aspect:
-    """One aspect of an experiment beside what is published.
+    """One aspect of an experiment beside the published one.
 
-    agreeing: number of settings that are as published; released: number of these that the released code alone gives.
-    differing: each setting that differs, in words. open: what the paper leaves open, and what is done here. stated: what is
-    known to differ, and is said beside each verdict.
+    agreeing: number of settings as published; released: number of these by the released code alone. differing: each
+    setting that differs, in words. open: gaps of the paper, and our choice for each. stated: known differences, said beside each
+    verdict.
     """
 
     agreeing: int
@@ -56,12 +56,12 @@ class Aspect:
 def published_settings(paper: str) -> list[dict[str, str]]:
     """Return the lines of data/published_settings/PAPER.csv; none if there is no such file.
 
-    Its columns: table and row, patterns of names (`table2*`); aspect; setting, the place of a field in an experiment like
-    train.steps (`model.tuned if recipe.vectors` counts only where there are vectors), or empty for what is no field; value,
-    as JSON-like text (`A | B`: the paper prints one, its released code has the other), or words on the row at the paper's
-    size; by: paper, code or cited (an experiment with another value differs), ours (the paper leaves it open), unlike (known
-    to differ), stated (known to differ, and said beside each verdict); source: where it is said, or why it was chosen. Of
-    several lines on one setting the last one counts; before one of `stated` stands one of what is published.
+    Of several lines on one setting the last one counts. A line of `stated` follows one of the published setting. Columns:
+    table and row: patterns of names (`table2*`). aspect. setting: the place of a field in an experiment like train.steps;
+    `model.tuned if recipe.vectors` counts only with vectors; empty if it is no field. value: JSON-like text (`A | B`: the paper
+    prints one, its released code has the other), or words on the row at the paper's size. by: paper, code or cited (an
+    experiment with another value differs), ours (the paper leaves it open), unlike (known to differ), stated (known to differ,
+    and said beside each verdict). source: its place, or the reason for the choice.
     """
     added = paper in project.parts("papers")
     path = (
@@ -106,7 +106,7 @@ def leaves_open(experiment: Any, setting: str) -> bool:
 
 
 def setting_of(line: Mapping[str, str]) -> str:
-    """Return the place of a line's setting, without the condition that may follow it."""
+    """Return the place of a line's setting, without a condition behind it."""
     return line["setting"].partition(IF)[0]
 
 
@@ -178,14 +178,16 @@ def reason(aspects: Mapping[str, Aspect], name: str) -> str:
 
 
 def kind_of(reason: str) -> str:
-    """Return a reason without its details: which aspects are not the paper's; another reason as it is."""
+    """Return the aspects unlike the paper's in a reason, without details; any other reason as it is."""
     parts = (re.sub(f"({NOT}[^:;]*): .*", r"\1", part) for part in reason.split("; "))
     return "; ".join(dict.fromkeys(parts))
 
 
 def caveat(aspects: Mapping[str, Aspect], name: str) -> str:
-    """Return what is other than published, and what was chosen where the paper leaves it open, in one line; empty if nothing
-    is."""
+    """Return in one line all differences from the published settings, and our choices where the paper leaves them open.
+
+    It is empty if there are none.
+    """
     stated = [words for one in aspects.values() for words in one.stated]
     left = [words for one in aspects.values() for words in one.open]
     said = [
@@ -204,7 +206,7 @@ def _few(said: list[str], name: str) -> str:
 
 
 def _name(words: str) -> str:
-    """Return the last name of a setting's field, or of what is no field the words."""
+    """Return the last name of a setting's field, or its words if it is no field."""
     bare = words.replace("at the paper's size: ", "").partition(" (")[0]
     field = bare.partition(" ")[0]
     return field.rpartition(".")[2] if field.startswith(("model.", "train.", "recipe.")) else bare.replace(";", ",")

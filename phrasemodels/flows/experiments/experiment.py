@@ -1,7 +1,6 @@
-"""Experiments, the rows of result tables, with the printed numbers that they answer; and the rows, sizes and profiles that
-tables are built from.
+"""Experiments, the rows of result tables, with their printed numbers; and the parts of tables: rows, sizes and profiles.
 
-An experiment is trained, or counted: its numbers are then sizes of a corpus, or of a model that is only built.
+An experiment is trained or counted. A counted one has sizes of a corpus, or of an untrained model.
 """
 
 import dataclasses
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """A printed number, by the columns of data/published_results.csv that identify it; an empty field matches any value."""
+    """A printed number by its identifying columns of data/published_results.csv; an empty field matches any value."""
 
     paper: str
     table: str
@@ -39,7 +38,7 @@ class Cell:
 
     @cached_property
     def wanted(self) -> dict[str, str]:
-        """The columns that have to match."""
+        """The columns to match."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value}
 
     @property
@@ -77,12 +76,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Answer:
-    """A metric of ours and the printed number that it answers, if there is one.
+    """A metric of ours and the printed number it answers, if there is one.
 
     statistic: with it, the row is tested against its baseline. why_not: why nobody can reproduce the printed number, and
-    what ours is instead. exact: the value does not vary by seed, like a count of parameters; note: what is said beside the
-    verdict on such a value. reading: the printed number that this row is another reading of than the row with the `cell`; the
-    verdict on it is of that row, and this one is listed beside it.
+    the nature of ours. exact: the value does not vary by seed, like a count of parameters. note: a remark beside the
+    verdict on such a value. reading: the printed number of another row, if this row is a second reading of it; the verdict is
+    of the row with the `cell`, and this row is listed beside it.
     """
 
     metric: str
@@ -98,7 +97,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class TableName:
-    """A result table: its paper, its name for `--table`, and the folder name that stands in experiment names."""
+    """A result table: its paper, its name for `--table`, and its folder in names of experiments."""
 
     paper: str
     number: str
@@ -109,9 +108,9 @@ class TableName:
 class Experiment:
     """A row of a result table at one size (profile).
 
-    answers: the first one is the number that the row is known by. baseline: the row that this row is tested against; empty:
-    the first of the table. changed: overrides that change scores; with any of them no verdict is given. origin: the paper
-    that the system is from, where the table is of no paper.
+    answers: the first one is the row's main number. baseline: the row to test this row against; empty: the first of the
+    table. changed: overrides that change scores; with any of them no verdict is given. origin: the system's paper, if the table
+    is of none.
     """
 
     table: TableName
@@ -131,9 +130,9 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """PAPER/TABLE/PROFILE/ROW of the row as it is defined; each override that changes scores follows after a `+`.
+        """PAPER/TABLE/PROFILE/ROW of the defined row; each override that changes scores follows after a `+`.
 
-        All that is made of an experiment has this name: its steps, runs, reports, registered models and folders.
+        All products of an experiment have this name: its steps, runs, reports, registered models and folders.
         """
         return CHANGE.join((self.sibling(self.like or self.row), *self.changed))
 
@@ -143,12 +142,12 @@ class Experiment:
 
     @property
     def paper(self) -> str:
-        """The paper that the system is from."""
+        """The paper of the system."""
         return self.origin or self.table.paper
 
     @cached_property
     def aspects(self) -> dict[str, Aspect]:
-        """Data, size, model, training and tuning beside what is published; empty if nothing is trained."""
+        """Data, size, model, training and tuning beside the published ones; empty if nothing is trained."""
         if not self.recipe.trains:
             return {}
         return compare_settings(self.table.paper, self.table.folder, self.row, self)
@@ -160,12 +159,12 @@ class Experiment:
 
     @cached_property
     def differences(self) -> str:
-        """The settings that differ from the published ones, in one line; empty if the experiment is comparable."""
+        """The settings unlike the published ones, in one line; empty if the experiment is comparable."""
         return reason(self.aspects, self.name)
 
     @cached_property
     def caveat(self) -> str:
-        """The settings that the paper leaves open and were chosen here, in one line."""
+        """Our choices where the paper leaves settings open, in one line."""
         return caveat(self.aspects, self.name)
 
     def reason_not(self, answer: Answer) -> str:
@@ -188,7 +187,7 @@ class Experiment:
 
     @property
     def leak(self) -> Step | None:
-        """The step that counts test records that stand verbatim in the training set; None: nothing is trained."""
+        """The step that counts test records found verbatim in the training set; None: nothing is trained."""
         if not self.recipe.trains:
             return None
         corpus = self.recipe.corpus
@@ -197,7 +196,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The steps of one experiment with one seed, by stage. One that trains nothing has only the stage `scores`."""
+    """The steps of one experiment with one seed, by stage. Without a training the only stage is `scores`."""
 
     experiment: Experiment
     seed: int
@@ -205,7 +204,7 @@ class Pipeline:
 
     @property
     def trains(self) -> bool:
-        """Whether a model is trained, which makes predictions."""
+        """Whether a model is trained and makes predictions."""
         return self.experiment.recipe.trains
 
     @property
@@ -223,7 +222,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Size:
-    """Widths and depths that all rows of a table share, so that rows differ only in what is compared; 0: not used.
+    """Widths and depths shared by all rows of a table, so that rows differ in the compared part alone; 0: not used.
 
     d, heads, layers, d_ff, dropout: of an encoder. hidden: of the classifier over it, or of a parser's span scorer.
     d_kv, arc_hidden: of the parser of paper 004. lstm, adasent, channels: of baselines of paper 001. parents: of the
@@ -245,7 +244,7 @@ class Size:
 
     @property
     def encoder(self) -> dict[str, Any]:
-        """The fields that the configuration of a Transformer encoder takes."""
+        """The fields of a Transformer encoder's configuration."""
         return {name: getattr(self, name) for name in ("d", "heads", "layers", "d_ff", "dropout")}
 
 
@@ -262,8 +261,8 @@ class Profile:
 class Row:
     """A system of a table.
 
-    system, variant: its name in the paper. model: its configuration at a size. recipe, train: fields that it replaces in the
-    profile's recipe and training, such as {"schedule": inverse_sqrt}. baseline: the row it is tested against; empty: the
+    system, variant: its name in the paper. model: its configuration at a size. recipe, train: replacements of fields in the
+    profile's recipe and training, such as {"schedule": inverse_sqrt}. baseline: the row to test it against; empty: the
     first of the table.
     """
 
@@ -310,10 +309,10 @@ def counted(
     answers: tuple[Answer, ...],
     model: Any = None,
 ) -> Experiment:
-    """Return a row of a table that is counted."""
+    """Return a row of a table without training."""
     return Experiment(table, PROFILE, row, *named, answers, recipe, model)
 
 
 def exact(ours: str, cell: Cell | None, why_not: str = "", note: str = "", reading: Cell | None = None) -> Answer:
-    """Return the answer to a number that does not vary by seed."""
+    """Return the answer to a number that is the same for every seed."""
     return Answer(ours, cell, why_not=why_not, exact=True, note=note, reading=reading)

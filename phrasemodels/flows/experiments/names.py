@@ -1,4 +1,4 @@
-"""Names of experiments, with the overrides that they say, as names of files."""
+"""Names of experiments with their overrides, also as names of files."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ LONGEST = 120  # characters of a file's name, before its ending
 
 
 def divided(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return the row and the overrides that the name of an experiment says: `ROW+train.steps=2` has one override."""
+    """Return the row and the overrides in the name of an experiment: `ROW+train.steps=2` has one override."""
     row, *changes = _CHANGES.split(name)
     return row, tuple(changes)
 

@@ -1,6 +1,6 @@
 """Overrides: `train.steps=200` as a copy of an experiment with one field replaced.
 
-Parts that users add are named like values: `model.encoder=NAME`, `recipe.metrics=NAME,NAME`, `recipe.parsed=NAME`. The parser
+Users' parts are named like values: `model.encoder=NAME`, `recipe.metrics=NAME,NAME`, `recipe.parsed=NAME`. The parser
 of this package is `recipe.parsed=english`.
 """
 
@@ -40,10 +40,10 @@ GROUPS = {"metrics": "metrics", "parsed": "parsers"}
 
 
 def added(old: Any, path: str, text: str) -> Any:
-    """Return the part that takes the place of an old value; None: the field at this path takes none. ValueError: there is no
-    such part, or it lacks a value.
+    """Return the part that replaces an old value; None: the field at this path takes none.
 
-    An encoder gets the fields of the old one that it has, too; metrics are a tuple; a parser gives all rows its trees.
+    An encoder inherits the fields it shares with the old one; metrics are a tuple; a parser gives all rows its trees.
+    ValueError: there is no such part, or it lacks a value.
     """
     group = "encoders" if isinstance(old, EncoderConfig) else GROUPS.get(path.rpartition(".")[2], "")
     names = text.split(",") if group == "metrics" else [text]
@@ -73,7 +73,7 @@ def added(old: Any, path: str, text: str) -> Any:
 
 
 def _parser(kind: Any, where: str) -> "ParserBackend":
-    """Return a parser of a class that users add. ValueError: it cannot be made, or is no part that keys can name."""
+    """Return a parser of a user's class. ValueError: it cannot be made, or keys cannot name it."""
     try:
         made: ParserBackend = kind()
     except TypeError as error:
@@ -89,7 +89,7 @@ def _of(name: str, known: Mapping[str, str]) -> str:
 
 
 def with_trees_of(parser: "ParserBackend", rows: Step) -> Step:
-    """Return the step that gives the rows the trees of a parser."""
+    """Return the step that adds the trees of a parser to the rows."""
     from phrasemodels.tasks.parsers.parse import AddTrees, add_trees, replace_all
 
     return Step(
@@ -101,7 +101,7 @@ def with_trees_of(parser: "ParserBackend", rows: Step) -> Step:
 
 
 def name_of(value: Any) -> str:
-    """Return the name that a part has in an override; empty if it is none that users add."""
+    """Return the name of a part in an override; empty if it is no user's part."""
     if getattr(value, "__name__", "") == "by_shipped_parser":
         return SHIPPED
     made = value.args[0] if isinstance(value, partial) and value.func is with_trees_of else value
@@ -124,12 +124,12 @@ PRECISION = "train.precision"  # processors differ in which is fast: it changes 
 
 
 def overridden(experiment: Experiment, *assignments: str) -> Experiment:
-    """Return the experiment with fields replaced; those that change scores become part of its name, except for a precision that
-    the paper leaves open.
+    """Return the experiment with fields replaced. Replacements that change scores become part of its name, except for a precision
+    that the paper leaves open.
 
     Assignments of one configuration are applied together, so that it checks their combination; of one field the last
-    counts. Metrics that are added are shown, too. With another corpus an experiment answers no printed number. ValueError: a
-    field is unknown, or a value has the wrong type or is refused.
+    counts. Added metrics are shown, too. With another corpus an experiment answers no printed number. ValueError: a field is
+    unknown, or a value has the wrong type or is refused.
     """
     texts = dict(map(_assigned, assignments))
     tree: dict[str, Any] = {}
@@ -162,8 +162,7 @@ def with_precision_of(experiment: Experiment, settings: Mapping[str, Any]) -> Ex
 
 
 def _with_answers(made: Experiment, experiment: Experiment) -> Experiment:
-    """Return an overridden experiment with an answer for each metric that it has and the other one lacks, and none for a metric that
-    it has no more."""
+    """Return an overridden experiment with answers for its own metrics alone, also for those new to it."""
     before, after = (getattr(one.recipe, "metrics", ()) for one in (experiment, made))
     if before == after:
         return made
@@ -219,8 +218,9 @@ def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:
 
 
 def _parsed(text: str, owner: Any, name: str, whole: str) -> Any:
-    """Return the text as a value of the type of a configuration's field: a number, a word, a tuple of them, the name of a
-    function or class that the field takes, or `none` where it may be None."""
+    """Return the text as a value of a field's type: a number, a word, a tuple of these, the name of a function or class, or `none`
+    where it may be None.
+    """
     kind = typing.get_type_hints(type(owner))[name]
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     if NoneType in kinds and text.lower() == "none":
@@ -248,12 +248,14 @@ def _parsed(text: str, owner: Any, name: str, whole: str) -> Any:
 
 
 def choices(kind: Any, owner: Any, name: str) -> dict[str, Any]:
-    """Return the functions and classes that a field of a configuration takes, by name.
+    """Return the functions and classes possible in a field of a configuration, by name.
 
-    kind: the type of the field, `type[Base]` or `Callable[[...], Result]`. They are looked for in the modules of the
-    configuration, of its value and of its default, and in those from which the configuration's module imports; and among the
-    functions of torch that configurations name. A class fits if it is a subclass of Base or Result, a function if it has the
+    They come from the modules of the configuration, of its value and of its default, from the modules it imports from, and from
+    the functions of torch in configurations. A class fits if it is a subclass of Base or Result. A function fits if it has the
     types of the field, or of its value where the field names none.
+
+    Args:
+        kind: The type of the field, `type[Base]` or `Callable[[...], Result]`.
     """
     default: Any = next(field.default for field in dataclasses.fields(owner) if field.name == name)
     known = [part for part in (getattr(owner, name), default) if hasattr(part, "__name__")]
@@ -272,7 +274,7 @@ def choices(kind: Any, owner: Any, name: str) -> dict[str, Any]:
 
 
 def _is_part(value: Any) -> bool:
-    """Return whether a value is a public function or class of this project, or of the modules that users add."""
+    """Return whether a value is a public function or class of this project or of users' modules."""
     if not (inspect.isfunction(value) or inspect.isclass(value)) or value.__name__.startswith("_"):
         return False
     top = value.__module__.partition(".")[0]
@@ -311,7 +313,7 @@ def _fits(part: Any, arguments: tuple[Any, ...] | None, result: Any) -> bool:
 
 
 def _words(kind: Any) -> str:
-    """Return the name of a type that can be set: `int`, or `float,float` of a pair."""
+    """Return the name of a type for --set: `int`, or `float,float` of a pair."""
     parts = ["..." if part is ... else part.__name__ for part in get_args(kind)]
     return ",".join(parts) if parts else str(kind.__name__)
 
@@ -325,7 +327,7 @@ def _plain(text: str, kind: Any) -> Any:
 
 
 def settings(experiment: Experiment) -> Iterator[dict[str, str]]:
-    """Yield each field of an experiment that `--set` takes: its name, value, possible values and meaning."""
+    """Yield each field of an experiment for `--set`: its name, value, possible values and meaning."""
     for part in PARTS:
         yield from _settings(getattr(experiment, part), f"{part}.")
 

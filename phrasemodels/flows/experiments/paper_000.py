@@ -62,7 +62,7 @@ def phrase_transformer(longest: int, **switches: Any) -> Encoder:
 
 
 def adjacent_row(system: str, k: int, **switches: Any) -> Row:
-    """A row with hypernodes over adjacent tokens; its model is the encoder alone, which each table completes."""
+    """A row with hypernodes over adjacent tokens. Its model is the encoder alone; each table completes it."""
     slug = f"{'linear' if switches else 'phrase'}-k{k}"
     return Row(slug, system, f"k={k}", phrase_transformer(k, **switches), {"phrases": Phrases(adjacent, k)})
 
@@ -155,15 +155,18 @@ def table_1(profile: str) -> list[Experiment]:
 
 
 def read_otherwise(row: Row) -> Cell | None:
-    """The number of Table 1 that a row is another reading of, by its variant without what is other; None if it is of none."""
+    """The number of Table 1 under another reading by a row, from its variant; None if there is none."""
     variant = row.variant.rpartition(", ")[0]
     return printed(replace(row, variant=variant), "Table 1", "BLEU") if variant else None
 
 
 def as_base_code(row: Row) -> Row:
-    """The row, a translator, trained, decoded and scored as attention-is-all-you-need-pytorch did it in August 2018, on which
-    the paper was probably built: ten epochs of tables that learn slowly, the weights with the best accuracy on dev, a beam
-    without length normalisation, and </s> and unknown words left in what is scored."""
+    """The row, a translator, as attention-is-all-you-need-pytorch trained, decoded and scored it in August 2018. The paper was
+    probably built on it.
+
+    Ten epochs of tables that learn slowly; the weights with the best accuracy on dev; a beam without length normalisation;
+    </s> and unknown words stay in the scored text.
+    """
 
     def model(size: Size) -> TranslationConfig:
         made = row.model(size)

@@ -86,7 +86,7 @@ DIVISION = Levels()
 
 
 def system(slug: str, name: str, variant: str, model: Callable[[Size], Any], structure: Structure) -> Row:
-    """A row with a model and what its encoder reads of each token."""
+    """A row with a model and its encoder's structure of each token."""
     return Row(slug, name, variant, model, {"structure": structure})
 
 
@@ -189,7 +189,7 @@ EPOCH = -(-SNLI_PAIRS // 64)  # updates of a pass in batches of 64
 
 @dataclass(frozen=True)
 class AuthorsTraining:
-    """The model, recipe and fields of the training that replace those PSAN has."""
+    """The model, recipe and training fields in place of PSAN's."""
 
     model: Callable[[SentencePairConfig], SentencePairConfig]
     recipe: Callable[[EntailmentRecipe], EntailmentRecipe]
@@ -209,7 +209,7 @@ def _disan(model: SentencePairConfig) -> SentencePairConfig:
 
 
 def _infersent_text(recipe: EntailmentRecipe) -> EntailmentRecipe:
-    """Read words with capitals between <s> and </s>; leave out those without a vector of GloVe 840B."""
+    """Read words with capitals between <s> and </s>; leave out words without a vector of GloVe 840B."""
     vectors = VectorFile("glove/glove.840B.300d.txt", 300)
     return replace(recipe, text=CASED, unknown=left_out, vectors=vectors, suite=in_marks(recipe.suite), penalty=0.0)
 
@@ -328,7 +328,7 @@ PROFILES = {
 
 
 def trees_of(parser: Experiment) -> ByOurParser:
-    """Trees by the parser that an experiment of paper 004 trains."""
+    """Trees by the trained parser of an experiment of paper 004."""
     return ByOurParser(parser.name, parser.recipe, parser.model, parser.train)  # type: ignore[arg-type]
 
 
@@ -356,7 +356,7 @@ def table(
 def alike(
     name: TableName, profile: str, rows: Iterable[Row], answers: Callable[[Row], tuple[Answer, ...]], suite: bool
 ) -> list[Experiment]:
-    """The rows of a table, all with the same training. Only rows that read trees wait for a parser."""
+    """The rows of a table, all with the same training. Only rows with trees wait for a parser."""
     chosen = PROFILES[profile]
     recipe = chosen.recipe if suite else replace(chosen.recipe, suite=())
     made = experiments(name, profile, replace(chosen, recipe=recipe), rows, answers)
@@ -393,8 +393,9 @@ def systems(profile: str) -> list[Experiment]:
 
 
 def _printed_as(row: Row) -> str:
-    """Return the system that Table 2 prints a row's numbers as: the numbers of HConvNet (Conneau et al. 2017, Table 3) stand
-    there as AdaSent's, and none of our readings of the gate."""
+    """Return the system whose name a row's numbers have in Table 2. The numbers of HConvNet (Conneau et al. 2017, Table 3) stand
+    there as AdaSent's, and none of our readings of the gate.
+    """
     return "" if row.variant else {"HConvNet": "AdaSent", "AdaSent": ""}.get(row.system, row.system)
 
 
@@ -524,8 +525,10 @@ def sizes(profile: str) -> list[Experiment]:
 
 @dataclass(frozen=True)
 class CountedParser:
-    """A parser whose phrases are counted: the table of its rows, the step that it is for a tokeniser, and in what it is unlike
-    the paper's. note: if its counts are judged all the same. other: whether its counts stand beside the verdicts on counts by Stanza."""
+    """A parser for counts of phrases: the table of its rows, its step for a tokeniser, and its difference from the paper's.
+
+    note: if its counts are judged all the same. other: whether its counts stand beside the verdicts on counts by Stanza.
+    """
 
     table: TableName
     parsed: Callable[[Tokeniser], Callable[[Step], Step]]

@@ -1,11 +1,11 @@
 """Paper 002, PhraseTransformer with n-gram LSTM: Tables 2 to 5, semantic parsing of Geo, Atis and MSParS.
 
-The paper leaves much open, and its released program differs from it. Each preset is one reading of both; at the paper's size
-RELEASED is trained, the others are rows of the table `presets`. The settings of other tools are converted: a batch of K
+The paper leaves much open, and its released program differs from it. Each preset is one reading of both. RELEASED is trained
+at the paper's size; the others are rows of the table `presets`. Settings of other tools are converted: a batch of K
 "tokens" there counts the longer side, here both sides; a learning rate there is a factor of (d · warm-up)^-½. Only RELEASED
-replaces an unknown word by the source word that it attends to; the others cannot predict one.
+replaces an unknown word by the source word with most attention; the others cannot predict one.
 
-Table 1 and the vocabulary of MSParS are counted; for the parameters in Tables 4 and 5 models are only built.
+Table 1 and the vocabulary of MSParS are counted. Parameters in Tables 4 and 5 need only untrained models.
 """
 
 import math
@@ -90,8 +90,11 @@ ALL_LAYERS = (1, 2, 3, 4, 5, 6)
 
 @dataclass(frozen=True)
 class Grams:
-    """The model of a row. sizes: words of the n-gram of each head, 0 for a single word. total: n-grams are sums of their
-    words (the Sum variant). layers: those that have n-grams, from 1. preset: None until it is chosen by profile."""
+    """The model of a row.
+
+    sizes: words of the n-gram of each head, 0 for a single word. total: n-grams are sums of their words (the Sum variant).
+    layers: the layers with n-grams, from 1. preset: None until the profile chooses it.
+    """
 
     sizes: tuple[int, ...]
     gate: Gate = grams_alone
@@ -108,7 +111,7 @@ class Grams:
         )  # fmt: skip
 
     def encoder(self, size: Size, preset: Preset, inner: float) -> EncoderConfig:
-        """The encoder at a size; layers that a smaller size does not have are left out."""
+        """The encoder at a size, without layers beyond that size."""
         widths: dict[str, Any] = size.encoder | {"residual": preset.residual, "inner_dropout": inner}
         if not any(self.sizes):
             return TransformerEncoderConfig(**widths)
@@ -148,10 +151,11 @@ def changed(row: Row, **parts: Any) -> Row:
 
 @dataclass(frozen=True)
 class Data:
-    """A corpus by its name in the paper, and how the paper trains on it. tokens: of both sides of a batch, as many as the
-    printed number of the longer side. rate: the factor
-    of the schedule. summed: batches that the released scripts sum up in an update. checkpoint_every: in updates; 0: as
-    often as dev is read."""
+    """A corpus by its name in the paper, and the paper's training on it.
+
+    tokens: of both sides of a batch, as many as the printed number of the longer side. rate: the factor of the schedule.
+    summed: batches in the sum of an update by the released scripts. checkpoint_every: in updates; 0: as often as dev is read.
+    """
 
     name: str
     recipe: SemanticParsingRecipe
@@ -235,7 +239,7 @@ CORPORA: dict[str, Mapping[str, Data]] = {
 
 
 def profile_of(name: str, data: Data, preset: Preset) -> Profile:
-    """The profile on a corpus: the size, the text and the training that a preset reads in the paper."""
+    """The profile on a corpus: the size, the text and the training of a preset."""
     size = replace(SIZES[name], dropout=data.dropout)
     train = TrainConfig(
         steps=round(data.steps * preset.updates),
@@ -385,13 +389,13 @@ def table_5(profile: str) -> list[Experiment]:
 
 
 def _unprinted_answers(*more: str) -> tuple[Answer, ...]:
-    """Logic and exact match, both tested, of rows that the paper does not have; and other scores."""
+    """Logic and exact match of rows absent from the paper, both tested; and other scores."""
     both = (Answer(name, None, Statistic(name, accuracy_of)) for name in ("logic", "exact"))
     return (*both, *(Answer(name) for name in more))
 
 
 def _named(row: Row, what: str) -> Row:
-    """The row with what sets it apart from others of the same system."""
+    """The row with its difference from others of the same system in its name."""
     return replace(row, variant=f"{row.variant}, {what}")
 
 

@@ -171,10 +171,10 @@ QUESTIONS = 900  # in training, after 100 are held out
 
 @dataclass(frozen=True)
 class Starts:
-    """How a system is trained: `restarts` starts of so many epochs in batches of `rows` questions, and how models begin.
+    """How a system is trained: `restarts` starts of so many epochs in batches of `rows` questions, and the start of models.
 
-    Published: 20 starts, 100 epochs, one question an update, by SGD with gradients clipped at 40. How words make a sentence
-    is not said. deviation: of the parameters at the start; published: 1/√10. linear: epochs of a linear start.
+    Published: 20 starts, 100 epochs, one question an update, by SGD with gradients clipped at 40. The paper doesn't say how words
+    make a sentence. deviation: of the parameters at the start; published: 1/√10. linear: epochs of a linear start.
     """
 
     restarts: int
@@ -221,7 +221,7 @@ def chain(potentials: Any, K: int, starts: Starts) -> ChainConfig:
 
 
 def released(K: int, starts: Starts) -> ChainConfig:
-    """A chain of facts with the potentials of the released code, which lose their pairs when the linear start ends."""
+    """A chain of facts with the potentials of the released code; these lose their pairs at the end of the linear start."""
     return chain(partial(ReleasedPotentials, linear_updates=starts.updates * starts.linear), K, starts)
 
 
@@ -230,8 +230,10 @@ SLIDES, FULL_PAPER = "Slide: bAbI", "ICLR Table 4"  # tables
 
 @dataclass(frozen=True)
 class System:
-    """A row of each task: its name in the paper, its model of (K, starts), and its training. printed: the table whose numbers it
-    answers; empty: none."""
+    """A row of each task: its name in the paper, its model of (K, starts), and its training.
+
+    printed: the table of its printed numbers; empty: none.
+    """
 
     slug: str
     system: str
@@ -335,7 +337,7 @@ def _table(profile: str, number: str, systems: Iterable[System]) -> list[Experim
 
 
 def _answering(profile: str, number: str, row: System, name: str, corpus: AnyCorpus, task: str = "") -> Experiment:
-    """A system on one task of bAbI, or on generated stories, which answer no printed number."""
+    """A system on one task of bAbI, or on generated stories. These answer no printed number."""
     starts, K = row.starts, 2 + (task in THREE_FACTS)
     variant = row.variant if row.printed else "Simple attention" if row.system == "MemN2N" else "Structured attention"
     cell = Cell(PAPER, row.printed or row.reading, row.system, variant, "answer accuracy", f"bAbI 1k TASK {task}")

@@ -69,8 +69,9 @@ XLNET, BERT = "xlnet-large-cased", "bert-large-uncased"  # of Zhou and Zhao's sc
 
 @dataclass(frozen=True)
 class Reading:
-    """Where paper and released code contradict each other: which query a label has, the scale of its attention (Eq 1), what a
-    relation looks at (Eq 11), and the weight of the losses of arcs and relations (Eq 12)."""
+    """Where paper and released code contradict each other: the query of a label, the scale of its attention (Eq 1), the input of
+    a relation (Eq 11), and the weight of the losses of arcs and relations (Eq 12).
+    """
 
     align: Align = own_query
     scale: Scale = by_head_width
@@ -84,11 +85,12 @@ AS_RELEASED = Reading(released_query, by_model_width, from_itself, RELEASED_WEIG
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of the parser that a profile decides: the label layer, dropouts, how words begin, pretrained weights; and readings
-    of the paper, the one of most rows and the one of the row as released.
+    """Parts of the parser that a profile decides, and readings of the paper.
 
-    whole: all that the released code has beside pretrained weights: tags of another program in the input and no loss of tags,
-    learned positions, its start and its dropout. baseline_weight: of labels against arcs in decoding by a parser without tags.
+    The parts are the label layer, dropouts, the start of words and pretrained weights. One reading is of most rows, one of the
+    row as released. whole: all of the released code beside pretrained weights: tags of another program in the input and no loss
+    of tags, learned positions, its start and its dropout. baseline_weight: of labels against arcs in decoding by a parser
+    without tags.
     """
 
     label: LabelAttentionConfig = field(default_factory=LabelAttentionConfig)
@@ -129,7 +131,7 @@ class Parser:
 
     @property
     def reading(self) -> Reading:
-        """Where paper and released code differ: which of them this row follows."""
+        """The choice of this row where paper and released code differ."""
         return self.parts.released if self.released else self.parts.printed
 
     def __call__(self, size: Size) -> ParserConfig:
@@ -154,8 +156,10 @@ class Parser:
 
     @property
     def inputs(self) -> tuple[InputConfig, ...]:
-        """Words and their characters, or a pretrained encoder. The whole parser reads tags of another program; all others
-        predict them, so that nothing gold is read, and raw text can be parsed."""
+        """Words and their characters, or a pretrained encoder.
+
+        The whole parser reads tags of another program. All others predict tags: nothing gold is read, and raw text can be parsed.
+        """
         if self.parts.pretrained:  # the released script has no word embeddings beside these, whatever the text says
             encoder = PretrainedConfig(self.encoder)
             return (encoder, TagsConfig(vector_dropout=0.2)) if self.reads_tags else (encoder,)
@@ -168,7 +172,7 @@ class Parser:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        """The fields of the recipe that follow from the model."""
+        """The fields of the recipe by the model."""
         weight = self.weight if self.weight is not None else 0.5 if self.tags else self.parts.baseline_weight
         own: dict[str, Any] = {"problem": ParsingObjective(Jointly(weight), tagged=self.reads_tags)}
         own["divide"] = Pieces(self.encoder) if self.parts.pretrained else no_pieces

@@ -1,4 +1,4 @@
-"""The papers, how they are cited, and the numbers that they print: the five, and those that users add."""
+"""The papers, their citations and their printed numbers: the five, and users' own."""
 
 import re
 import tomllib
@@ -25,10 +25,10 @@ Columns = Mapping[str, Any]  # a row of `published_results`
 
 @cache
 def published_results() -> list[dict[str, Any]]:
-    """Return all numbers that papers print, by columns: texts, and `number`, as the verdicts read it.
+    """Return all printed numbers by columns: texts, and `number`, as the verdicts read it.
 
     Raises:
-        ValueError: A file that a user adds is wrong.
+        ValueError: A user's file is wrong.
     """
     ours = Path(str(files("phrasemodels.data") / "published_results.csv"))
     return [*_rows(ours), *(row for paper in project.parts("papers") for row in _added(paper))]
@@ -83,8 +83,11 @@ def printed_value(row: Columns) -> PrintedValue:
 
 @dataclass(frozen=True)
 class Paper:
-    """How a paper is cited. number: its name here. short: the title where space is little. authors: "Family, Given"; none if
-    the paper is anonymous. text: the version that is reproduced. later: what became of it."""
+    """The citation of a paper.
+
+    number: its name here. short: a short title. authors: "Family, Given"; none if the paper is anonymous. text: the
+    reproduced version. later: its later fate.
+    """
 
     number: str
     short: str
@@ -145,10 +148,10 @@ def papers() -> dict[str, Paper]:
 
 
 def paper_name(number: str) -> str:
-    """Return the short title of a paper with its number; a paper that a user adds is called by its name."""
+    """Return the short title of a paper with its number; a user's paper is called by its name."""
     return papers()[number].name if number in papers() else number
 
 
 def with_names(text: str) -> str:
-    """Return a text in which "Paper 000" is the paper's name."""
+    """Return a text with the paper's name in place of "Paper 000"."""
     return re.sub(r"\bPaper (\d{3})\b", lambda found: paper_name(found[1]), text)

@@ -1,1 +1,1 @@
-"""Steps that turn raw corpora into numbers: corpora as records, tokens, vocabularies, byte pairs, phrases, levels."""
+"""Steps from raw corpora to numbers: corpora as records, tokens, vocabularies, byte pairs, phrases, levels."""

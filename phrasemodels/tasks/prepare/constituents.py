@@ -1,8 +1,8 @@
 # mypy: disallow-untyped-defs=False
-"""Constituency trees as the levels of phrases that paper 001 divides a sentence into.
+"""Constituency trees as paper 001's levels of phrases.
 
-A level is a partition of the sentence: its phrases are numbered from 0 in each sentence, and each token has the number of
-its phrase. So it is enough to know at which tokens phrases begin.
+A level is a partition of the sentence. Its phrases are numbered from 0 in each sentence, and each token has the number of
+its phrase. So the first tokens of phrases say all.
 
 Structures for sentence encoders, k integers for each token: levels of phrases for PSAN, heads and relations for TBCNN.
 
@@ -68,7 +68,7 @@ def nodes(trees: pa.ChunkedArray, lengths: Ints) -> Nodes:
 
 @njit(cache=CACHED, nogil=True)
 def _read(letters, offsets, lengths, first, found):
-    """Fill in the nodes; return the first row that is wrong, or the number of rows."""
+    """Fill in the nodes; return the first wrong row, or the number of rows."""
     start, end, parent = found
     for row in range(len(lengths)):
         node, around, words = first[row] - 1, -1, 0
@@ -91,9 +91,9 @@ def _read(letters, offsets, lengths, first, found):
 
 
 def nary(found: Nodes, lengths: Ints, most_words: int = MOST_WORDS) -> Ints:
-    """Return for each token the first level on which a phrase begins with it (tokens), or NEVER.
+    """Return for each token the first level with a phrase that begins there (tokens), or NEVER.
 
-    Level 1 has the children of the first node that branches; level t+1 has the children of the nodes of level t with more than
+    Level 1 has the children of the first node that branches. Level t+1 has the children of the nodes of level t with more than
     `most_words` words. Nodes with one child are skipped.
     """
     return _nary(*found, lengths, most_words)
@@ -167,8 +167,9 @@ def numbered(begins: Ints, lengths: Ints, levels: tuple[int, ...]) -> NDArray[np
 
 
 def blocks(numbers: NDArray[np.int32], lengths: Ints) -> NDArray[np.int32]:
-    """Return a partition with as many phrases in each sentence and level, whose sizes differ by one word at most (paper 001,
-    Table 4, row 5)."""
+    """Return a partition with as many phrases in each sentence and level, of sizes that differ by one word at most (paper 001,
+    Table 4, row 5).
+    """
     position = np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     last = numbers[np.cumsum(lengths)[lengths > 0] - 1]
     count = np.repeat(last + 1, lengths[lengths > 0], 0)
@@ -191,14 +192,14 @@ def equal_blocks(trees: pa.ChunkedArray, lengths: Ints, levels: tuple[int, ...])
 
 
 def bracketed(binary: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return binary trees of SNLI, whose words have no brackets, `( ( A girl ) runs )`, as trees for `nodes`."""
+    """Return binary trees of SNLI, `( ( A girl ) runs )` without brackets around words, as trees for `nodes`."""
     spaced = pc.replace_substring_regex(binary, r"([^ ()]+)", r"(X \1)")
     return pc.replace_substring(spaced, "( ", "(X ")
 
 
 @dataclass(frozen=True)
 class Divide:
-    """How sentences are divided, and the levels that are written."""
+    """The division of sentences, and the levels to write."""
 
     partition: Partition = syntactic
     levels: tuple[int, ...] = (1, 2, 3)
@@ -222,7 +223,9 @@ def divide_shard(job: Job, settings: Divide) -> dict[str, Any]:
 
 def validate(numbers: NDArray[np.int32], lengths: Ints, where: str) -> None:
     """Check that each level is a partition: it begins with phrase 0, and a token continues its phrase or begins the next.
-    ValueError: a row in which this is not so."""
+
+    ValueError: a row is no partition.
+    """
     first = (np.cumsum(lengths) - lengths)[lengths > 0]
     steps = np.diff(numbers, axis=0, prepend=0)
     steps[first] = numbers[first]
@@ -269,7 +272,7 @@ def right_branching(tokens: TokenLists, trees: pa.ChunkedArray) -> pa.ChunkedArr
 
 @dataclass(frozen=True)
 class AtRandom:
-    """Random binary trees, which are functions of the words and the seed."""
+    """Random binary trees, functions of the words and the seed."""
 
     seed: int = 0
 
@@ -342,7 +345,7 @@ class Levels:
 class Dependencies:
     """Head (from 1, 0 for the root) and relation of each token, by head rules on constituency trees.
 
-    The relation is the label of the largest phrase that the token heads; labels that are not in RELATIONS share the last
+    The relation is the label of the token's largest phrase as head; labels outside of RELATIONS share the last
     id. In a sentence without a tree the head of each word is the next word.
     """
 

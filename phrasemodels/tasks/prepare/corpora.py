@@ -1,4 +1,4 @@
-"""Corpora as records: downloaded and read, or generated; a dev set held out of train; test records that train has.
+"""Corpora as records: downloaded and read, or generated; a dev set held out of train; test records found in train.
 
 Several treebanks as one training set, with as much of each as its licence, or its annotation, allows.
 """
@@ -54,7 +54,7 @@ def fetch_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
 
 
 def _check_complete(settings: FetchCorpus, found: Mapping[str, str]) -> None:
-    """OSError: a file that was there when the run was planned is not there any more."""
+    """OSError: a file of the plan has gone since."""
     if lost := sorted(settings.digests.keys() - found.keys()):
         raise OSError(f"{settings.corpus}: {', '.join(lost)} cannot be found any more; put them back, and start again")
 
