@@ -17,9 +17,9 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -249,7 +249,6 @@ class Tracker:
     def datasets(self, run_id: str, used: Iterable[UsedData]) -> None:
         """Log the data of a run. The same data is logged once."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
-        from mlflow.exceptions import MlflowException
 
         inputs = [
             DatasetInput(
@@ -265,13 +264,7 @@ class Tracker:
             )
             for one in used
         ]
-        for tries in reversed(range(5)):
-            try:
-                self.client().log_inputs(run_id, inputs)
-                break
-            except MlflowException:  # another run may just have logged one of them for the first time
-                if not tries:
-                    raise
+        _despite_others(partial(self.client().log_inputs, run_id, inputs))
 
     @contextlib.contextmanager
     def monitored(self, run_id: str, interval: float = 10.0, node: str | None = None) -> Iterator[None]:
@@ -326,14 +319,17 @@ class Tracker:
         for name, value in metrics.items():
             if (name := _metric(name)) not in run.data.metrics:
                 client.log_metric(run_id, name, value, timestamp=ended or run.info.start_time, **about)
-        for name, text in tags.items():
-            client.set_tag(run_id, name, text)
         for file in files:
             client.log_artifact(run_id, str(file))
-        for name in run.data.tags:
-            if name.startswith(AT_WORK):
-                client.delete_tag(run_id, name)
-        client.set_tag(run_id, STATE, COMPLETED)
+
+        def end() -> None:
+            for name in client.get_run(run_id).data.tags:
+                if name.startswith(AT_WORK):
+                    client.delete_tag(run_id, name)
+            for name, text in {**tags, STATE: COMPLETED}.items():
+                client.set_tag(run_id, name, text)
+
+        _despite_others(end)
         client.set_terminated(run_id, STATUS[COMPLETED], ended)
 
     def logged_model(self, run_id: str, name: str, key: str, step: int, tags: Mapping[str, str]) -> str:
@@ -357,7 +353,7 @@ class Tracker:
         query = f"tags.`{_at_work(attempt)}` = {quoted(attempt)} and attributes.status = 'RUNNING'"
         # MLflow's largest answer
         for run in client.search_runs(where, query, max_results=50000) if where else []:
-            self._leave(run, attempt, state, reason)
+            _despite_others(partial(self._leave, run.info.run_id, attempt, state, reason))
 
     def fail(self, run_id: str, attempt: str = "", state: str = FAILED, reason: str = "") -> None:
         """Mark a run as ended without a result. A later attempt opens it again.
@@ -365,14 +361,14 @@ class Tracker:
         A run of another living flow run stays as it is.
         """
         with contextlib.suppress(Exception):
-            self._leave(self.client().get_run(run_id), attempt, state, reason)
+            _despite_others(partial(self._leave, run_id, attempt, state, reason))
 
-    def _leave(self, run: Any, attempt: str, state: str, reason: str) -> None:
+    def _leave(self, run_id: str, attempt: str, state: str, reason: str) -> None:
         """End a flow run's work on a run. End the run, too, if no other flow run works on it."""
-        client, run_id = self.client(), run.info.run_id
-        own = _at_work(attempt)
-        others = [value for name, value in run.data.tags.items() if name.startswith(AT_WORK) and name != own]
-        if own in run.data.tags:
+        client = self.client()
+        own, tags = _at_work(attempt), client.get_run(run_id).data.tags
+        others = [value for name, value in tags.items() if name.startswith(AT_WORK) and name != own]
+        if own in tags:
             client.delete_tag(run_id, own)
         if others:
             client.set_tag(run_id, ATTEMPT, others[0])
@@ -380,6 +376,19 @@ class Tracker:
             client.set_tag(run_id, STATE, state)
             client.set_tag(run_id, REASON, reason)
             client.set_terminated(run_id, STATUS[state])
+
+
+def _despite_others(write: Callable[[], object]) -> None:
+    """Call a writer of MLflow, again if another run has just made or removed the same."""
+    from mlflow.exceptions import MlflowException
+
+    for tries in reversed(range(5)):
+        try:
+            write()
+            break
+        except MlflowException as error:
+            if not tries or error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST"):
+                raise
 
 
 def _at_work(attempt: str) -> str:

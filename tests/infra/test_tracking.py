@@ -219,6 +219,23 @@ def test_two_nodes_that_open_a_run_at_once_get_the_same_run(tracker: Tracker) ->
     assert len(tracker.runs()) == 3
 
 
+@pytest.mark.parametrize("end", ["finish", "end_runs"])
+def test_what_another_run_has_just_ended_is_no_error(tracker: Tracker, monkeypatch, end: str) -> None:
+    delete, others = MlflowClient.delete_tag, iter([True])
+    run = tracker.open_run("x", "run", "key", {ATTEMPT: "one"})
+
+    def late(client: MlflowClient, run: str, name: str) -> None:
+        if next(others, False):
+            delete(client, run, name)
+        delete(client, run, name)
+
+    monkeypatch.setattr(MlflowClient, "delete_tag", late)
+    tracker.finish(run, {"bleu": 1.0}, [], {}) if end == "finish" else tracker.end_runs("one")
+    ended = tracker.run_of("key")
+    assert ended.info.status == ("FINISHED" if end == "finish" else "KILLED")
+    assert not any(name.startswith(AT_WORK) for name in ended.data.tags)
+
+
 def test_a_deleted_experiment_is_named(tracker: Tracker) -> None:
     tracker.client().delete_experiment(tracker.experiment("x"))
     with pytest.raises(ValueError, match="'x' was deleted: `mlflow experiments restore --experiment-id 1`"):
