@@ -96,12 +96,6 @@ def test_a_negative_seed_is_refused(cli):
     assert "'--seed'" in done.stderr
 
 
-@pytest.mark.parametrize("duration", ["x", "-1h"])
-def test_a_wrong_duration_is_refused_before_anything_is_looked_up(duration):
-    done = run_cli("reproduce", "--for", duration)
-    assert done.exit_code == 2 and "is no duration" in done.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

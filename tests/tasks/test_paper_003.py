@@ -1,9 +1,7 @@
 """The tables of paper 003: their cells, the way from records to scores, and the protocol of bAbI."""
 
 import dataclasses
-import itertools
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -13,20 +11,18 @@ from running import small_corpus
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.store import Executor, Job, OutOfTimeError, Step, Store
+from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.encoders.parents import NoParentsConfig
 from phrasemodels.flows.experiments.catalogue import PROFILES, Request, experiment, tables_of
 from phrasemodels.flows.experiments.paper_003 import average, listed_average
 from phrasemodels.flows.report.table import averages
 from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.flows.run.tune import _training_progress
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.models.sentence_pair import DecomposableConfig
 from phrasemodels.tasks.metrics.scores import length_to_failure
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import characters, letters
 from phrasemodels.tasks.prepare.vocabulary import read_words
-from phrasemodels.tasks.problems import answering
 from phrasemodels.tasks.problems.answering import ANSWERS, AnswerScoring, score_answers, words
 from phrasemodels.tasks.problems.decomposition import (
     DecompositionObjective,
@@ -146,18 +142,6 @@ def test_starts_are_ranked_by_held_out_answers(tmp_path):
     assert (trained.path / "model.safetensors").read_bytes() == (trained.path / "restart-0.safetensors").read_bytes()
     again = dataclasses.replace(chosen, row="another-name")
     assert store.find(again.steps(1).trained) is not None
-
-
-def test_no_start_begins_after_the_time_is_up_and_those_that_ended_are_kept(tmp_path, monkeypatch):
-    chosen = experiment("003/tablebabi/sample/binary-facts2", (*TINY, "recipe.restarts=3"))
-    store, now = Store(tmp_path).open(), itertools.count()
-    monkeypatch.setattr(answering, "time", SimpleNamespace(time=lambda: next(now)))
-    with pytest.raises(OutOfTimeError, match="before its last start; those that ended are kept"):
-        store.run(chosen.steps(1).trained, Executor(until=2))
-    ended = [a for a in store.artifacts() if a.manifest["label"].startswith("train restart")]
-    progress = _training_progress(chosen.steps(1), store)
-    assert len(ended) == 2 and progress.done == chosen.train.steps * 2 // 3 and progress.left > 0
-    assert store.run(chosen.steps(1).trained, Executor()).meta["restarts"]
 
 
 @pytest.mark.parametrize(

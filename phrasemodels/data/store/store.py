@@ -137,7 +137,7 @@ def call_here(function: Callable[..., None], *arguments: Any) -> None:
 
 
 class OutOfTimeError(TimeoutError):
-    """The time limit was reached. The checkpoint is kept; a rerun resumes from it."""
+    """A training was stopped before its last update. The checkpoint is kept; a rerun resumes from it."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ class Executor:
     map(function, items): call function(*item) for each item and yield the results in order. Nothing runs before its result is
     asked for. launch(function, *arguments): call the function on every training worker. Several workers have
     torch.distributed set up. fetches: the workers download their files. report(history): receive the metrics measured so far.
-    sources: where downloads come from. until: the time (seconds since 1970) at which a training saves a checkpoint and ends
-    with OutOfTimeError. stop_at: it also does so after this number of updates. keeps_state: a finished training keeps its
+    sources: where downloads come from. stop_at: the number of updates after which a training saves a
+    checkpoint and ends with OutOfTimeError. keeps_state: a finished training keeps its
     last checkpoint, so another one with more updates can go on from it. Garbage collection removes it like interrupted work.
     """
 
@@ -157,7 +157,6 @@ class Executor:
     fetches: bool = False
     report: Callable[[list[dict[str, float]]], None] | None = None
     sources: Any = None
-    until: float = math.inf
     stop_at: float = math.inf
     keeps_state: bool = False
 

@@ -1,16 +1,13 @@
 """The commands that run a table (reproduce, plan, keep) or one training (train, prepare)."""
 
-import math
 import os
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from phrasemodels.flows.cli.terminal import (
-    Duration,
     ExperimentName,
     FirstSeed,
     Force,
@@ -51,7 +48,6 @@ def reproduce(
     offline: Annotated[
         bool, typer.Option("--offline", help="Never fetch from a URL; list at once the files that are missing.")
     ] = False,
-    duration: Duration = "",
     tune: Tune = 0,
     as_json: Json = False,
 ) -> None:
@@ -73,7 +69,7 @@ def reproduce(
     settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row, first_seed, like, sweep)
     outline = outlined(asked, settings)
     found = None if tune else replay_finished_run(asked, outline, open_store(settings), settings)
-    result = found or _run(asked, settings, duration, tune)
+    result = found or _run(asked, settings, tune)
     if as_json:
         print_json(result)
     else:
@@ -81,28 +77,20 @@ def reproduce(
             print_rows("Settings chosen by the lowest dev loss", list(result["tuning"][0]), result["tuning"])
         if result["rows"]:
             print_table(result)
-        if result["left"]:
-            print_rows(
-                "Rows without a result; the same command goes on with those whose time was up",
-                list(result["left"][0]),
-                result["left"],
-            )
     for line in result["diverged"]:
         print(line, file=sys.stderr)
 
 
-def _run(asked: dict[str, Any], settings: "Settings", duration: str, tune: int) -> dict[str, Any]:
+def _run(asked: dict[str, Any], settings: "Settings", tune: int) -> dict[str, Any]:
     """Start the services and run the steps of a request; return what the command prints."""
-    from phrasemodels.flows.run.tune import seconds_of
     from phrasemodels.infra.services import services
 
-    until = time.time() + seconds_of(duration) if duration else math.inf
     request, plan, store = _planned(asked, settings)
     print("starting Prefect, Ray and MLflow", file=sys.stderr, flush=True)
     with services(settings):
         from phrasemodels.flows.run.reproduce import reproduce_plan
 
-        return reproduce_plan(request, plan, store, settings, until, tune)
+        return reproduce_plan(request, plan, store, settings, tune)
 
 
 def _planned(asked: dict[str, Any], settings: "Settings") -> tuple["Request", "Plan", "Store"]:

@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from phrasemodels.infra.tracking import Tracker
 
 
-def check_duration(text: str) -> str:
-    """Return the text of a duration, or of none. typer.BadParameter: it is no duration; the exit status is 2."""
-    if text:
-        from phrasemodels.flows.run.tune import seconds_of
-
-        try:
-            seconds_of(text)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
-    return text
-
-
 Paper = Annotated[str, typer.Option(help="Paper, as in `phrasemodels experiments`.")]
 TableNumber = Annotated[str, typer.Option("--table", help="Table of the paper.")]
 Profile = Annotated[
@@ -71,15 +59,6 @@ Tune = Annotated[
     typer.Option(
         min=0,
         help="Try this many random settings of each row, and run the table with those that are best on dev. 0: no tuning.",
-    ),
-]
-Duration = Annotated[
-    str,
-    typer.Option(
-        "--for",
-        callback=check_duration,
-        help="Stop training after this time, like 3h, 90m or 1h30m. Checkpoints are kept, and the same command resumes. Rows "
-        "that are nearest to a verdict are trained first. By default there is no limit.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with a stable schema; NaN and infinity are null.")]

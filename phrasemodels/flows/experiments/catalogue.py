@@ -130,12 +130,6 @@ class Table:
     def _how(self) -> tuple[str, ...]:
         return (self.how,) if self.how else self.changed
 
-    def without(self, rows: set[str]) -> "Table":
-        """Return the table without some experiments, by their names; its title says how many are left out."""
-        kept = tuple(e for e in self.experiments if e.name not in rows)
-        left = f"{len(self.experiments) - len(kept)} of {len(self.experiments)} rows without a result"
-        return replace(self, experiments=kept, how=", ".join((*self._how, left)))
-
 
 @dataclass(frozen=True)
 class Request:

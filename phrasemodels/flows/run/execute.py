@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.gc import trimmed
-from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, call_here
+from phrasemodels.data.store.store import Executor, Step, Store, call_here
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.results.records import sources_of
@@ -286,8 +286,7 @@ class Execution:
     """Runs the steps of a plan.
 
     shards: for each running step, by key, the numbers of its finished and of all shards. waits: what trainings wait for, by
-    key. until: the time (seconds since 1970) after which no training begins or goes on. share: the share of its updates at
-    which a training stops.
+    key. share: the share of its updates at which a training stops.
     """
 
     plan: Plan
@@ -297,39 +296,32 @@ class Execution:
     sources: Sources
     shards: dict[str, tuple[int, int]] = field(default_factory=dict)
     waits: dict[str, str] = field(default_factory=dict)
-    until: float = math.inf
     share: float = 1.0
 
     @classmethod
-    def of(
-        cls, plan: Plan, store: Store, settings: Settings, attempt: str = "", until: float = math.inf
-    ) -> "Execution":
+    def of(cls, plan: Plan, store: Store, settings: Settings, attempt: str = "") -> "Execution":
         """Return the execution of a plan, recorded in the MLflow of the settings. attempt: the id of the Prefect run."""
         tracker = Tracker(settings.tracking_uri, settings.artifact_location)
         record = Record(plan, store, tracker, attempt, settings.system_metrics)
-        return cls(plan, store, record, settings, sources_of(settings), until=until)
+        return cls(plan, store, record, settings, sources_of(settings))
 
     def run(self, step: Step) -> Artifact:
         """Run one step where it belongs.
 
         A training of the plan goes to its workers. Trainings needed by other steps, and steps that predict and score, are one
         Ray task each. Steps that fan out shards, or the starts of a training, run in this process and send these to Ray.
-        OutOfTimeError: a training was stopped, or there was no time left to begin it.
+        OutOfTimeError: a training was stopped at its share.
         """
         pipeline = self.plan.owners.get(step.key)
-        trains = pipeline is not None and pipeline.trains and step.key == pipeline.trained.key
-        if trains and time.time() >= self.until and not self.store.find(step, verify=False):
-            raise OutOfTimeError("there was no time left to begin it")
         if pipeline is not None and step.make is train:
             return self._train(step, pipeline)
         if step.make is train:
-            executor = Executor(until=self.until)
-            return launch_training(step, self.store, self.settings, executor, run=self._on_ray)
+            return launch_training(step, self.store, self.settings, Executor(), run=self._on_ray)
         if pipeline is not None and not step.fans_out:
             # a hit needs no task
-            artifact = self.store.find(step) or self._on_ray(step, Executor(until=self.until))
+            artifact = self.store.find(step) or self._on_ray(step, Executor())
         else:
-            executor = Executor(map=self._map(step), sources=self.sources, until=self.until)
+            executor = Executor(map=self._map(step), sources=self.sources)
             artifact = self.store.run(step, executor)
         if pipeline is not None and pipeline.trains and step.key == pipeline.scored.key:
             self.record.finish(pipeline, artifact)
@@ -344,7 +336,7 @@ class Execution:
                 if group is not None:
                     group = replace(group, on_wait=partial(self._on_wait, recorded))
                 stop = stop_at(pipeline.experiment, self.share)
-                executor = Executor(report=recorded, until=self.until, stop_at=stop)
+                executor = Executor(report=recorded, stop_at=stop)
                 run = self.store.run if group else self._on_ray
                 artifact = launch_training(step, self.store, self.settings, executor, group, run, recorded)
             self.record.training_run(pipeline)
@@ -375,18 +367,10 @@ class Execution:
             if (group := self.workers_of(pipeline)) and not self.store.find(pipeline.trained, verify=False):
                 group.check()
 
-    def without(self, left: Mapping[str, str]) -> "Execution":
-        """Return the execution of the finished rows.
-
-        left: keys of steps, with the error of a diverged training, or "".
-        """
-        if not left:
-            return self
-        late = {p.experiment.name for p in self.plan.pipelines if left.get(p.scored.key) == ""}
-        plan = Plan(
-            self.plan.table.without(late) if late else self.plan.table, frozenset(k for k, why in left.items() if why)
-        )
-        return replace(self, plan=plan, record=replace(self.record, plan=plan))
+    def without(self, diverged: Collection[str]) -> "Execution":
+        """Return the execution without the scores of diverged trainings, by their keys."""
+        plan = Plan(self.plan.table, frozenset(diverged))
+        return replace(self, plan=plan, record=replace(self.record, plan=plan)) if diverged else self
 
     def finished(self) -> FinishedTable:
         """Return the table with its results. Every step of the plan must have run."""

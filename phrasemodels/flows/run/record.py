@@ -157,10 +157,6 @@ class Record:
             model = self.tracker.logged_model(run_id, name, trained.key, step, about)
             self.tracker.finish(run_id, metrics, files, tags, trained.meta["train_seconds"], model, tested)
 
-    def stop(self) -> None:
-        """Mark the run of a table as out of time before all rows were done. The next run opens it again."""
-        self.tracker.fail(self.table_run, self.attempt, STOPPED, LATE)
-
     def end_trials(self) -> None:
         """End the runs of a tuning: of the table, and of each finished trial."""
         for pipeline in self.plan.pipelines:
@@ -308,11 +304,8 @@ def attempt(
                 raise
 
 
-LATE = "the time was up; the same command goes on"
-
-
 def state_after(error: BaseException) -> str:
-    """Return the state after an error: diverged, stopped by somebody or by its time limit, or failed."""
+    """Return the state after an error: diverged, stopped by somebody or at its share, or failed."""
     if isinstance(error, DivergedError):
         return DIVERGED
     stopped = STOPPING.is_set() or isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
@@ -332,9 +325,8 @@ def recorded(
         state = CANCELLED if STOPPING.is_set() and is_cancelled(run) else state_after(error)
         write(store, entry | {"state": state, "reason": first_line(error), "ended": _now()})
         raise
-    late, diverged = entry.get("left"), entry.get("diverged", [])
-    reason = "; ".join([LATE] * bool(late) + diverged)
-    write(store, entry | {"state": STOPPED if late else COMPLETED, "reason": reason, "ended": _now()})
+    reason = "; ".join(entry.get("diverged", []))
+    write(store, entry | {"state": COMPLETED, "reason": reason, "ended": _now()})
 
 
 def is_cancelled(run: str) -> bool:

@@ -7,7 +7,6 @@ garbage. A table without trainings, or a finished one, is answered without servi
 import contextlib
 import datetime
 import json
-import math
 import os
 import signal
 import threading
@@ -44,16 +43,12 @@ from phrasemodels.flows.results.records import collect_garbage, leased_steps, op
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Outline, Plan, outlined, outlined_page, planned
 from phrasemodels.flows.run.progress import Watch, log, report_line
-from phrasemodels.flows.run.record import LATE, attempt, mark_ended, recorded, write
+from phrasemodels.flows.run.record import attempt, mark_ended, recorded, write
 from phrasemodels.flows.run.tune import (
     SHARES,
     Search,
-    in_order,
-    progress_of_rows,
-    seconds_of,
     trials_of,
     tuned,
-    unfinished,
     unfinished_trials,
 )
 from phrasemodels.infra.services import services, stop_ray
@@ -111,9 +106,7 @@ def shown(
         "report": str(report),
         "stages": dict(stages),
     }
-    result |= {"left": [], "diverged": [], "tuning": [], "trials": []} | {
-        name: round(value, 1) for name, value in seconds.items()
-    }
+    result |= {"diverged": [], "tuning": [], "trials": []} | {name: round(value, 1) for name, value in seconds.items()}
     write_durably(report.with_suffix(".json"), json.dumps(result, indent=1))
     return result
 
@@ -149,13 +142,9 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-# States of tasks: found in the store; not done, since the time was up; a training that diverged, or what needs it.
+# States of tasks: found in the store; not done, since a share of its updates was reached; a training that diverged, or what needs it.
 CACHED, LEFT, DIVERGED = "Cached", "Left", "Diverged"
 STOPPED_BY = "Stopped"  # the state of a run that was stopped by a signal or its limit, as in the store and in MLflow
-EMPTY_RESULT: dict[str, Any] = {  # of a run that came to no row
-    "rows": [], "leaks": {}, "report": "", "tuning": [], "trials": (), "stages": {}, "services_seconds": 0.0,
-    "diverged": [],
-}  # fmt: skip
 MOST_LETTERS = 200  # of a flow run's name
 
 
@@ -164,7 +153,7 @@ def _name_of_table_run() -> str:
     asked = runtime.flow_run.parameters
     name = f"paper {asked['paper']}, table {asked['table']}, {asked['profile']}, {_seeds(asked['seeds'])}"
     other = [text for kind in ("rows", "set", "sweep") for text in asked.get(kind) or []]
-    other += [f"{kind} {asked[kind]}" for kind in ("like", "duration", "tune", "first_seed") if asked.get(kind)]
+    other += [f"{kind} {asked[kind]}" for kind in ("like", "tune", "first_seed") if asked.get(kind)]
     return ", ".join((name, *other))[:MOST_LETTERS]
 
 
@@ -189,7 +178,6 @@ def reproduce(
     seeds: int = 2,
     set: list[str] | None = None,
     rows: list[str] | None = None,
-    duration: str = "",
     tune: Annotated[int, Field(ge=0)] = 0,
     first_seed: int = 0,
     like: str = "",
@@ -198,14 +186,13 @@ def reproduce(
     """Run a table of a paper from raw corpora to verdicts.
 
     paper, table: which numbers to reproduce. profile: sample, laptop or paper. seeds: how many of each row, from first_seed
-    on. set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"]. duration:
-    stop the trainings after this time, like "3h". The next run continues them. Empty: run to the end. tune: trials of each
+    on. set: overrides of every experiment, like ["train.steps=200"]. rows: only these rows, like ["phrase-k2"]. tune: trials of each
     row before its settings are chosen on dev; 0: as they are defined. like, sweep: as of Request.
     """
-    settings, until = Settings(), end_of(duration)
+    settings = Settings()
     request = Request(paper, table, profile, seeds, set or [], rows or [], first_seed, like, sweep or [])
     with ending_as_prefect_does():
-        return run_table(request, *planned(request, settings), settings, until, tune)
+        return run_table(request, *planned(request, settings), settings, tune)
 
 
 @contextlib.contextmanager
@@ -219,14 +206,7 @@ def ending_as_prefect_does() -> Iterator[None]:
         raise
 
 
-def end_of(duration: str) -> float:
-    """Return the end of a duration from now (seconds since 1970); infinity if it is empty."""
-    return time.time() + seconds_of(duration) if duration else math.inf
-
-
-def reproduce_plan(
-    request: Request, plan: Plan, store: Store, settings: Settings, until: float = math.inf, tune: int = 0
-) -> dict[str, Any]:
+def reproduce_plan(request: Request, plan: Plan, store: Store, settings: Settings, tune: int = 0) -> dict[str, Any]:
     """Run a finished plan as a flow run of `reproduce`, for the command line."""
     stopped: list[Stopped] = []
 
@@ -243,11 +223,10 @@ def reproduce_plan(
         sweep: list[str],
     ) -> dict[str, Any] | State[dict[str, Any]]:
         try:
-            result = run_table(request, plan, store, settings, until, tune)
+            return run_table(request, plan, store, settings, tune)
         except Stopped as reason:  # raised here it would be a crash for Prefect
             stopped.append(reason)
             return Cancelled(name=STOPPED_BY, message=str(reason))
-        return Completed(name=STOPPED_BY, message=LATE, data=result) if result["left"] else result
 
     state: State[Any] = run(**asdict(request), return_state=True)
     if stopped:
@@ -255,9 +234,7 @@ def reproduce_plan(
     return dict(state.result())
 
 
-def run_table(
-    request: Request, plan: Plan, store: Store, settings: Settings, until: float = math.inf, tune: int = 0
-) -> dict[str, Any]:
+def run_table(request: Request, plan: Plan, store: Store, settings: Settings, tune: int = 0) -> dict[str, Any]:
     """Inside a flow run: run all steps of a plan, write the report, and return the command's output.
 
     Args:
@@ -265,8 +242,6 @@ def run_table(
         plan: Its steps.
         store: Where their artifacts are.
         settings: The services.
-        until: When trainings stop (seconds since 1970). Late rows are listed, and the other rows are reported. A diverged
-            training has the worst value.
         tune: Trials of each row. The row runs with the best setting.
     """
     started = time.monotonic()
@@ -275,41 +250,29 @@ def run_table(
         result: dict[str, Any] = {"services_seconds": round(time.monotonic() - started, 1)}
         stages: Counter[str] = Counter()
         if tune:
-            searches, trials_left = _search(plan, store, settings, tune, until, stages)
-            if trials_left:
-                result |= {"title": plan.table.title, "left": trials_left}
-            else:
-                plan = Plan(tuned(plan.table, searches))
-        if "left" not in result:
-            result |= _run_rows(plan, store, settings, until, stages)
-    result = EMPTY_RESULT | result | {"stages": dict(stages), "seconds": round(time.monotonic() - started, 1)}
+            plan = Plan(tuned(plan.table, _search(plan, store, settings, tune, stages)))
+        result |= _run_rows(plan, store, settings, stages)
+    result |= {"stages": dict(stages), "seconds": round(time.monotonic() - started, 1)}
     if result["report"]:
         write_durably(Path(result["report"]).with_suffix(".json"), json.dumps(result, indent=1))
     return result
 
 
-def _run_rows(plan: Plan, store: Store, settings: Settings, until: float, stages: Counter[str]) -> dict[str, Any]:
+def _run_rows(plan: Plan, store: Store, settings: Settings, stages: Counter[str]) -> dict[str, Any]:
     """Run all rows of a plan and publish the finished ones. Add the seconds of its steps to `stages`."""
-    execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""), until)
+    execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""))
     record = execution.record
     with attempt(record, settings, runtime.flow_run.parameters) as entry, Watch(execution) as watch:
         log(f"MLflow: {record.link}; pages and records of runs: {store.root / 'runs'}; the store: {settings.store}")
         execution.check()
-        left = run_steps(execution, watch)
+        diverged = run_steps(execution, watch)
         entry["stages"] = watch.stages()
-        entry["diverged"] = sorted(set(left.values()) - {""})
-        if late := {key for key, why in left.items() if not why}:
-            entry["left"] = unfinished(progress_of_rows(plan, store), late)
-            record.stop()
-        done = execution.without(left)
-        made: dict[str, Any] = {}
-        if done.plan.table.experiments:
-            made = _published(done, entry)
+        entry["diverged"] = sorted(set(diverged.values()))
+        made = _published(execution.without(diverged), entry)
     stages.update(watch.stages())
     return {
-        "title": (done if made else execution).plan.table.title,
+        "title": plan.table.title,
         **made,
-        "left": entry.get("left", []),
         "diverged": entry["diverged"],
         "tuning": chosen_settings(plan.table.trials),
         "trials": plan.table.trials,
@@ -322,64 +285,43 @@ def _tag_run(tags: Sequence[str]) -> None:
         client.update_flow_run(UUID(runtime.flow_run.id), tags=[*{*runtime.flow_run.tags, *tags}])
 
 
-def _search(
-    plan: Plan, store: Store, settings: Settings, budget: int, until: float, stages: Counter[str]
-) -> tuple[list[Search], list[dict[str, object]]]:
-    """Search settings for each row of a plan with a budget of trials; return the searches.
-
-    If the time was up first, also return the progress of each remaining trial. Add the seconds of its steps to `stages`.
-    """
+def _search(plan: Plan, store: Store, settings: Settings, budget: int, stages: Counter[str]) -> list[Search]:
+    """Search settings for each row of a plan with a budget of trials. Add the seconds of its steps to `stages`."""
     searches = [Search.of(experiment, budget) for experiment in plan.table.experiments]
     trials = trials_of(plan.table, searches)
-    prepared, search = (
-        Execution.of(part, store, settings, str(runtime.flow_run.id or ""), until) for part in (plan, trials)
-    )
+    prepared, search = (Execution.of(part, store, settings, str(runtime.flow_run.id or "")) for part in (plan, trials))
 
-    def run(execution: Execution, steps: list[Step]) -> dict[str, str]:
+    def run(execution: Execution, steps: list[Step]) -> None:
         if not steps:
-            return {}
+            return
         with Watch(execution, len(steps)) as watch:
-            left = run_steps(execution, watch, steps)
+            run_steps(execution, watch, steps)
         stages.update(watch.stages())
-        return left
 
-    with attempt(search.record, settings, runtime.flow_run.parameters, plan.without_models) as entry:
+    with attempt(search.record, settings, runtime.flow_run.parameters, plan.without_models):
         run(prepared, plan.without_models)  # what is missing for the table is missed before the trials
         for share in SHARES:
             steps = with_dependencies([trial.pipeline.trained for trial in unfinished_trials(store, searches, share)])
-            left = run(replace(search, share=share), steps)
-            late = [
-                trial
-                for trial in unfinished_trials(store, searches, share)
-                if left.get(trial.pipeline.trained.key) == ""
-            ]
-            if late:
-                search.record.stop()
-                rows = tuple(trial.pipeline.experiment for trial in late)
-                entry["left"] = [
-                    row.summary() for row in progress_of_rows(Plan(replace(trials.table, experiments=rows)), store)
-                ]
-                return searches, entry["left"]
+            run(replace(search, share=share), steps)
             for row in searches:
                 row.measure(store)
     search.record.end_trials()
-    return searches, []
+    return searches
 
 
 def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
     """Write the report of finished rows, record them in MLflow and Prefect, and return their output.
 
-    entry: the record of the run. Its page is the report, unless rows are left.
+    entry: the record of the run. Its page is the report.
     """
     finished, record = execution.finished(), execution.record
-    page = page_of(execution.store, record.attempt) if record.attempt and "left" not in entry else None
+    page = page_of(execution.store, record.attempt) if record.attempt else None
     report = None
     try:
         report = write_report(finished, page)
     except Exception as error:  # the results are there: a page that cannot be drawn must not withhold them
         _print_failure(f"the page of {execution.plan.table.title}", error)
-    if "left" not in entry:
-        entry["verdicts"] = finished.comparison.key
+    entry["verdicts"] = finished.comparison.key
     record.close(finished.comparison, report)
     if not execution.plan.table.changed:
         register = task(name="register models", cache_policy=NO_CACHE, persist_result=False)(record.register)
@@ -415,15 +357,11 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     A failed check beside the results is printed instead.
 
     Returns:
-        The keys of trainings without a result and of their dependents, with the error of a diverged training, or "" if the time
-        was up.
+        The keys of diverged trainings and of their dependents, with the error.
     """
     order = execution.plan.steps if chosen is None else chosen
-    if chosen is None and math.isfinite(execution.until):
-        order = in_order(execution.plan, progress_of_rows(execution.plan, execution.store))
     steps = {step.key: step for step in order}
-    left: dict[str, str] = {}
-
+    diverged: dict[str, str] = {}
     stopped = threading.Event()
 
     @task(
@@ -434,12 +372,10 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     def run_step(key: str, label: str) -> State[None] | None:
         with watch.step(steps[key]) as outcome:
             needed = [step.key for step in steps[key].inputs.values() if isinstance(step, Step)]
-            if why := [left[key] for key in needed if key in left]:
-                # an error, if there is one, sorts after the empty text of a step whose time was up
-                left[key] = max(why)
+            if why := [diverged[key] for key in needed if key in diverged]:
+                diverged[key] = why[0]
                 outcome.text = "not begun after "
-                why_not = left[key] or "the time was up before a step that it depends on was done"
-                return Completed(name=DIVERGED if left[key] else LEFT, message=why_not)
+                return Completed(name=DIVERGED, message=why[0])
             hit = execution.store.find(steps[key], verify=False) is not None
             try:
                 try:
@@ -451,11 +387,10 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
                     outcome.text = "stopped after "
                     return Cancelled(message="the run was stopped; finished steps and checkpoints are kept")
             except OutOfTimeError as error:
-                left[key] = ""
                 outcome.text = "stopped after "
                 return Completed(name=LEFT, message=str(error))
             except DivergedError as error:
-                left[key] = f"{label}: {error}"
+                diverged[key] = f"{label}: {error}"
                 outcome.text = "diverged after "
                 return Completed(name=DIVERGED, message=str(error))
             return Completed(name=CACHED, message=f"in the store: {key}") if hit else None
@@ -480,7 +415,7 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
             future.result()
     for key, future in failures.items():
         _print_failure(steps[key].label, future.result(raise_on_failure=False))
-    return left
+    return diverged
 
 
 def tags_of(table: Table, step: Step) -> set[str]:
@@ -533,16 +468,14 @@ def everything(
     seeds: int = 2,
     set: list[str] | None = None,
     tables: list[str] | None = None,
-    duration: str = "",
 ) -> dict[str, Any]:
     """Run every table of some papers, or of all, with a report for each and a page of links to them.
 
     The run fails at the end if one of the tables failed.
 
     papers: like ["000"]. set: overrides of every experiment, like ["train.steps=200"]. tables: only these tables, like
-    ["1"]. duration: stop the trainings after this time, like "3h". The next run goes on.
+    ["1"].
     """
-    until = end_of(duration)
     wanted, run, settings = chosen(papers or [], tables or []), str(runtime.flow_run.id), Settings()
     outcomes: dict[str, dict[str, str]] = {}  # report, run and error of each table
     title = f"{len(wanted)} of {len(all_tables())} tables, profile {profile}"
@@ -558,12 +491,10 @@ def everything(
         for paper, number in wanted:
             outcome = outcomes[f"paper {paper}, table {number}"] = {}
             try:
-                left = f"{max(1, round(until - time.time()))}s" if duration else ""
-                state = reproduce(paper, number, profile, seeds, set, duration=left, return_state=True)
+                state = reproduce(paper, number, profile, seeds, set, return_state=True)
                 if page_of(store, part := str(state.state_details.flow_run_id)).exists():  # it was not refused at once
                     outcome["run"] = part
-                result = state.result()
-                outcome |= {"report": result["report"], "left": str(len(result["left"]))}
+                outcome["report"] = state.result()["report"]
             except Exception as error:
                 outcome["error"] = str(error).split("\n")[0]
             write(store, record)

@@ -1,4 +1,4 @@
-"""Tuning with the same number of trials for each row of a table; and time-boxed runs.
+"""Tuning with the same number of trials for each row of a table.
 
 Trials draw their settings at random. The setting with the lowest dev loss is chosen. A trial is a training like all others: a
 step of the store for a second run to find, and a run of MLflow. Test sets are not read. Trials have a seed of their own, so
@@ -7,130 +7,22 @@ no reported seed was chosen by its luck.
 
 import math
 import random
-import re
-import statistics
 import zlib
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
-from phrasemodels.data.store.store import Step, Store, with_dependencies
+from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.catalogue import MOST_SEEDS, Table, space_of
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.overrides import as_text, overridden
-from phrasemodels.flows.run.execute import SharedCheckpoints, progress_of, stop_at
+from phrasemodels.flows.run.execute import SharedCheckpoints, stop_at
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.tasks.train.checkpoints import Progress, newest
 from phrasemodels.tasks.train.config import constant, halved_thrice
 from phrasemodels.tasks.train.trainer import history
 from phrasemodels.verdicts.significance import expected_best
-
-UNITS = {"h": 3600, "m": 60, "s": 1}
-
-
-def seconds_of(text: str) -> float:
-    """Return the seconds of a duration like 3h, 90m or 1h30m. ValueError: it is none."""
-    parts = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+)m)?(?:(\d+)s)?", text)
-    found = (
-        sum(float(value or 0) * UNITS[unit] for value, unit in zip(parts.groups(), UNITS, strict=True)) if parts else 0
-    )
-    if not found:
-        raise ValueError(f"{text!r} is no duration: write it like 3h, 90m or 1h30m")
-    return found
-
-
-@dataclass(frozen=True)
-class TrainingProgress:
-    """Progress of one training: finished and all updates, and seconds per update (NaN before the first)."""
-
-    pipeline: Pipeline
-    done: int
-    updates: int
-    pace: float
-
-    @property
-    def left(self) -> float:
-        """Estimated seconds to the end; NaN if the speed is unknown."""
-        return 0.0 if self.done >= self.updates else (self.updates - self.done) * self.pace
-
-
-@dataclass(frozen=True)
-class RowProgress:
-    """Progress of a row: its trainings, one a seed. answers: the number of its printed numbers."""
-
-    experiment: Experiment
-    seeds: tuple[TrainingProgress, ...]
-    answers: int
-
-    @property
-    def left(self) -> float:
-        """Estimated seconds of training to the end of its last seed."""
-        return sum(training.left for training in self.seeds)
-
-    @property
-    def rank(self) -> tuple[bool, float, float]:
-        """The order of rows: first rows with printed numbers, by their time to each number.
-
-        If the speed is unknown, the remaining updates decide.
-        """
-        seconds = self.left / max(1, self.answers)
-        updates = sum(training.updates - training.done for training in self.seeds)
-        return (not self.answers, seconds if math.isfinite(seconds) else math.inf, updates / max(1, self.answers))
-
-    def summary(self) -> dict[str, object]:
-        """Return the display values of the row, by column."""
-        done = ", ".join(f"{s.done} of {s.updates}" for s in self.seeds)
-        left = "not known before its first updates" if math.isnan(self.left) else f"{self.left / 60:.0f} min"
-        return {"row": self.experiment.name, "numbers": self.answers, "updates of each seed": done, "left": left}
-
-
-def progress_of_rows(plan: Plan, store: Store) -> list[RowProgress]:
-    """Return the progress of each training row of a plan, in the order of a time-boxed run."""
-    found = [_training_progress(p, store) for p in plan.pipelines if p.trains]
-    usual = _usual_pace(found)
-    rows = []
-    for experiment in plan.table.experiments:
-        own = [s for s in found if s.pipeline.experiment == experiment]
-        pace = _usual_pace(own, usual)
-        seeds = tuple(
-            TrainingProgress(s.pipeline, s.done, s.updates, pace if math.isnan(s.pace) else s.pace) for s in own
-        )
-        if seeds:
-            rows.append(RowProgress(experiment, seeds, sum(1 for answer in experiment.answers if answer.cell)))
-    return sorted(rows, key=lambda row: row.rank)
-
-
-def unfinished(rows: Iterable[RowProgress], late: Container[str]) -> list[dict[str, object]]:
-    """Describe the rows whose time was up. late: keys of their steps."""
-    return [row.summary() for row in rows if any(training.pipeline.scored.key in late for training in row.seeds)]
-
-
-def _usual_pace(found: Iterable[TrainingProgress], otherwise: float = math.nan) -> float:
-    """Return the median of the known seconds of an update."""
-    known = [training.pace for training in found if not math.isnan(training.pace)]
-    return statistics.median(known) if known else otherwise
-
-
-def _training_progress(pipeline: Pipeline, store: Store) -> TrainingProgress:
-    """Return the progress of one training by the store: finished, running or not begun."""
-    updates = pipeline.experiment.train.steps
-    if trained := store.find(pipeline.trained, verify=False):
-        return TrainingProgress(
-            pipeline, updates, updates, trained.meta["train_seconds"] / max(1, trained.meta["steps"])
-        )
-    state = progress_of(store, pipeline.trained.key) or {}
-    try:
-        return TrainingProgress(pipeline, state["step"], updates, state["seconds"] / state["step"])
-    except (KeyError, ZeroDivisionError):
-        return TrainingProgress(pipeline, 0, updates, math.nan)
-
-
-def in_order(plan: Plan, rows: Iterable[RowProgress]) -> list[Step]:
-    """Return the steps of a plan with all seeds of one row before the next row."""
-    first = [training.pipeline.scored for row in rows for training in row.seeds]
-    return with_dependencies([*first, *plan.steps])
-
 
 SEED = MOST_SEEDS  # no row that is reported has it
 SHARES = (0.25, 0.5, 1.0)  # of the updates, after which the worse half of the trials is pruned

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from torch.nn import functional as F
 from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.store import Job, OutOfTimeError, Step, Store
+from phrasemodels.data.store.store import Job, Step, Store
 from phrasemodels.inference.problems import Answering
 from phrasemodels.layers.blocks import PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.memory import Chain, ChainConfig, Hops, HopsConfig
@@ -186,10 +185,8 @@ class RestartSettings:
     trainer: Callable[[Job, Any], dict[str, Any]] = train
 
 
-def run_in_time(store: Store, step: Step, until: float) -> Artifact | str:
-    """Run a training, if there is time left (until: seconds since 1970); return why if it diverged. OutOfTimeError: there is none."""
-    if time.time() >= until and not store.find(step, verify=False):
-        raise OutOfTimeError("its time was up before its last start; those that ended are kept")
+def run_or_why(store: Store, step: Step) -> Artifact | str:
+    """Run a training; return why if it diverged."""
     try:
         return run_step(store, step)
     except DivergedError as error:
@@ -203,7 +200,6 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
     Diverged starts have no file and come last. progress.json says meanwhile how far it is, in updates of one start.
 
     Raises:
-        OutOfTimeError: Some starts had not begun at job.executor.until.
         DivergedError: All starts diverged.
     """
     seeds = range(settings.seed * settings.restarts, (settings.seed + 1) * settings.restarts)
@@ -219,7 +215,7 @@ def train_restarts(job: Job, settings: RestartSettings) -> dict[str, Any]:
 
     made: list[Artifact] = []
     lost: dict[int, str] = {}
-    found = job.executor.map(run_in_time, [(job.store, step, job.executor.until) for step in steps])
+    found = job.executor.map(run_or_why, [(job.store, step) for step in steps])
     for seed, artifact in zip(seeds, found, strict=True):
         if isinstance(artifact, str):
             lost[seed] = artifact

@@ -52,7 +52,6 @@ from phrasemodels.tasks.train.recorded import RecordedPasses
 PROGRESS = "progress.json"
 CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most, unless to save them takes more than a share of the time
 SAVING = 0.05
-ASK_EVERY = 10  # updates between two times at which workers ask each other whether the time is up
 GRAPHS = "this GPU waits for the launch of each kernel; --set train.graphs=true may be many times as fast"
 HISTORY = "history.json"  # of a finished training; it has seconds, so no two are the same
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -111,8 +110,8 @@ class Training:
     """The input of `run_training` on each worker.
 
     train, dev: paths of shards. folder: for checkpoints and progress. key: of the step in the store; checkpoints must have it.
-    report: called with the history after each evaluation. until: the time (seconds since 1970) at which the training saves a
-    checkpoint and ends. stop_at: it also ends after this number of updates. device: of this worker, as "cuda:1"; empty: a GPU if
+    report: called with the history after each evaluation. stop_at: the number of updates after which the training saves a
+    checkpoint and ends. device: of this worker, as "cuda:1"; empty: a GPU if
     the process sees one, else the CPU. course: equal for trainings that differ only in the number of their updates.
     """
 
@@ -125,7 +124,6 @@ class Training:
     folder: Path
     key: str
     report: Callable[[list[dict[str, float]]], None] | None = None
-    until: float = math.inf
     stop_at: float = math.inf
     device: str = ""
     course: str = ""
@@ -143,7 +141,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
 
     Raises:
         DivergedError: The loss or a weight was not finite.
-        OutOfTimeError: It was not done at job.executor.until, or at its stop_at.
+        OutOfTimeError: It was not done at its stop_at.
     """
     training = training_of(job, settings)
     if training.course and job.store.shared is None:
@@ -156,9 +154,7 @@ def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
     path, state = found
     progress = Progress(**state["progress"])
     if not is_finished(progress, settings.config):
-        raise OutOfTimeError(
-            f"its time was up after {progress.step} of {settings.config.steps} updates, which are kept"
-        )
+        raise OutOfTimeError(f"it was stopped after {progress.step} of {settings.config.steps} updates, which are kept")
     if progress.diverged or not math.isfinite(progress.best):
         raise DivergedError(f"the training diverged: {progress.why_diverged}; lower train.learning_rate or train.clip")
     weights = load_file(path / "best.safetensors")
@@ -195,7 +191,6 @@ def training_of(job: Job, settings: TrainSettings) -> Training:
         folder=job.checkpoints,
         key=job.key,
         report=job.executor.report,
-        until=job.executor.until,
         stop_at=job.executor.stop_at,
         course=job.key_without("settings", "config", "steps"),
     )
@@ -207,7 +202,7 @@ def history(trained: Artifact) -> list[dict[str, float]]:
 
 
 def run_training(training: Training) -> None:
-    """Train on this worker, from the newest checkpoint or the start, to the last update or the time limit."""
+    """Train on this worker, from the newest checkpoint or the start, to the last update or where it is stopped."""
     Trainer(training).run()
 
 
@@ -263,7 +258,7 @@ class Trainer:
         self.clock = Clock(self.progress.seconds)
 
     def run(self) -> None:
-        """Train to the last update or the time limit. Either leaves a checkpoint."""
+        """Train to the last update, or where it is stopped. Either leaves a checkpoint."""
         progress, config = self.progress, self.config
         limits = (config.batch_tokens, self.training.seed, config.batch_rows, config.arrange, config.equal_sides)
         epoch, step = progress.epoch, progress.epoch_step
@@ -271,7 +266,7 @@ class Trainer:
         for progress.epoch, progress.epoch_step, rows in batches_from(self.data, epoch, step, *limits):
             if is_finished(progress, config):
                 break
-            if self.is_stopped():
+            if progress.step >= self.training.stop_at:
                 if self.worker.rank == 0:
                     self.save()
                     self.write_progress()
@@ -282,14 +277,6 @@ class Trainer:
                 self.evaluate()
             if self.worker.rank == 0:
                 self.save_if_due()
-
-    def is_stopped(self) -> bool:
-        """Return whether the training has to end before its last update. All workers get the same answer."""
-        until, step = self.training.until, self.progress.step
-        # until and step are the same for all workers: either all of them take part in the sum of `any`, or none waits
-        asked = math.isfinite(until) and (self.worker.world == 1 or step % ASK_EVERY == 0)
-        late = asked and self.worker.any(time.time() >= until)
-        return step >= self.training.stop_at or late
 
     def update(self, rows: Rows) -> None:
         """Update the weights by the gradient of the mean loss over a batch's rows. All workers share the batch."""
