@@ -1,6 +1,7 @@
 """Write output files without overwriting files of the user, unless --force says so."""
 
 import contextlib
+import ctypes
 import os
 import tempfile
 from collections.abc import Iterator
@@ -32,10 +33,31 @@ def writing_folder(to: Path, force: bool = False) -> Iterator[Path]:
     place = to.resolve()
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".") as aside:
-        new, old = Path(aside, "new"), Path(aside, "old")
+        new = Path(aside, "new")
         new.mkdir()
         yield new
         check_replaceable(to, force)  # it may have been written to in the meantime
-        if place.exists():
-            os.replace(place, old)
-        os.replace(new, place)
+        if force:
+            put_in_place(new, place)
+        else:
+            new.rename(place)  # which fails over a folder that another command has just filled
+
+
+def put_in_place(new: Path, place: Path) -> None:
+    """Rename a folder at once, even over a file or another folder, which then has the name of the new one."""
+    if not place.exists():
+        new.rename(place)
+        return
+    exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if exchange and exchange(here, os.fsencode(new), here, os.fsencode(place), swap) == 0:
+        return
+    # other systems: what is there is never in a folder that is removed before the new one is in place
+    aside = place.with_name(f".{place.name}.{os.urandom(6).hex()}")
+    place.rename(aside)
+    try:
+        new.rename(place)
+    except BaseException:
+        aside.rename(place)
+        raise
+    aside.rename(new)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from phrasemodels.data.corpora import babi, bitext, senteval, snli, treebank
+from phrasemodels.data.corpora import added, babi, bitext, senteval, snli, treebank
 from phrasemodels.data.corpora.added import Added, add
 from phrasemodels.data.corpora.leakage import counts, leakage
 from phrasemodels.data.corpora.readers import READERS, counted, read, read_files, read_split, take, whole
@@ -432,6 +432,28 @@ def test_each_side_is_bounded_by_itself(tmp_path: Path) -> None:
 
 def test_records_that_a_split_repeats_are_counted() -> None:
     assert counts([pairs("a", "b"), pairs("a", "a", "c")]).repeated == 2
+
+
+def test_a_corpus_that_another_command_adds_meanwhile_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other, copy_of = tmp_path / "mine.tsv", tmp_path / "other.tsv", added._put
+    for one in (file, other):
+        one.write_text("".join(f"{one.stem} {i}\tt{i}\n" for i in range(30)), encoding="utf-8")
+    about, corpora = Added("mine", languages=("en", "de")), tmp_path / "corpora"
+
+    def meanwhile(*arguments: Any) -> Path:
+        monkeypatch.undo()
+        add(other, about, corpora)
+        return copy_of(*arguments)
+
+    monkeypatch.setattr(added, "_put", meanwhile)
+    with pytest.raises(ValueError, match=r"mine\.toml exists"):
+        add(file, about, corpora)
+    assert "other.tsv" in (corpora / "mine.toml").read_text(encoding="utf-8")
+    (corpora / f".mine.toml.7-{'0' * 12}").write_text("of a killed one")
+    add(file, about, corpora, overwrite=True)
+    assert sorted(path.name for path in corpora.iterdir()) == ["mine", "mine.toml"]
 
 
 def test_an_added_file_is_read_in_blocks_and_its_parts_are_as_of_one_table(

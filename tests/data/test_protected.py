@@ -192,6 +192,27 @@ def test_a_result_of_others_is_checked_before_it_is_joined(name: str, kept: Path
     assert "\n" not in str(refused.value) and (kept / "result.json").read_bytes() == before
 
 
+def test_what_another_command_keeps_meanwhile_is_not_lost(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(kept, tmp_path / "other")
+    own, renewed = keep._read(kept), keep.keep_tests
+
+    def meanwhile(file: Path) -> None:
+        forged(kept, lambda result: result.update(note="of another command"))
+        renewed(file)
+
+    monkeypatch.setattr(keep, "keep_tests", meanwhile)
+    with pytest.raises(ValueError, match="was written by another command meanwhile"):
+        keep.join(kept, tmp_path / "other")
+    assert json.loads((kept / "result.json").read_text())["note"] == "of another command"
+    with pytest.raises(ValueError, match="was written by another command meanwhile"):
+        keep.write(kept, *own, over=None)
+    monkeypatch.undo()
+    keep.join(kept, tmp_path / "other")
+    assert [path.name for path in kept.parent.iterdir()] == ["mine"]
+
+
 def test_the_kept_results_of_the_project_are_as_they_were_kept() -> None:
     assert [read_kept(file)["title"] for file in records.KEPT.glob("*/result.json")]
 

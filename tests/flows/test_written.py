@@ -1,5 +1,6 @@
 """Commands replace nothing that they did not write: every option or argument that names an output is tried."""
 
+import ctypes
 import os
 import typing
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ def test_an_output_is_replaced_with_force(name: str, tmp_path: Path, monkeypatch
 
 
 def filled(folder: Path) -> None:
-    (folder / "a").mkdir()
+    (folder / "a").mkdir(parents=True)
     (folder / "a" / "x").write_text("x")
     (folder / "y").write_text("y")
 
@@ -113,6 +114,32 @@ def test_a_folder_stays_as_it_was_after_an_error_and_if_it_is_written_to_meanwhi
     with pytest.raises(ValueError, match="exists"), writing_folder(tmp_path / "to") as folder:
         Path(tmp_path, "to", "thesis").write_text(folder.name)
     assert (tmp_path / "to" / "thesis").read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [OSError("full"), KeyboardInterrupt()])
+def test_a_folder_is_exchanged_or_put_back(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, to = os.rename, tmp_path / "to"
+    filled(to)
+
+    def fails(source: Path, target: Path) -> None:
+        if Path(source).name == "new":
+            raise error
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fails)
+    with writing_folder(to, force=True) as folder:
+        (folder / "b").write_text("b")
+    assert [path.name for path in to.iterdir()] == ["b"]
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
+    with pytest.raises(type(error)), writing_folder(to, force=True):
+        pass
+    assert [path.name for path in tmp_path.rglob("*")] == ["to", "b"]
+    monkeypatch.setattr(os, "rename", rename)
+    with writing_folder(to, force=True) as folder:
+        (folder / "c").write_text("c")
+    assert [path.name for path in tmp_path.rglob("*")] == ["to", "c"]
 
 
 def test_what_is_no_file_is_refused_even_with_force(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from phrasemodels.data.corpora.readers import blocks, in_part, part_keys, read, 
 from phrasemodels.data.download.manifest import Manifest, Part, explain, names
 from phrasemodels.data.download.manifest import read as read_manifest
 from phrasemodels.data.formats.lines import lines
-from phrasemodels.data.store.artifacts import atomic_replace, sha256_of, write_durably
+from phrasemodels.data.store.artifacts import atomic_replace, locked, sha256_of, write_durably
 
 SHARE = 10  # dev and test have one row of so many each,
 MOST_ROWS = 5_000  # but not more than these: each evaluation reads all of dev
@@ -129,7 +129,7 @@ def add(
     if kinds:
         counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
         about = replace(about, note=f"{kinds.total()} lines are left out, which {aside} lists: {counted}")
-    path = _put(about, [file], splits, corpora, by_split)
+    path = _put(about, [file], splits, corpora, by_split, overwrite)
     if kinds:
         with atomic_replace(path.with_suffix("") / aside) as part, part.open("w", encoding="utf-8") as written:
             for line in _bad_lines(file, about):
@@ -247,7 +247,7 @@ def add_treebank(
     )
     counted = {name: counts([table]) for name, table in tables.items()}
     splits = {name: replace(split, reasons=counted[name].reasons) for name, split in splits.items()}
-    return Written(_put(about, list(files.values()), splits, corpora, counted), counted)
+    return Written(_put(about, list(files.values()), splits, corpora, counted, overwrite), counted)
 
 
 def _flaws(tables: Mapping[str, pa.Table], usual: int) -> str:
@@ -287,17 +287,24 @@ def _check_replaceable(about: Added, files: Sequence[Path], corpora: Path, overw
 
 
 def _put(
-    about: Added, files: Sequence[Path], splits: Mapping[str, Split], corpora: Path, by_split: Mapping[str, Counts]
+    about: Added,
+    files: Sequence[Path],
+    splits: Mapping[str, Split],
+    corpora: Path,
+    by_split: Mapping[str, Counts],
+    overwrite: bool,
 ) -> Path:
     """Copy files into corpora/NAME and write corpora/NAME.toml; return its path."""
     path, place = corpora / f"{about.name}.toml", corpora / about.name
     place.mkdir(parents=True, exist_ok=True)
-    for file in files:
-        if (copy := place / file.name).resolve() != file.resolve():
-            with atomic_replace(copy) as part:  # a link is replaced, and not what it leads to
-                shutil.copyfile(file, part)
     with_rows = {name: replace(split, rows=by_split[name].rows) for name, split in splits.items()}
-    write_durably(path, text_of(about, files, with_rows))
+    with locked(path):
+        _check_new(about, corpora, overwrite)  # another command may have added one meanwhile
+        for file in files:
+            if (copy := place / file.name).resolve() != file.resolve():
+                with atomic_replace(copy) as part:  # a link is replaced, and not what it leads to
+                    shutil.copyfile(file, part)
+        write_durably(path, text_of(about, files, with_rows))
     read_manifest(path)
     return path
 

@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import filelock
+
 # in a download: the fault of this node's disk, not of the place that the file comes from
 LOCAL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 MANIFEST = "manifest.json"
@@ -155,6 +157,20 @@ def made_elsewhere(manifest: Mapping[str, Any]) -> str | None:
     """Return the kind of processor that made an artifact, if it is known and differs from this machine's."""
     made = manifest.get("machine")
     return made if isinstance(made, str) and made != this_machine() else None
+
+
+@contextlib.contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """Hold the lock of a place to write, .NAME.lock beside it. The operating system releases that of a killed process."""
+    place = place.resolve()
+    path, left = place.with_name(f".{place.name}.lock"), re.compile(rf"\.{re.escape(place.name)}\.\d+-[0-9a-f]{{12}}")
+    with filelock.FileLock(path):
+        try:
+            for killed in (one for one in place.parent.iterdir() if left.fullmatch(one.name)):
+                remove(killed)  # by `atomic_replace`
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # while it is held: a waiting process then takes a new one
 
 
 @contextlib.contextmanager

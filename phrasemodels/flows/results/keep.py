@@ -1,8 +1,7 @@
 """Keeping: the results of a table's trainings as a folder results/NAME, and joining further seeds."""
 
-import ctypes
+import contextlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from phrasemodels.data.formats.shards import check_unpacked, read_shard
-from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.artifacts import Artifact, locked, write_durably
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Pipeline
@@ -35,6 +34,8 @@ from phrasemodels.flows.results.results import (
     same_settings,
     statistics_of,
 )
+from phrasemodels.folders import read_regular
+from phrasemodels.written import put_in_place
 
 MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
 DERIVED = {"against", "intervals", "verdict", "reason"}  # of a row, computed again from the rest
@@ -121,8 +122,21 @@ def damaged_results() -> list[tuple[str, str]]:
     return found
 
 
-def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trials: Sequence[Any] = ()) -> Path:
-    """Write a kept result into a folder, in place of an earlier one. Other files of the folder stay."""
+def write(
+    folder: Path,
+    result: Mapping[str, Any],
+    statistics: Statistics,
+    trials: Sequence[Any] = (),
+    over: bytes | None = b"any",
+) -> Path:
+    """Write a kept result into a folder, in place of an earlier one. Other files of the folder stay.
+
+    Args:
+        over: The content of the earlier result.json (None: there was none), if this result was made of it.
+
+    Raises:
+        ValueError: Another command has written the folder meanwhile.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         new = Path(temporary) / folder.name
@@ -135,19 +149,18 @@ def write(folder: Path, result: Mapping[str, Any], statistics: Statistics, trial
         if trials:
             write_durably(new / TRIALS, json.dumps(trials, indent=1) + "\n")
         keep_tests(new / RESULT)
-        put_in_place(new, folder)
+        with locked(folder):
+            if over != b"any" and over != _content(folder):
+                raise ValueError(f"{folder} was written by another command meanwhile: run this one again")
+            put_in_place(new, folder)
     return folder / RESULT
 
 
-def put_in_place(new: Path, folder: Path) -> None:
-    """Rename a folder at once, even over another one. The two then exchange names."""
-    if folder.exists():
-        exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-        here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-        if exchange and exchange(here, os.fsencode(new), here, os.fsencode(folder), swap) == 0:
-            return
-        folder.rename(new.with_name("old"))  # other systems: a kill here leaves both, in the folder beside it
-    new.rename(folder)
+def _content(folder: Path) -> bytes | None:
+    """Return result.json, or None if there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        return read_regular(folder / RESULT)
+    return None
 
 
 def _write_statistics(path: Path, statistics: Statistics) -> None:
@@ -225,8 +238,9 @@ def join(folder: Path, other: Path) -> Path:
 
     Raises:
         ValueError: They are of two tables, one contradicts itself, or a row of both has other settings, another test set, or
-        other values for a seed of both.
+        other values for a seed of both. Or another command has written the folder meanwhile.
     """
+    before = _content(folder)
     read_kept(other / RESULT)
     if (other / SENTENCES).exists():
         check_unpacked(other / SENTENCES)
@@ -249,7 +263,7 @@ def join(folder: Path, other: Path) -> Path:
     result = first | {"commit": "; ".join(commits), "note": "; ".join(notes), "rows": rows}
     tested = {row_of(row["experiment"]) for row in rows if row["sentences"]}
     statistics = {name: table for name, table in (of_second | of_first).items() if name[0] in tested}
-    return write(folder, result, statistics, trials)
+    return write(folder, result, statistics, trials, over=before)
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], Statistics]:

@@ -95,7 +95,7 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
         kept_rows = [row for seeds in groups for row in _rows(seeds, statistics)]
         result = {"title": title, "commit": commit(), "note": note, "rows": kept_rows}
         if not (folder / RESULT).is_file():
-            return write(folder, result, statistics)
+            return write(folder, result, statistics, over=None)
         write(other := Path(temporary) / "kept", result, statistics)
         try:
             return join(folder, other)
