@@ -9,10 +9,10 @@ import json
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -38,35 +38,14 @@ from phrasemodels.models.translation import BeamSearch, Translator, beam_search,
 from phrasemodels.parsing.parser import Parse, Parser, no_pieces
 from phrasemodels.saved import check_names
 
+if TYPE_CHECKING:
+    from phrasemodels.inference.loaded import LoadedModel
+
 Tokens = Sequence[str]
-OWN = "own"  # in place of the name of a part: `Loaded.parts` has the part, under the name of the field
+OWN = "own"  # in place of the name of a part: `LoadedModel.parts` has the part, under the name of the field
 # The most that the file of a model may ask for, so that an answer takes bounded time and memory: words of a phrase, hypotheses of
 # a search, tokens of an answer, for each token of the text and beside these, and padded tokens of a batch.
 PHRASE, BEAM, GROWTH, EXTRA, BATCH = 20, 100, 10, 2000, 1 << 15
-
-
-class Loaded(Protocol):
-    """The parts of a `LoadedModel` that answers are made of."""
-
-    @property
-    def module(self) -> Any: ...
-    @property
-    def config(self) -> Any: ...
-    @property
-    def words(self) -> Mapping[str, Sequence[str]]: ...
-    @property
-    def card(self) -> Mapping[str, Any]: ...
-    @property
-    def parts(self) -> Mapping[str, Any]: ...
-    @property
-    def device(self) -> torch.device: ...
-    @property
-    def english(self) -> Parser: ...
-    @property
-    def pieces(self) -> Callable[[Tokens], list[str]]: ...
-    @property
-    def subwords(self) -> Callable[[Tokens], dict[str, list[int]]]: ...
-    def entries(self, side: str, special: bool = True) -> Mapping[str, int]: ...
 
 
 @dataclass(frozen=True)
@@ -82,14 +61,14 @@ class Predictor(ABC):
     side: ClassVar[str] = "source"  # the vocabulary of the words that are read
 
     @abstractmethod
-    def predict(self, model: Loaded, inputs: Sequence[Any]) -> list[Any]:
+    def predict(self, model: "LoadedModel", inputs: Sequence[Any]) -> list[Any]:
         """Return the answer to each input."""
 
-    def words_of(self, model: Loaded, given: Any) -> list[str]:
+    def words_of(self, model: "LoadedModel", given: Any) -> list[str]:
         """Return the words of an input that are looked up in a vocabulary. Here: none, as of models that read letters."""
         return []
 
-    def unknown_words(self, model: Loaded, inputs: Sequence[Any]) -> list[str]:
+    def unknown_words(self, model: "LoadedModel", inputs: Sequence[Any]) -> list[str]:
         """Return the words of inputs that the vocabulary lacks, each once."""
         words = dict.fromkeys(word for given in inputs for word in self.words_of(model, given))
         return [word for word in words if word not in model.entries(self.side)]
@@ -193,7 +172,7 @@ class _Phrased(Predictor):
         at_least(self, 2, "longest")
         at_most(self, PHRASE, "longest")
 
-    def tokens(self, model: Loaded, text: str | Tokens) -> list[str]:
+    def tokens(self, model: "LoadedModel", text: str | Tokens) -> list[str]:
         """Return the tokens of a text, or tokens as they are given. ValueError: the text is too long."""
         if not isinstance(text, str):
             return list(text)
@@ -201,10 +180,10 @@ class _Phrased(Predictor):
             raise ValueError(problem)
         return tokeniser(self.tokeniser, model.parts)(text, self.language)
 
-    def words_of(self, model: Loaded, given: Any) -> list[str]:
+    def words_of(self, model: "LoadedModel", given: Any) -> list[str]:
         return self.tokens(model, given)
 
-    def numbered(self, model: Loaded, tokens: Tokens) -> list[int]:
+    def numbered(self, model: "LoadedModel", tokens: Tokens) -> list[int]:
         """Return the ids of a sentence; without marks an empty one is END alone, so that there is something to attend to."""
         ids = ids_of(tokens, model.entries("source"))
         return [BEGIN, *ids, END] if self.marks else ids or [END]
@@ -239,11 +218,11 @@ class Translation(_Phrased):
         at_most(search, GROWTH, "growth")
         at_most(search, EXTRA, "extra")
 
-    def words_of(self, model: Loaded, given: str | Tokens) -> list[str]:
+    def words_of(self, model: "LoadedModel", given: str | Tokens) -> list[str]:
         tokens = self.tokens(model, given)
         return model.pieces(tokens) if self.pieces else tokens
 
-    def predict(self, model: Loaded, inputs: Sequence[str | Tokens]) -> list[str]:
+    def predict(self, model: "LoadedModel", inputs: Sequence[str | Tokens]) -> list[str]:
         """Return the answer to each text, or list of tokens."""
         divided = [self.words_of(model, text) for text in inputs]
         write = without_pieces if self.pieces else None
@@ -275,7 +254,7 @@ class Tagging(_Phrased):
         _check_batch(self)
 
     @torch.inference_mode()
-    def predict(self, model: Loaded, inputs: Sequence[str | Tokens | Mapping[str, Any]]) -> list[list[str]]:
+    def predict(self, model: "LoadedModel", inputs: Sequence[str | Tokens | Mapping[str, Any]]) -> list[list[str]]:
         """Return the tags of each text's words, or of a list of tokens. A model that reads dependency trees takes
         {"tokens": [...], "heads": [...]}, heads from 1 and 0 for the root."""
         rows: list[Mapping[str, Any]] = [
@@ -328,7 +307,7 @@ class Parsing(Predictor):
         one_of(self, "decode", ("Jointly", *DECODERS, OWN))
         Jointly(self.weight)
 
-    def predict(self, model: Loaded, inputs: Sequence[str | Tokens]) -> list[Parse]:
+    def predict(self, model: "LoadedModel", inputs: Sequence[str | Tokens]) -> list[Parse]:
         """Return the parse of each text, which is one sentence, or of a list of tokens."""
         if self.tags != "tags":
             raise ValueError(
@@ -342,7 +321,7 @@ class Parsing(Predictor):
         tokens = [divide(text, "en") if isinstance(text, str) else list(text) for text in inputs]
         return list(self.parser(model).parse_tokens(tokens))
 
-    def parser(self, model: Loaded) -> Parser:
+    def parser(self, model: "LoadedModel") -> Parser:
         """Return the `Parser` of the model."""
         known = {**DECODERS, "Jointly": Jointly(self.weight)}
         decode = model.parts[OWN] if self.decode == OWN else known[self.decode]
@@ -401,7 +380,7 @@ class _Structured(Predictor):
     def portable(self) -> bool:
         return OWN not in (self.unknown, self.structure["kind"])
 
-    def reads(self, model: Loaded) -> Any:
+    def reads(self, model: "LoadedModel") -> Any:
         """Return the structure that is read: Levels, Dependencies or one of a user's own."""
         return model.parts["structure"] if self.structure["kind"] == OWN else self._reads
 
@@ -415,18 +394,20 @@ class _Structured(Predictor):
         made: Levels | Dependencies = _read(fields, structures.STRUCTURES[self.structure["kind"]], "structure")
         return made
 
-    def tokens(self, model: Loaded, text: str) -> list[str]:
+    def tokens(self, model: "LoadedModel", text: str) -> list[str]:
         """Return the tokens of a text, or of a tree in brackets; at least one."""
         return tokeniser(self.tokeniser, model.parts)(words_and_tree(text)[0], "en") or [NOTHING]
 
-    def words_of(self, model: Loaded, given: Any) -> list[str]:
+    def words_of(self, model: "LoadedModel", given: Any) -> list[str]:
         return [token for text in self.texts_of(given) for token in self.tokens(model, text)]
 
     def texts_of(self, given: Any) -> Sequence[str]:
         """Return the sentences of an input."""
         return (given,)
 
-    def sentences(self, model: Loaded, texts: Sequence[str]) -> tuple[list[list[int]], list[Any], list[list[str]]]:
+    def sentences(
+        self, model: "LoadedModel", texts: Sequence[str]
+    ) -> tuple[list[list[int]], list[Any], list[list[str]]]:
         """Return ids, structures (n, k) and tokens of sentences. ValueError: they need trees, and have none."""
         known, reads = model.entries("words", special=False), self.reads(model)
         tokens = [self.tokens(model, text) for text in texts]
@@ -445,21 +426,10 @@ class _Structured(Predictor):
         structure = [reads(*row) for row in zip(tokens, trees, strict=True)]
         return [hashed(own, known) for own in tokens], structure, tokens
 
-
-@dataclass(frozen=True)
-class Entailment(_Structured):
-    """Pairs of sentences to labels, by the vectors of both."""
-
-    example: ClassVar = '[("a man sleeps", "a person sleeps")]'
-
-    def texts_of(self, given: Pair) -> Sequence[str]:
-        return pair_of(given)
-
     @torch.inference_mode()
-    def probabilities(self, model: Loaded, inputs: Sequence[Pair]) -> np.ndarray[Any, Any]:
+    def probabilities(self, model: "LoadedModel", inputs: Sequence[Any]) -> np.ndarray[Any, Any]:
         """Return the probability of each label (rows, labels)."""
-        premises, hypotheses = zip(*map(pair_of, inputs), strict=True)
-        sides = [self.sentences(model, side) for side in (premises, hypotheses)]
+        sides = [self.sentences(model, side) for side in zip(*map(self.texts_of, inputs), strict=True)]
         found = np.zeros((len(inputs), len(self.labels)), np.float32)
         lengths = [[len(ids[row]) for ids, *_ in sides] for row in range(len(inputs))]
         for rows in batches(lengths, self.batch_tokens):
@@ -470,36 +440,24 @@ class Entailment(_Structured):
             found[rows] = scores.float().softmax(-1).cpu().numpy()
         return found
 
-    def predict(self, model: Loaded, inputs: Sequence[Pair]) -> list[str]:
-        """Return the label of each pair: (premise, hypothesis), or both with a tab between them. Each may be a tree in brackets."""
+    def predict(self, model: "LoadedModel", inputs: Sequence[Any]) -> list[str]:
+        """Return the label of each sentence, which may be a tree in brackets; of pairs as (premise, hypothesis), or with a tab between."""
         return [self.labels[best] for best in self.probabilities(model, inputs).argmax(1)]
+
+
+@dataclass(frozen=True)
+class Entailment(_Structured):
+    """Pairs of sentences to labels, by the vectors of both."""
+
+    example: ClassVar = '[("a man sleeps", "a person sleeps")]'
+
+    def texts_of(self, given: Pair) -> Sequence[str]:
+        return pair_of(given)
 
 
 @dataclass(frozen=True)
 class Classification(_Structured):
     """Sentences to labels, by their vectors."""
-
-    example: ClassVar = '["the red house sleeps"]'
-
-    @torch.inference_mode()
-    def probabilities(self, model: Loaded, inputs: Sequence[str]) -> np.ndarray[Any, Any]:
-        """Return the probability of each label (rows, labels)."""
-        ids, structure, _ = self.sentences(model, inputs)
-        found = np.zeros((len(inputs), len(self.labels)), np.float32)
-        for rows in batches([[len(own)] for own in ids], self.batch_tokens):
-            lengths = torch.tensor([len(ids[row]) for row in rows])
-            read = (
-                padded([ids[row] for row in rows]),
-                lengths,
-                padded([structure[row] for row in rows], -1).transpose(1, 2),
-            )
-            scores = model.module(*(part.to(model.device) for part in read))
-            found[rows] = scores.float().softmax(-1).cpu().numpy()
-        return found
-
-    def predict(self, model: Loaded, inputs: Sequence[str]) -> list[str]:
-        """Return the label of each sentence, which may be a tree in brackets."""
-        return [self.labels[best] for best in self.probabilities(model, inputs).argmax(1)]
 
 
 @dataclass(frozen=True)
@@ -520,7 +478,7 @@ class Decomposition(Predictor):
     example: ClassVar = '[("a man sleeps", "a person sleeps")]'
 
     @torch.inference_mode()
-    def predict(self, model: Loaded, inputs: Sequence[Pair]) -> list[str]:
+    def predict(self, model: "LoadedModel", inputs: Sequence[Pair]) -> list[str]:
         """Return the label of each pair: (premise, hypothesis), or both with a tab between them. A tree in brackets gives words
         their parents; words of other texts have none."""
         sides = [[self._numbered(model, text) for text in side] for side in zip(*map(pair_of, inputs), strict=True)]
@@ -536,7 +494,7 @@ class Decomposition(Predictor):
                 found[row] = self.labels[label]
         return found
 
-    def _numbered(self, model: Loaded, text: str) -> tuple[list[int], list[int]]:
+    def _numbered(self, model: "LoadedModel", text: str) -> tuple[list[int], list[int]]:
         """Return ids and heads of a sentence, with the root in front; -1 for no head."""
         text, tree = words_and_tree(text)
         words, entries = tokeniser(self.tokeniser, model.parts)(text, "en"), model.entries("words")
@@ -571,7 +529,7 @@ class Answering(Predictor):
     example: ClassVar = '["Mary went home. Where is Mary?"]'
 
     @torch.inference_mode()
-    def predict(self, model: Loaded, inputs: Sequence[Story]) -> list[str]:
+    def predict(self, model: "LoadedModel", inputs: Sequence[Story]) -> list[str]:
         """Return the answer to each story: (facts, question), or one text of facts and then a question, each with a mark at its
         end."""
         stories = [self._numbered(model, story) for story in inputs]
@@ -590,7 +548,7 @@ class Answering(Predictor):
                 found[row] = model.words["words"][answer]
         return found
 
-    def _numbered(self, model: Loaded, story: Story) -> tuple[list[list[int]], list[int]]:
+    def _numbered(self, model: "LoadedModel", story: Story) -> tuple[list[list[int]], list[int]]:
         *facts, question = story_of(story)
         divide, entries = tokeniser("words", {}), model.entries("words")
         numbers = [ids_of(divide(text, "en")[: self.most], entries) for text in (*facts[-self.slots :], question)]
