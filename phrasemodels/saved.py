@@ -176,14 +176,13 @@ PARTS: Mapping[str, str] = {
     "phrasemodels.layers.partitioned": "by_head_width by_model_width",
     "phrasemodels.layers.phrases": "LengthEmbedding MeanInit ZeroInit",
     "phrasemodels.layers.scorers": "from_head from_itself tanh_once tanh_twice",
-    "phrasemodels.models.classifier": "ClassifierConfig",
     "phrasemodels.models.memory": "BinaryPotentials BinaryPotentialsOnce ChainConfig HopsConfig ReleasedPotentials "
     "RowNormalisedPotentials UnaryPotentials bag_of_words by_position",
     "phrasemodels.models.parser": "Jointly LearnedPositions ParserConfig Sinusoids arcs_alone as_released phrases_alone "
     "separately",
     "phrasemodels.models.pretrained_words": "ExportedWordsConfig",
     "phrasemodels.models.recurrent": "RecurrentConfig",
-    "phrasemodels.models.sentence_pair": "DecomposableConfig FrozenEmbedding LearnedEmbedding LinearClassifier "
+    "phrasemodels.models.sentence_pair": "ClassifierConfig DecomposableConfig FrozenEmbedding LearnedEmbedding LinearClassifier "
     "MixedClassifier SentencePairConfig absolute_difference as_built glorot_uniform signed_difference torch_default",
     "phrasemodels.models.tagger": "TaggerConfig",
     "phrasemodels.models.translation": "TranslationConfig as_attention_is_all_you_need_pytorch as_made",

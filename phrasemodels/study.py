@@ -32,9 +32,9 @@ from phrasemodels.flows.experiments.experiment import (
     experiments,
 )
 from phrasemodels.layers.phrases import MeanInit, phrase_graph
-from phrasemodels.models.classifier import ClassifierConfig
 from phrasemodels.models.pretrained_words import PretrainedWordsConfig
 from phrasemodels.models.recurrent import RecurrentConfig
+from phrasemodels.models.sentence_pair import ClassifierConfig
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.project import StudyFile

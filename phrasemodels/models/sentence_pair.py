@@ -1,4 +1,4 @@
-"""Classifiers of sentence pairs, by the vectors of two sentences, or by decomposable attention.
+"""Classifiers of sentences, and of sentence pairs by the vectors of both or by decomposable attention.
 
 The vectors come from any encoder. Decomposable attention (Parikh et al. 2016) compares words. They may know their parents (paper
 003).
@@ -163,6 +163,58 @@ class SentencePairClassifier(nn.Module):
         """Score B pairs, passed as 2B sentences, all premises first: tokens (2B, n), ... -> (B, C)."""
         p, h = self.encode(tokens, lengths, structure).chunk(2)
         return self.classify(torch.cat([p, h, self.compare(p, h), p * h], -1))
+
+
+@dataclass(frozen=True)
+class ClassifierConfig:
+    """An encoder of sentences, and a classifier of their vectors.
+
+    Args:
+        encoder: The configuration of the encoder.
+        words, vectors: The size of the vocabulary, and a safetensors file of word vectors ("": they are learned); set from
+            the data.
+        classes: Number of classes, set from the data.
+        hidden, dropout: Hidden units and dropout of the classifier.
+        classifier: MixedClassifier or LinearClassifier.
+        tuned: Whether word vectors of a file are trained.
+    """
+
+    encoder: SentenceEncoderConfig
+    words: int = 0
+    vectors: config.File = ""
+    classes: int = 2
+    hidden: int = 300
+    dropout: float = 0.5
+    classifier: Callable[[int, int, int, float], nn.Module] = MixedClassifier
+    tuned: bool = False
+
+    def __post_init__(self) -> None:
+        config.at_least(self, 0, "words")
+        config.at_least(self, 1, "classes", "hidden")
+        config.share(self, "dropout")
+
+    def build(self) -> "SentenceClassifier":
+        return SentenceClassifier(self)
+
+
+class SentenceClassifier(nn.Module):
+    """Sentences to scores of classes."""
+
+    def __init__(self, config: ClassifierConfig) -> None:
+        super().__init__()
+        self.embed = WordVectors(config.words, config.encoder.d, config.vectors, config.tuned)
+        self.encoder = config.encoder.build()
+        self.width = cast(int, self.encoder.width)
+        self.classify = config.classifier(self.width, config.classes, config.hidden, config.dropout)
+
+    def encode(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
+        """tokens (B, n), lengths (B), structure (B, k, n) -> sentence vectors (B, D)."""
+        vectors = self.encoder(self.embed(tokens), lengths, structure)
+        return check_output(vectors, self.encoder, "B, width", len(tokens), self.width)
+
+    def forward(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
+        """tokens (B, n), lengths (B), structure (B, k, n) -> scores (B, C)."""
+        return self.classify(self.encode(tokens, lengths, structure))
 
 
 class LearnedEmbedding(nn.Embedding):

@@ -31,11 +31,10 @@ from phrasemodels.encoders.transformer import (
     TransformerEncoderConfig,
 )
 from phrasemodels.layers.labels import LabelAttentionConfig
-from phrasemodels.models.classifier import ClassifierConfig
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.models.parser import Jointly, ParserConfig
 from phrasemodels.models.recurrent import RecurrentConfig
-from phrasemodels.models.sentence_pair import DecomposableConfig, SentencePairConfig
+from phrasemodels.models.sentence_pair import ClassifierConfig, DecomposableConfig, SentencePairConfig
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import BeamSearch, TranslationConfig
 

@@ -17,8 +17,8 @@ from phrasemodels.encoders.transformer import PooledEncoderConfig, TransformerEn
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results import models
 from phrasemodels.flows.results.lineage import Lineage
-from phrasemodels.models.classifier import ClassifierConfig
 from phrasemodels.models.pretrained_words import PieceVectors, PretrainedWordsConfig, aligned
+from phrasemodels.models.sentence_pair import ClassifierConfig
 from phrasemodels.project import StudyFile
 from phrasemodels.tasks.prepare.constituents import Levels, none
 from phrasemodels.tasks.prepare.corpora import SampleCorpus

@@ -15,7 +15,7 @@ from phrasemodels.data.formats.shards import SENTENCES, build, read_shard
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.baselines import BiLSTMMaxConfig
 from phrasemodels.inference.loaded import LoadedModel
-from phrasemodels.models.classifier import ClassifierConfig
+from phrasemodels.models.sentence_pair import ClassifierConfig
 from phrasemodels.tasks.prepare.constituents import Levels, none
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards

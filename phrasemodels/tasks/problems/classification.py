@@ -19,8 +19,8 @@ from phrasemodels.data.store.store import Job, Step
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import OWN, Predictor
 from phrasemodels.inference.problems import Classification as SentencePredictor
-from phrasemodels.models.classifier import ClassifierConfig
 from phrasemodels.models.pretrained_words import PieceVectors
+from phrasemodels.models.sentence_pair import ClassifierConfig
 from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy_of, write_scores
 from phrasemodels.tasks.parsers.shipped import ByShippedParser
 from phrasemodels.tasks.prepare.constituents import Levels, OneSentence, Structure, described
