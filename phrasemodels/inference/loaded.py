@@ -18,8 +18,8 @@ from phrasemodels.hub import Pretrained, readme
 from phrasemodels.inference.problems import Predictor, predictor
 from phrasemodels.inference.text import Pieces
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
+from phrasemodels.parsing.ids import ExportedPieces
 from phrasemodels.parsing.parser import Parser
-from phrasemodels.parsing.subwords import ExportedPieces
 from phrasemodels.saved import (
     DAMAGED,
     LIBRARY,

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from phrasemodels.encoders.hypernode import HypernodeEncoder
 from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.layers.scorers import fenceposts
-from phrasemodels.parsing.parser import LETTERS, Parser
+from phrasemodels.parsing.ids import LETTERS
+from phrasemodels.parsing.parser import Parser
 
 LARGE = 1024  # numbers of a tensor; larger ones travel as float16, as they lie in the package
 

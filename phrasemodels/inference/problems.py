@@ -35,7 +35,8 @@ from phrasemodels.inference.text import (
 from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.parser import Jointly, arcs_alone, phrases_alone, separately
 from phrasemodels.models.translation import BeamSearch, Translator, beam_search, with_source_words
-from phrasemodels.parsing.parser import Parse, Parser, no_pieces
+from phrasemodels.parsing.ids import no_pieces
+from phrasemodels.parsing.parser import Parse, Parser
 from phrasemodels.saved import check_names
 
 if TYPE_CHECKING:

@@ -1,19 +1,16 @@
 """The parser of paper 004 for use: text, or words, to parses, with bounded memory for long sentences.
 
-Sentences as ids: entries of vocabularies, and batches of sentences. Positions are START, the words, STOP.
-
 A parse of a sentence, and a parse as text: brackets, CoNLL-U, JSON, a tree of NLTK.
 """
 
 import copy
-import html
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, overload
 
@@ -25,10 +22,10 @@ from torch import Tensor
 from phrasemodels.config import at_least
 from phrasemodels.data.formats.conllu import BOTH_TAGS, analysed_again, predicted, sentence_to_conllu
 from phrasemodels.data.formats.lines import Line
-from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets, restore, unescape, wh_phrases
+from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets, restore, wh_phrases
 from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.hub import Pretrained, readme
-from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
+from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.models.fused_parser import fused
 from phrasemodels.models.parser import (
     Decode,
@@ -41,14 +38,13 @@ from phrasemodels.models.parser import (
     separately,
 )
 from phrasemodels.parsing.constituents import Node, arcs_svg, displacy, forest, nodes, svg
+from phrasemodels.parsing.ids import Divide, Ids, no_pieces
 from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
 from phrasemodels.parsing.words import (
     Sentences,
     Word,
-    composed,
     divided_texts,
-    plain,
     sentences,
     shown,
     spaced,
@@ -57,95 +53,6 @@ from phrasemodels.parsing.words import (
 from phrasemodels.structs import eisner, joint
 from phrasemodels.structs.kernels import reference_only
 from phrasemodels.written import check_replaceable
-
-LETTERS = 20  # of a longer word: the first ten and the last ten
-
-# tokens of a sentence -> {"pieces": ids, "last": the place of each word's last piece, START and STOP included}
-Divide = Callable[[Sequence[str]], dict[str, list[int]]]
-
-
-def no_pieces(tokens: Sequence[str]) -> dict[str, list[int]]:
-    """No pieces, for parsers without a pretrained encoder."""
-    return {"pieces": [], "last": []}
-
-
-class Ids:
-    """Ids of entries of vocabularies. entries: of each side, by id.
-
-    plainly: unknown marks are read as plain ones, and accents with their letters.
-    """
-
-    def __init__(self, entries: Mapping[str, Sequence[str]], plainly: bool = False) -> None:
-        self.ids = {side: {entry: number for number, entry in enumerate(own)} for side, own in entries.items()}
-        self.plainly, self.plain = plainly, plain(self.ids["characters"]) if plainly else {}
-
-    def of(self, side: str, entry: str, otherwise: int = UNKNOWN) -> int:
-        """Return the id of an entry, or `otherwise` if the vocabulary lacks it."""
-        return self.ids[side].get(entry, otherwise)
-
-    def sentence(self, tokens: Sequence[str], tags: Sequence[str] = ()) -> dict[str, Any]:
-        """Return words, characters and tags of all positions. Without tags all are unknown. -LRB- is read as a bracket."""
-        known = [self.of("tags", tag) for tag in tags] or [UNKNOWN] * len(tokens)
-        forms = [self.form(token) for token in tokens]
-        return {
-            "words": [BEGIN, *(self.of("words", form.lower()) for form in forms), END],
-            "tags": [BEGIN, *known, END],
-            "characters": [_row([BEGIN]), *map(self._letters, forms), _row([END])],
-        }
-
-    def form(self, token: str) -> str:
-        """Return a token in the spelling of the treebank. A character of HTML is itself (&amp;)."""
-        form = html.unescape(token) if token[0] == "&" and token[-1] == ";" else unescape(token)
-        return composed(form)[0].translate(self.plain) if self.plainly and not form.isascii() else form
-
-    def _letters(self, token: str) -> list[int]:
-        if len(token) > LETTERS:
-            token = token[: LETTERS // 2] + token[-LETTERS // 2 :]
-        known = self.ids["characters"]
-        return _row([known.get(character, UNKNOWN) for character in token])
-
-    def cells(self, spans: Iterable[tuple[str, int, int]]) -> list[tuple[int, int, int]]:
-        """Return spans as (i, j, label), without unknown labels."""
-        known = ((start, end - 1, self.of("labels", label, -1)) for label, start, end in spans)
-        return [cell for cell in known if cell[2] >= 0]
-
-    def batch(self, sentences: Sequence[Sequence[str]], divide: Divide = no_pieces) -> ParserInput:
-        """Return sentences, none of them empty, padded to the longest."""
-        forms = [[self.form(token) for token in tokens] for tokens in sentences]
-        words = _padded([[BEGIN, *(self.of("words", form.lower()) for form in own), END] for own in forms])
-        edges = [_row([]), _row([BEGIN]), _row([END])]
-        places = {form: len(edges) + k for k, form in enumerate(dict.fromkeys(chain.from_iterable(forms)))}
-        characters = torch.tensor([*edges, *map(self._letters, places)])
-        rows = _padded([[1, *(places[form] for form in own), 2] for own in forms])
-        lengths = torch.tensor([len(own) for own in forms])
-        divided = [divide(tokens) for tokens in sentences]
-        pieces, last = (_padded([own[name] for own in divided]) for name in ("pieces", "last"))
-        counts = torch.tensor([len(own["pieces"]) for own in divided])
-        longest = int((characters > 0).sum(1).max())
-        tags = torch.full_like(words, UNKNOWN)
-        return ParserInput(words, rows, characters[:, :longest], tags, lengths, pieces, counts, last)
-
-
-def _row(ids: list[int]) -> list[int]:
-    return ids + [PAD] * (LETTERS - len(ids))
-
-
-def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], dtype=torch.int64)
-
-
-def different_forms(characters: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    """Return the different rows of characters (B, N, c), and for each position the index of its row (B, N)."""
-    flat = np.ascontiguousarray(characters.astype(np.int32)).reshape(-1, characters.shape[2])
-    keys = flat.view(np.dtype((np.void, flat.itemsize * flat.shape[1]))).ravel()
-    _, first, rows = np.unique(keys, return_index=True, return_inverse=True)
-    different = flat[first]
-    longest = int((different > 0).sum(1).max(initial=1))
-    return torch.from_numpy(rows.reshape(characters.shape[:2])), torch.from_numpy(
-        different[:, :longest].astype(np.int64)
-    )
-
 
 NO_SPACE = "SpaceAfter=No"
 NO_PHRASES = "this parse has no phrases: decode jointly or phrases alone"

@@ -20,7 +20,7 @@ from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.results.records import sources_of
 from phrasemodels.flows.run.plan import planned
 from phrasemodels.infra.settings import Settings
-from phrasemodels.parsing.subwords import Pieces
+from phrasemodels.parsing.ids import Pieces
 from phrasemodels.tasks.prepare.sharded import read_shards
 
 TREE = "( (S (NP-SBJ (DT A) (NN dog)) (VP (VBZ sleeps)) (. .)) )\n"

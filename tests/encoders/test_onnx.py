@@ -7,7 +7,8 @@ import torch
 
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.inference.onnx import export_encoder, export_parser
-from phrasemodels.parsing.parser import LETTERS, Parser
+from phrasemodels.parsing.ids import LETTERS
+from phrasemodels.parsing.parser import Parser
 
 onnx = pytest.importorskip("onnx.reference")
 pytest.importorskip("onnxscript")

@@ -14,7 +14,7 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.inputs import ParserInput, PretrainedConfig, TagsConfig, content_of
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.models.parser import Jointly
-from phrasemodels.parsing.subwords import Pieces, as_written
+from phrasemodels.parsing.ids import Pieces, as_written
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.problems.parse_data import ParsingObjective

@@ -16,7 +16,7 @@ from phrasemodels.encoders.inputs import CONFIG, PretrainedConfig, encoder_setti
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results import models
 from phrasemodels.flows.results.lineage import Lineage
-from phrasemodels.parsing.subwords import Pieces
+from phrasemodels.parsing.ids import Pieces
 
 ROW = "004/table1/sample/2-ff-drop"
 SENTENCE = "the red house sleeps ."

@@ -25,7 +25,7 @@ from phrasemodels.flows.experiments.catalogue import experiment, resolved
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.models.parser import LearnedPositions, ParserConfig, as_released
-from phrasemodels.parsing.subwords import PLAIN, Pieces
+from phrasemodels.parsing.ids import PLAIN, Pieces
 from phrasemodels.tasks.prepare.sharded import read_shards
 
 SECTIONS = {"train": ("02", 12), "dev": ("22", 3), "test": ("23", 3)}

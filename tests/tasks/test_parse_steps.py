@@ -26,8 +26,8 @@ from phrasemodels.flows.results.models import Model, load
 from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
-from phrasemodels.parsing.parser import Ids, Parser
-from phrasemodels.parsing.subwords import reunited
+from phrasemodels.parsing.ids import Ids, reunited
+from phrasemodels.parsing.parser import Parser
 from phrasemodels.tasks.metrics.parseval import match_brackets
 from phrasemodels.tasks.parsers.parse import ParseColumn, models_of, parse
 from phrasemodels.tasks.parsers.shipped import ShippedParser, by_shipped_parser, shipped, shipped_card

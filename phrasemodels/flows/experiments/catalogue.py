@@ -24,7 +24,7 @@ from phrasemodels.flows.experiments.experiment import PROFILE as COUNTED_PROFILE
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.flows.experiments.names import CHANGE, divided, file_name
 from phrasemodels.flows.experiments.overrides import overridden
-from phrasemodels.parsing.subwords import Pieces
+from phrasemodels.parsing.ids import Pieces
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 

@@ -38,7 +38,7 @@ from phrasemodels.inference.problems import Predictor
 from phrasemodels.inference.text import too_long
 from phrasemodels.models.ctranslate2 import check_plain, write_ctranslate2
 from phrasemodels.models.pretrained_words import ExportedWordsConfig, PretrainedWordsConfig
-from phrasemodels.parsing.subwords import ExportedPieces, Pieces
+from phrasemodels.parsing.ids import ExportedPieces, Pieces
 from phrasemodels.project import StudyFile
 from phrasemodels.saved import LIBRARY, check_header, describe, first_line
 from phrasemodels.tasks.prepare.vocabulary import read_words

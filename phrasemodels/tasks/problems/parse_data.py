@@ -34,7 +34,7 @@ from phrasemodels.models.parser import (
     arcs_alone,
     phrases_alone,
 )
-from phrasemodels.parsing.parser import LETTERS, Divide, Ids, different_forms, no_pieces
+from phrasemodels.parsing.ids import LETTERS, Divide, Ids, different_forms, no_pieces
 from phrasemodels.parsing.saved import SIDES
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words

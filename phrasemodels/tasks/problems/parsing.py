@@ -20,7 +20,8 @@ from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import DECODERS, OWN, Parsing
 from phrasemodels.layers.scorers import contributions, shares
 from phrasemodels.models.parser import Jointly, JointParser, ParsedTrees, ParserConfig
-from phrasemodels.parsing.parser import Divide, Ids, Limits, Names, Parse, Parser, bounded, no_pieces
+from phrasemodels.parsing.ids import Divide, Ids, no_pieces
+from phrasemodels.parsing.parser import Limits, Names, Parse, Parser, bounded
 from phrasemodels.parsing.saved import SIDES
 from phrasemodels.parsing.words import Sentences, sentences
 from phrasemodels.tasks.metrics.parseval import (
