@@ -45,11 +45,10 @@ from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEnc
 from phrasemodels.flows.experiments.paper_002 import LAYERS, MODELS, PAPERS, TRANSFORMER, Size, changed
 from phrasemodels.flows.experiments.paper_003 import ENTAILMENT, PARENTS, SYSTEMS, TRANSLATION, WEIGHTS
 from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.blocks import Replace
+from phrasemodels.layers.blocks import Packing, Replace
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.layers.multidim import attend_blocks, attend_within, boundaries
 from phrasemodels.layers.ngrams import NgramBiLSTM, NgramSum, Readout, final_states, residual_gate
-from phrasemodels.layers.packing import Packing
 from phrasemodels.layers.phrases import PhraseGraph, neighbours, phrase_graph
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.sentence_pair import DecomposableConfig, LearnedEmbedding, SentencePairConfig

@@ -3,7 +3,7 @@
 `HypernodeEncoder.plain` follows the equations of the paper. `forward` computes the same result with less work. Eq 4 and 6,
 the nodes and their relation A, are in `layers.phrases`.
 
-Four things are saved. Nothing is computed for padding (`layers.packing`). In the first layer, hypernodes that start as zeros
+Four things are saved. Nothing is computed for padding (`layers.blocks`). In the first layer, hypernodes that start as zeros
 share one row until phase 2 (or dropout) makes them differ. In the last layer, phase 2 has only the words as queries. And for
 nodes with few neighbours, phase 2 runs over lists of neighbours in place of all N² scores.
 
@@ -35,8 +35,17 @@ from phrasemodels.layers.attention import (
     softmax_attention,
     softmax_with_dropout,
 )
-from phrasemodels.layers.blocks import AddNorm, Dropout, Replace, feed_forward, shapes_are_fixed, without_padding
-from phrasemodels.layers.packing import Packing, pack_rows, true_places
+from phrasemodels.layers.blocks import (
+    AddNorm,
+    Dropout,
+    Packing,
+    Replace,
+    feed_forward,
+    pack_rows,
+    shapes_are_fixed,
+    true_places,
+    without_padding,
+)
 from phrasemodels.layers.phrases import Neighbours, PhraseGraph, ZeroInit, dots, mix, neighbours, phrase_graph
 
 

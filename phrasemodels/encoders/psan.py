@@ -14,9 +14,8 @@ from torch.utils.checkpoint import checkpoint
 
 from phrasemodels import config
 from phrasemodels.encoders import check_input
-from phrasemodels.layers.blocks import Dense, SourceToToken, dropout, shapes_are_fixed, token_mask
+from phrasemodels.layers.blocks import Dense, SourceToToken, dropout, pack_rows, shapes_are_fixed, token_mask
 from phrasemodels.layers.multidim import Alone, attend_within, boundaries, fill_alone, same_phrase, weights_within
-from phrasemodels.layers.packing import pack_rows
 
 Composition = Callable[[Tensor], Tensor]
 Observe = Callable[[Any, Tensor, Tensor], None]

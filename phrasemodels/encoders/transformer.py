@@ -16,6 +16,7 @@ from phrasemodels.encoders.psan import Psan, PsanConfig, as_numbered
 from phrasemodels.layers.attention import MultiHeadAttention, softmax_with_dropout
 from phrasemodels.layers.blocks import (
     AddNorm,
+    Packing,
     Residual,
     SourceToToken,
     feed_forward,
@@ -32,7 +33,6 @@ from phrasemodels.layers.ngrams import (
     final_states,
     grams_alone,
 )
-from phrasemodels.layers.packing import Packing
 
 
 @dataclass(frozen=True)

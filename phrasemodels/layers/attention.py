@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.layers.blocks import Dropout
-from phrasemodels.layers.packing import GROUPS, Packing
+from phrasemodels.layers.blocks import GROUPS, Dropout, Packing
 
 Attend = Callable[..., Tensor]  # queries, keys and values of all heads, then masks -> outputs of all heads
 Activation = Callable[[Tensor], Tensor]

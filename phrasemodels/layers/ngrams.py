@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from phrasemodels.layers.attention import Attend, MultiHeadAttention, softmax_attention
-from phrasemodels.layers.packing import Packing
+from phrasemodels.layers.blocks import Packing
 from phrasemodels.structs.dispatch import COMPILE
 from phrasemodels.structs.kernels import can_run_kernel, over_batch
 from phrasemodels.structs.kernels.simd import exp32

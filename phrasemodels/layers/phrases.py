@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from phrasemodels.layers.blocks import shapes_are_fixed, token_mask
-from phrasemodels.layers.packing import Packing
+from phrasemodels.layers.blocks import Packing, shapes_are_fixed, token_mask
 
 
 class Edges(NamedTuple):

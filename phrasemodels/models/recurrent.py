@@ -14,8 +14,7 @@ from phrasemodels import config
 from phrasemodels.encoders import check_output
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.layers.attention_weights import SoftmaxWeights
-from phrasemodels.layers.blocks import Dropout, on_device
-from phrasemodels.layers.packing import Packing
+from phrasemodels.layers.blocks import Dropout, Packing, on_device
 
 
 class SourceEncoderConfig(Protocol):

@@ -25,6 +25,7 @@ from phrasemodels.layers.blocks import (
     UNKNOWN,
     AddNorm,
     FeedForward,
+    Packing,
     Residual,
     ScaledLinear,
     Start,
@@ -35,7 +36,6 @@ from phrasemodels.layers.blocks import (
     shapes_are_fixed,
     token_mask,
 )
-from phrasemodels.layers.packing import Packing
 
 
 def token_loss(

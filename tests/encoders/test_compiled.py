@@ -5,7 +5,7 @@ import torch
 from test_padding import ENCODERS, LENGTHS, D, built
 
 from phrasemodels.layers.attention import MultiHeadAttention
-from phrasemodels.layers.packing import AllRows, Packing
+from phrasemodels.layers.blocks import AllRows, Packing
 
 # whose graphs are several, as the compiler leaves torch's LSTM out
 SEVERAL = ("LSTM states", "soft parents states", "BiLSTM-Max vectors")

@@ -9,7 +9,7 @@ import torch
 
 from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoder, TransformerEncoderConfig
 from phrasemodels.layers.attention import attention_probe
-from phrasemodels.layers.blocks import AddNorm, PreNorm
+from phrasemodels.layers.blocks import AddNorm, Packing, PreNorm
 from phrasemodels.layers.ngrams import (
     NgramBiLSTM,
     NgramBiRNN,
@@ -21,7 +21,6 @@ from phrasemodels.layers.ngrams import (
     residual_gate,
     states_and_cells,
 )
-from phrasemodels.layers.packing import Packing
 from phrasemodels.models.translation import TranslationConfig, token_loss
 from phrasemodels.structs.kernels import reference_only
 

@@ -8,10 +8,9 @@ from plain_000 import members
 
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_hadamard
 from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig
-from phrasemodels.layers import packing
+from phrasemodels.layers import blocks
 from phrasemodels.layers.attention import MultiHeadAttention, attention_probe, softmax_attention, softmax_with_dropout
-from phrasemodels.layers.blocks import BEGIN, PAD, PreNorm, token_mask
-from phrasemodels.layers.packing import GROUPS, Packing
+from phrasemodels.layers.blocks import BEGIN, GROUPS, PAD, Packing, PreNorm, token_mask
 from phrasemodels.layers.phrases import MeanInit
 from phrasemodels.models.translation import TranslationConfig, smoothed_cross_entropy, token_loss
 
@@ -30,7 +29,7 @@ LENGTHS = torch.tensor([17, 3, 12, 1, 9, 40, 2, 5])
 
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
-    monkeypatch.setattr(packing, "LEAST_SAVED", 0)
+    monkeypatch.setattr(blocks, "LEAST_SAVED", 0)
 
 
 def sentences() -> tuple[torch.Tensor, ...]:
