@@ -5,7 +5,7 @@ Shapes: B sentences, n tokens, d features, m spans, L levels.
 """
 
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -64,28 +64,10 @@ class TransformerEncoderConfig(EncoderConfig):
         return TransformerEncoder(self)
 
 
-class LayersConfig(Protocol):
-    """The configuration of a stack of layers, whose self-attention may differ from layer to layer."""
-
-    @property
-    def d(self) -> int: ...
-    @property
-    def layers(self) -> int: ...
-    @property
-    def d_ff(self) -> int: ...
-    @property
-    def dropout(self) -> float: ...
-    @property
-    def inner_dropout(self) -> float: ...
-    @property
-    def residual(self) -> type[Residual]: ...
-    def attention(self, layer: int) -> MultiHeadAttention: ...
-
-
 class TransformerEncoderLayer(nn.Module):
     """U = LN(H + Drop(MultiHead(H))); H' = LN(U + Drop(FFN(U))), or the same with another style of residual."""
 
-    def __init__(self, config: LayersConfig, layer: int) -> None:
+    def __init__(self, config: "TransformerEncoderConfig | NgramEncoderConfig", layer: int) -> None:
         super().__init__()
         self.attention = config.attention(layer)
         self.feed_forward = feed_forward(config.d, config.d_ff, config.inner_dropout)
@@ -102,7 +84,7 @@ class TransformerEncoder(nn.Module):
 
     has_fixed_shapes = True  # as of models.translation.Translator
 
-    def __init__(self, config: LayersConfig) -> None:
+    def __init__(self, config: "TransformerEncoderConfig | NgramEncoderConfig") -> None:
         super().__init__()
         self.layers = nn.ModuleList(TransformerEncoderLayer(config, layer) for layer in range(1, config.layers + 1))
         self.last = config.residual.final_norm(config.d)
