@@ -11,8 +11,8 @@ import torch
 from structs import Run, compare
 
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
+from phrasemodels.inference.export import write_ctranslate2
 from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL
-from phrasemodels.models.ctranslate2 import write_ctranslate2
 from phrasemodels.models.translation import BeamSearch, TranslationConfig, beam_search
 
 LIMIT, WORDS = 30, 4000

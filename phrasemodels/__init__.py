@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phrasemodels.inference.inputs import levels, members
     from phrasemodels.inference.loaded import LoadedModel
-    from phrasemodels.inference.structures import levels, members
     from phrasemodels.parsing.parser import Parse, Parser
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
 ]  # fmt: skip
 _NAMES = {  # they need torch
     "LoadedModel": "inference.loaded", "Parse": "parsing.parser", "Parser": "parsing.parser",
-    "levels": "inference.structures", "members": "inference.structures",
+    "levels": "inference.inputs", "members": "inference.inputs",
 }  # fmt: skip
 __version__ = "0.1.0"
 

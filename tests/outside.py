@@ -47,8 +47,8 @@ from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.exchange import read_scores
 from phrasemodels.flows.results.models import CARD, load
 from phrasemodels.flows.results.records import read_kept, records
+from phrasemodels.inference.inputs import Pieces
 from phrasemodels.inference.problems import Translation
-from phrasemodels.inference.text import Pieces
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import KEY, Tracker
 from phrasemodels.layers.blocks import SPECIAL

@@ -61,7 +61,7 @@ def add(site: Path, work: Path) -> None:
     worker = work / "node_modules" / "iframe-worker"
     shutil.copy(worker / "shim" / "index.js", target / "iframe-worker.js")
     shutil.copy(worker / "LICENSE", target / "IFRAME-WORKER-LICENSE.txt")
-    from phrasemodels.inference.onnx import export_parser
+    from phrasemodels.inference.export import export_parser
     from phrasemodels.parsing.parser import Parser
 
     export_parser(Parser.load(), target)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from phrasemodels.config import name_of, parts_of
 from phrasemodels.folders import check_folder, copy_folder
 from phrasemodels.hub import Pretrained, readme
+from phrasemodels.inference.inputs import Pieces
 from phrasemodels.inference.problems import Predictor, predictor
-from phrasemodels.inference.text import Pieces
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.parsing.ids import ExportedPieces
 from phrasemodels.parsing.parser import Parser

@@ -20,17 +20,20 @@ from torch import Tensor
 
 from phrasemodels.config import Decoder, at_least, at_most, one_of
 from phrasemodels.data.formats.trees import heads, parse
-from phrasemodels.inference import structures
-from phrasemodels.inference.structures import Dependencies, Levels, words_and_tree
-from phrasemodels.inference.text import (
+from phrasemodels.inference.inputs import (
     NOTHING,
+    STRUCTURES,
+    Dependencies,
+    Levels,
     detokeniser,
     hashed,
     ids_of,
     left_out,
+    phrases,
     tokeniser,
     too_long,
     without_pieces,
+    words_and_tree,
 )
 from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.parser import Jointly, arcs_alone, phrases_alone, separately
@@ -191,9 +194,7 @@ class _Phrased(Predictor):
 
     def batch(self, ids: Sequence[Sequence[int]], heads: Sequence[Sequence[int]]) -> Sentences:
         """Return sentences as tensors. heads: of each sentence's positions, from 0, -1 for none; used by subtrees alone."""
-        found = [
-            structures.phrases(self.phrases, len(own), self.longest, of) for own, of in zip(ids, heads, strict=True)
-        ]
+        found = [phrases(self.phrases, len(own), self.longest, of) for own, of in zip(ids, heads, strict=True)]
         lengths = torch.tensor([len(own) for own in ids])
         return Sentences(padded(ids), lengths, padded(found, -1))
 
@@ -372,8 +373,8 @@ class _Structured(Predictor):
         _check_batch(self)
         one_of(self, "unknown", ("hashed", "left_out", OWN))
         one_of(self, "parser", ("", "english"))
-        if self.structure.get("kind") not in (*structures.STRUCTURES, OWN):
-            raise ValueError(f"structure: kind must be one of {', '.join(structures.STRUCTURES)}")
+        if self.structure.get("kind") not in (*STRUCTURES, OWN):
+            raise ValueError(f"structure: kind must be one of {', '.join(STRUCTURES)}")
         if self.structure["kind"] != OWN:
             _ = self._reads
 
@@ -392,7 +393,7 @@ class _Structured(Predictor):
             for name, value in self.structure.items()
             if name != "kind"
         }
-        made: Levels | Dependencies = _read(fields, structures.STRUCTURES[self.structure["kind"]], "structure")
+        made: Levels | Dependencies = _read(fields, STRUCTURES[self.structure["kind"]], "structure")
         return made
 
     def tokens(self, model: "LoadedModel", text: str) -> list[str]:

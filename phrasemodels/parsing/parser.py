@@ -103,7 +103,7 @@ class Parse:
     def phrases(self, longest: int | None = None, *labels: str) -> list[Span]:
         """Return the phrases of 2 to `longest` words, each place once, shorter first, for attention over phrases.
 
-        `inference.structures.members` makes a tensor of them.
+        `inference.inputs.members` makes a tensor of them.
 
         Args:
             labels: Of the phrases. Default: all but the sentence.

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
-from phrasemodels.inference.onnx import export_encoder, export_parser
+from phrasemodels.inference.export import export_encoder, export_parser
 from phrasemodels.parsing.ids import LETTERS
 from phrasemodels.parsing.parser import Parser
 

@@ -20,7 +20,7 @@ from phrasemodels.data.store.store import Store, with_dependencies
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion
-from phrasemodels.inference import structures, text
+from phrasemodels.inference import inputs
 from phrasemodels.tasks.prepare import constituents, phrases, tokenise, vocabulary
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems import answering, decomposition, sentence_data
@@ -110,32 +110,32 @@ SENTENCE = st.lists(st.sampled_from(["a", "Don't", "U.S.", "3.5", "mso:x_y", "ci
 
 @given(SENTENCE | st.text(max_size=30), st.sampled_from(["en", "de", "ja", "fr"]))
 def test_tokenisers_and_detokenisers_are_those_of_the_pipeline(sentence: str, language: str) -> None:
-    for name, function in text.TOKENISERS.items():
+    for name, function in inputs.TOKENISERS.items():
         if name != "words" and hasattr(tokenise, name):
             assert function(sentence, language) == getattr(tokenise, name)(sentence, language), name
     for name in ("lower_case", "as_written"):
-        assert text.TOKENISERS[name](sentence, language) == getattr(decomposition, name)(sentence), name
-    assert text.TOKENISERS["lower_spaces"](sentence, language) == sentence_data.lower_spaces(sentence, language)
-    assert text.TOKENISERS["words"](sentence, language) == answering.words(sentence)
+        assert inputs.TOKENISERS[name](sentence, language) == getattr(decomposition, name)(sentence), name
+    assert inputs.TOKENISERS["lower_spaces"](sentence, language) == sentence_data.lower_spaces(sentence, language)
+    assert inputs.TOKENISERS["words"](sentence, language) == answering.words(sentence)
     marked = sentence_data.Marked(tokenise.spaces)
-    assert text.tokeniser("marked spaces", {})(sentence, language) == marked(sentence, language)
+    assert inputs.tokeniser("marked spaces", {})(sentence, language) == marked(sentence, language)
     words = sentence.split()
     for name in ("join", "detokenise_moses", "joined_letters_or_words"):
-        assert text.DETOKENISERS[name](words, language) == getattr(tokenise, name)(words, language), name
+        assert inputs.DETOKENISERS[name](words, language) == getattr(tokenise, name)(words, language), name
 
 
 def test_every_tokeniser_of_a_manifest_is_known() -> None:
     for tokeniser, detokeniser in tokenise.TOKENISERS.values():
-        assert tokeniser.__name__ in text.TOKENISERS and detokeniser.__name__ in text.DETOKENISERS
+        assert tokeniser.__name__ in inputs.TOKENISERS and detokeniser.__name__ in inputs.DETOKENISERS
 
 
 @given(st.lists(st.text("abcdé", min_size=1, max_size=8), min_size=1, max_size=12))
 def test_words_have_the_pieces_of_the_tokenizers_library(words: list[str]) -> None:
     divide = vocabulary.divider(json.dumps(LEARNED))
-    pieces = text.Pieces.__new__(text.Pieces)
+    pieces = inputs.Pieces.__new__(inputs.Pieces)
     pieces.ranks, pieces._divided = {tuple(pair): rank for rank, pair in enumerate(LEARNED["merges"])}, {}
     assert pieces(words) == [piece for word in words for piece in divide(word)]
-    assert text.without_pieces(pieces(words)) == vocabulary.without_bpe(pieces(words)) == " ".join(words)
+    assert inputs.without_pieces(pieces(words)) == vocabulary.without_bpe(pieces(words)) == " ".join(words)
 
 
 _LETTERS = [letter + end for letter in "abcd" for end in ("", "</w>")]
@@ -150,7 +150,7 @@ LEARNED = {
 def test_structures_of_a_sentence_are_those_of_the_pipeline(n: int, seed: int, levels: tuple[int, ...]) -> None:
     rng = random.Random(seed)
     words = [rng.choice(["a", "b", ".", "c"]) for _ in range(n)]
-    spans = structures.random_spans(words, seed)
+    spans = inputs.random_spans(words, seed)
     labels = [rng.choice(["NP", "VP", "S", "PP"]) for _ in spans]
     tree = Tree(
         tuple(words),
@@ -173,9 +173,9 @@ def test_structures_of_a_sentence_are_those_of_the_pipeline(n: int, seed: int, l
                 theirs = constituents.Levels(partition, levels, trees_of, stop)
                 described = constituents.described(theirs)
                 assert described is not None and described.pop("kind") == "Levels"
-                found = structures.Levels(**described)(words, written)
+                found = inputs.Levels(**described)(words, written)
                 assert found.tolist() == theirs([words], given_trees, lengths).tolist(), described
-    found = structures.Dependencies()(words, written)
+    found = inputs.Dependencies()(words, written)
     assert found.tolist() == constituents.Dependencies()([words], given_trees, lengths).tolist()
 
 
@@ -186,5 +186,5 @@ def test_phrases_of_a_sentence_are_those_of_the_pipeline(drawn: list[int], longe
     sentence = phrases.LengthsAndHeads(np.array([n]), np.array(heads))
     for kind in (phrases.no_phrases, phrases.adjacent, phrases.subtrees):
         _, members = kind(sentence, longest)
-        found = structures.phrases(kind.__name__, n, longest, heads)
+        found = inputs.phrases(kind.__name__, n, longest, heads)
         assert found.tolist() == members.tolist(), kind.__name__

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from phrasemodels.inference.text import too_long
+from phrasemodels.inference.inputs import too_long
 from phrasemodels.saved import check_finite, check_header, copied
 from phrasemodels.tasks.train.checkpoints import load_tensors
 

@@ -10,8 +10,8 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.results.models import as_ctranslate2, load
+from phrasemodels.inference.export import write_ctranslate2
 from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, AddNorm, PreNorm, Replace
-from phrasemodels.models.ctranslate2 import write_ctranslate2
 from phrasemodels.models.translation import BeamSearch, TranslationConfig, beam_search
 
 WORDS = [*SPECIAL, *(f"w{i}" for i in range(20))]

@@ -23,8 +23,8 @@ import phrasemodels
 from phrasemodels.config import Decoder, File, from_template, to_json
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments.catalogue import experiments
+from phrasemodels.inference.inputs import tokeniser
 from phrasemodels.inference.problems import Translation, predictor
-from phrasemodels.inference.text import tokeniser
 from phrasemodels.models.parser import ParserConfig
 from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import TranslationConfig

@@ -11,7 +11,7 @@ import pytest
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.samples.entailment import pairs
-from phrasemodels.inference.structures import dependencies, heads_and_relations
+from phrasemodels.inference.inputs import dependencies, heads_and_relations
 from phrasemodels.tasks.prepare.constituents import (
     AtRandom,
     Levels,

@@ -92,7 +92,7 @@ def draw(
         raise ValueError("an empty text: give a sentence")
     if to.suffix not in (".svg", ".html"):
         raise ValueError(f"{to}: name a figure that ends with .svg, or a page of attention that ends with .html")
-    from phrasemodels.inference.text import too_long
+    from phrasemodels.inference.inputs import too_long
     from phrasemodels.written import check_replaceable
 
     if not as_json:

@@ -33,10 +33,10 @@ from phrasemodels.flows.experiments.published import papers
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.results import TRAININGS
 from phrasemodels.folders import check_folder, copy_folder
+from phrasemodels.inference.export import check_plain, write_ctranslate2
+from phrasemodels.inference.inputs import too_long
 from phrasemodels.inference.loaded import README, LoadedModel, model_readme
 from phrasemodels.inference.problems import Predictor
-from phrasemodels.inference.text import too_long
-from phrasemodels.models.ctranslate2 import check_plain, write_ctranslate2
 from phrasemodels.models.pretrained_words import ExportedWordsConfig, PretrainedWordsConfig
 from phrasemodels.parsing.ids import ExportedPieces, Pieces
 from phrasemodels.project import StudyFile

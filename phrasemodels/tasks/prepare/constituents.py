@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from phrasemodels.config import at_least, one_of
 from phrasemodels.data.formats.shards import level_schema, read_shard, write_shard
 from phrasemodels.data.store.store import Job
-from phrasemodels.inference.structures import heads_and_relations
+from phrasemodels.inference.inputs import heads_and_relations
 from phrasemodels.structs.dispatch import CACHED
 from phrasemodels.tasks.prepare.phrases import Ints, lists
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
@@ -361,7 +361,7 @@ class Dependencies:
 
 
 def described(structure: Structure) -> dict[str, Any] | None:
-    """Return a structure as exported models name it (`phrasemodels.inference.structures`); None: it is one of the user's own."""
+    """Return a structure as exported models name it (`phrasemodels.inference.inputs`); None: it is one of the user's own."""
     if isinstance(structure, Dependencies):
         return {"kind": "Dependencies"}
     parts = (syntactic, syntactic_binarised, equal_blocks, given, none, right_branching, apart, attached)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
+from phrasemodels.inference.inputs import DETOKENISERS, MARKED, TOKENISERS
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Predictor
-from phrasemodels.inference.text import DETOKENISERS, MARKED, TOKENISERS
 from phrasemodels.tasks.metrics.scores import Metric, OwnScoring, check_metrics, score_with_own
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
