@@ -14,15 +14,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels.encoders.inputs import CharacterInput, ParserInput
-from phrasemodels.layers.blocks import Sublayer, sinusoids
+from phrasemodels.layers.blocks import Sublayer
 from phrasemodels.layers.labels import LearnedQueries, PerLabel, own_query
 from phrasemodels.layers.partitioned import (
     PartitionedAttention,
     SharedAddNorm,
     StandardNorm,
 )
-from phrasemodels.layers.scorers import HeadDependentMLP, Look, RelationScorer, SpanScorer, from_head
-from phrasemodels.models.parser import Sinusoids
+from phrasemodels.layers.scorers import Look, RelationScorer, SpanScorer, from_head
 
 
 class Fused(nn.Module):
@@ -150,7 +149,6 @@ class FusedPerLabel(Fused):
 Module = TypeVar("Module", bound=nn.Module)
 ROWS = 64  # heads whose relations are scored together: what lies between two products then fits the cache
 SPANS = 1024  # spans that are scored together
-POSITIONS = 512  # of the table of sinusoids; positions after it are computed
 
 
 class FusedCharacters(Fused):
@@ -178,35 +176,6 @@ class FusedCharacters(Fused):
         filtered = filtered.unflatten(0, letters.shape).masked_fill_((letters == 0)[..., None], 0.0)
         found: Tensor = self.project(filtered.amax(1))[sentences.forms]
         return found
-
-
-class FusedPositions(Fused):
-    """Sinusoids, from a table."""
-
-    table: Tensor
-
-    def __init__(self, layer: Sinusoids) -> None:
-        super().__init__()
-        self.layer = layer
-        self.keep(table=sinusoids(torch.arange(POSITIONS), layer.d))
-
-    def forward(self, n: int, device: torch.device) -> Tensor:
-        """Return the vectors of positions 0 to n − 1, (n, d)."""
-        return self.table[:n].to(device) if n <= POSITIONS else self.layer(n, device)
-
-
-class FusedPairs(Fused):
-    """HeadDependentMLP as one map."""
-
-    def __init__(self, layer: HeadDependentMLP) -> None:
-        super().__init__()
-        pair = (layer.head, layer.dependent)
-        self.both = FusedLinear(torch.cat([part.weight for part in pair]), torch.cat([part.bias for part in pair]))
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x (B, N, D) -> the words as heads and as dependents, each (B, N, hidden)."""
-        head, dependent = self.both(x).relu_().chunk(2, -1)
-        return head, dependent
 
 
 class FusedSpans(Fused):
@@ -243,7 +212,7 @@ class FusedRelations(Fused):
 
     def __init__(self, layer: RelationScorer) -> None:
         super().__init__()
-        self.pairs, self.relations = FusedPairs(layer.pairs), len(layer.weight)
+        self.pairs, self.relations = fused(layer.pairs), len(layer.weight)
         self.ways = FusedLinear(layer.weight.transpose(0, 1).flatten(1).T)
 
     def forward(self, posts: Tensor, heads: Tensor, look: Look) -> Tensor:
@@ -279,8 +248,6 @@ FORMS: Mapping[type[nn.Module], Callable[[Any], nn.Module]] = {
     PartitionedAttention: FusedAttention,
     PerLabel: FusedPerLabel,
     CharacterInput: FusedCharacters,
-    Sinusoids: FusedPositions,
-    HeadDependentMLP: FusedPairs,
     RelationScorer: FusedRelations,
     SpanScorer: FusedSpans,
     LearnedQueries: learned_queries,
