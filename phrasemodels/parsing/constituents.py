@@ -1,4 +1,4 @@
-"""A phrase structure tree as linked nodes, and drawings of parses: SVG, TikZ, displaCy.
+"""A phrase structure tree as linked nodes, and drawings of parses: SVG and TikZ.
 
 Needs no other library. Coordinates of SVG are in pixels.
 """
@@ -204,22 +204,3 @@ def _nested(root: Node, opening: str, closing: str, write: Any, space: str) -> s
             out.append(f" {word}" if space else f" {opening}{word}{closing}")
         waiting += reversed(node.children)
     return "".join(out).strip()
-
-
-def displacy(
-    tokens: Sequence[str], tags: Sequence[str], heads: Sequence[int], relations: Sequence[str]
-) -> dict[str, Any]:
-    """Return a dependency tree as `spacy.displacy.render(..., style="dep", manual=True)` takes it."""
-    words = [{"text": token, "tag": tags[k] if tags else ""} for k, token in enumerate(tokens)]
-    names = [*relations, *[""] * (len(heads) - len(relations))]
-    arcs = [
-        {
-            "start": min(k, head - 1),
-            "end": max(k, head - 1),
-            "label": names[k],
-            "dir": "left" if head - 1 > k else "right",
-        }
-        for k, head in enumerate(heads)
-        if head
-    ]
-    return {"words": words, "arcs": arcs}

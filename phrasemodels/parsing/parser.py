@@ -37,7 +37,7 @@ from phrasemodels.models.parser import (
     arcs_alone,
     separately,
 )
-from phrasemodels.parsing.constituents import Node, arcs_svg, displacy, forest, nodes, svg
+from phrasemodels.parsing.constituents import Node, arcs_svg, forest, nodes, svg
 from phrasemodels.parsing.ids import Divide, Ids, no_pieces
 from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
@@ -143,10 +143,6 @@ class Parse:
             ValueError: There is no tree.
         """
         return forest(self.root)
-
-    def displacy(self) -> dict[str, Any]:
-        """Return words and arcs as `spacy.displacy.render(parse.displacy(), style="dep", manual=True)` takes them."""
-        return displacy(self.tokens, self.tags, self.heads, self.relations)
 
     def _repr_html_(self) -> str:
         """The drawings of tree and arcs, for notebooks."""
