@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from phrasemodels import config
-from phrasemodels.layers.blocks import UNKNOWN, on_device
+from phrasemodels.layers.blocks import UNKNOWN, given_vectors, on_device
 from phrasemodels.layers.partitioned import SharedDropout
 
 READ = (".json", ".txt", ".model", ".safetensors", ".bin")  # of the folder of a pretrained encoder
@@ -106,12 +105,7 @@ class WordInput(nn.Module):
             self.fixed.weight.requires_grad_(False)
             self.project = nn.Linear(config.width, d, bias=False)
         if config.vectors and self.fixed is not None:
-            given = load_file(config.vectors)["vectors"]
-            if given.shape != self.fixed.weight.shape:
-                raise ValueError(
-                    f"{config.vectors}: holds {tuple(given.shape)} numbers, not {tuple(self.fixed.weight.shape)}"
-                )
-            self.fixed.weight.data.copy_(given)
+            self.fixed.weight.data.copy_(given_vectors(config.vectors, *self.fixed.weight.shape))
 
     def forward(self, sentences: ParserInput) -> Tensor:
         words = _replace_by_unknown(sentences.words, self.dropout if self.training else 0.0)

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
@@ -221,6 +222,16 @@ def normal_by_width(weight: Tensor) -> Tensor:
 def standard_normal(weight: Tensor) -> Tensor:
     """Draw the weights (V, d) of an embedding from N(0, 1), as torch does."""
     return nn.init.normal_(weight)
+
+
+def given_vectors(file: str, words: int, d: int) -> Tensor:
+    """Return the word vectors of a safetensors file, (words, d). ValueError: it holds others."""
+    table = load_file(file)["vectors"]
+    if table.shape != (words, d):
+        raise ValueError(
+            f"{file}: holds {tuple(table.shape)} numbers, not {(words, d)}: is the width that of the vectors?"
+        )
+    return table
 
 
 class TokenEmbedding(nn.Module):

@@ -10,18 +10,16 @@ classes.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol, cast
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels import config
 from phrasemodels.encoders import check_output
 from phrasemodels.encoders.parents import NoParentsConfig, ParentsConfig
-from phrasemodels.layers.blocks import Dense, Dropout, token_mask
+from phrasemodels.layers.blocks import Dense, Dropout, given_vectors, token_mask
 
 BUCKETS = 128  # vectors that words outside the vocabulary share, by a hash of their letters
 RANGE = 0.05  # vectors of buckets start in U(-RANGE, RANGE)
@@ -45,9 +43,7 @@ class WordVectors(nn.Module):
     def __init__(self, words: int, d: int, file: str, tuned: bool = False) -> None:
         super().__init__()
         if file:
-            table = load_file(Path(file))["vectors"]
-            if table.shape != (words + BUCKETS, d):
-                raise ValueError(f"{file}: holds {tuple(table.shape)} numbers, not {(words + BUCKETS, d)}")
+            table = given_vectors(file, words + BUCKETS, d)
             if tuned:
                 self.weight = nn.Parameter(table)
             else:
@@ -232,16 +228,6 @@ class FrozenEmbedding(LearnedEmbedding):
     def reset_parameters(self) -> None:
         super().reset_parameters()
         self.weight.requires_grad_(False)
-
-
-def given_vectors(file: str, words: int, d: int) -> Tensor:
-    """Return the word vectors of a file, (words, d). ValueError: it holds others."""
-    table = load_file(Path(file))["vectors"]
-    if table.shape != (words, d):
-        raise ValueError(
-            f"{file}: holds {tuple(table.shape)} numbers, not {(words, d)}: model.parents.d is the vectors' width"
-        )
-    return table
 
 
 @dataclass(frozen=True)

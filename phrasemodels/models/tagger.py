@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from phrasemodels import config
 from phrasemodels.encoders import EncoderConfig, check_output
-from phrasemodels.layers.blocks import Dropout, TokenEmbedding, sinusoids
+from phrasemodels.layers.blocks import Dropout, TokenEmbedding, given_vectors, sinusoids
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,7 @@ class FixedEmbedding(nn.Module):
 
     def __init__(self, config: TaggerConfig, dropout: float) -> None:
         super().__init__()
-        table, wanted = load_file(config.vectors)["vectors"], (config.vocabulary, config.encoder.d)
-        if tuple(table.shape) != wanted:
-            raise ValueError(
-                f"{config.vectors}: vectors {tuple(table.shape)} for {wanted[0]} words and width {wanted[1]}"
-            )
+        table = given_vectors(config.vectors, config.vocabulary, config.encoder.d)
         self.table, self.dropout = nn.Embedding.from_pretrained(table), Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
