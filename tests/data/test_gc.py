@@ -142,8 +142,10 @@ def test_the_newest_verdicts_of_some_rows_do_not_replace_those_of_all_rows(store
         }
         return Artifact(Path(f"objects/compare/{finished}"), manifest)
 
-    made = [compared("t", "1", "a", "b"), compared("t", "2", "b", "a"), compared("t", "3", "a")]
-    assert verdict_keys({artifact.key: artifact for artifact in made}, 1) == ["2", "3"]
+    days = ["2021-01-01", "2021-01-02", "2021-01-03", "9021-01-01"]  # the last by a clock that was ahead
+    alike = [["a", "b"], ["b", "a"], ["a"], ["a"]]
+    made = [compared("t", day, *rows) for day, rows in zip(days, alike, strict=True)]
+    assert verdict_keys({artifact.key: artifact for artifact in made}, 1) == days[1:3]
 
 
 @pytest.mark.parametrize(("step", "damage"), [(1, "tear"), (1, "remove"), (2, "tear")])

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
+import fsspec
 import pyarrow as pa
 import pytest
 from fsspec.implementations.local import LocalFileSystem
@@ -468,6 +469,10 @@ class Answers(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_DELETE(self) -> None:
+        self.send_response(204)
+        self.end_headers()
+
     def log_message(self, *_: object) -> None:
         pass
 
@@ -496,6 +501,35 @@ def test_publish_reads_the_http_status_of_any_s3_server(monkeypatch, answers: li
             pytest.raises(OSError, match=f"{storage.url} does not work") if first is None else contextlib.nullcontext()
         ):
             assert storage.publish(Path(), {"step": "step", "key": "key", "files": {}}) == first
+
+
+def test_a_server_that_lets_the_second_publisher_win_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("s3fs")
+    monkeypatch.setattr(Answers, "left", [200])
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)) as url:
+        for name, value in {"ENDPOINT_URL": url, "ACCESS_KEY_ID": "x",
+                            "SECRET_ACCESS_KEY": "y", "DEFAULT_REGION": "us-east-1"}.items():  # fmt: skip
+            monkeypatch.setenv(f"AWS_{name}", value)
+        with pytest.raises(OSError, match="ignores If-None-Match"):
+            ObjectStorage("s3://bucket/second").open()
+
+
+def test_settings_of_fsspec_name_no_other_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("s3fs")
+    monkeypatch.setitem(fsspec.config.conf, "s3", {"endpoint_url": "http://127.0.0.1:9"})
+    assert ObjectStorage("s3://bucket/settings").files.endpoint_url != "http://127.0.0.1:9"
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_in_a_shared_folder_is_not_read(folder: ObjectStorage, tmp_path: Path) -> None:
+    for name in ("manifests/step/x.json", "leases/x.json", "blobs/ab/x"):
+        place = Path(folder.path(name))
+        place.parent.mkdir(parents=True)
+        os.mkfifo(place)
+    assert folder.artifacts() == [] and len(folder.damage()) == 1
+    with pytest.raises(ValueError, match=r"x\.json: the lease is damaged"):
+        folder.leased_keys()
+    assert not folder.fetch(tmp_path / "local" / "objects" / "step" / "x")
 
 
 def test_of_two_simultaneous_publishers_one_wins(folder: ObjectStorage, monkeypatch) -> None:

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import shutil
+import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +21,7 @@ import filelock
 # in a download: the fault of this node's disk, not of the place that the file comes from
 LOCAL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 MANIFEST = "manifest.json"
+AHEAD = 3600.0  # seconds between the clocks of nodes, at most
 SHA256 = re.compile("[0-9a-f]{64}")
 MAX_PART_BYTES, MAX_NAME_BYTES = 255, 2000  # of file names: every file system takes these
 
@@ -44,6 +46,12 @@ class Artifact:
     def about(self) -> Mapping[str, Any]:
         """Purpose of the step: experiment, seed, paper, table, profile and row. Empty for steps of data."""
         return given if isinstance(given := self.manifest.get("about"), Mapping) else {}
+
+    @property
+    def finished(self) -> float:
+        """When it was made (seconds since 1970). A time to come, of a clock that was ahead, counts as the earliest."""
+        made = datetime.datetime.fromisoformat(self.manifest["finished"]).timestamp()
+        return made if made < time.time() + AHEAD else 0.0
 
     def file(self, name: str) -> Path:
         return self.path / name

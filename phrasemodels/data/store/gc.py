@@ -8,7 +8,6 @@ end.
 """
 
 import contextlib
-import datetime
 import json
 import os
 import re
@@ -152,7 +151,7 @@ def verdict_keys(known: dict[str, Artifact], newest: int = 0) -> list[str]:
         if is_root(artifact):
             rows = sorted(artifact.manifest["parts"]["inputs"])
             alike.setdefault((artifact.manifest["label"], *rows), []).append(artifact)
-    ordered = (sorted(group, key=lambda a: str(a.manifest["finished"]), reverse=True) for group in alike.values())
+    ordered = (sorted(group, key=lambda a: a.finished, reverse=True) for group in alike.values())
     return [artifact.key for group in ordered for artifact in (group[:newest] if newest else group)]
 
 
@@ -236,9 +235,8 @@ def _empty_trash(store: Store) -> None:
 
 def _last_used(artifact: Artifact) -> float:
     """Return when an artifact was made or last found, whichever is later. Now, if it has just been removed."""
-    made = datetime.datetime.fromisoformat(artifact.manifest["finished"]).timestamp()
     try:
-        return max(made, (artifact.path / MANIFEST).stat().st_mtime)
+        return max(artifact.finished, (artifact.path / MANIFEST).stat().st_mtime)
     except FileNotFoundError:
         return time.time()
 

@@ -55,6 +55,7 @@ PRECONDITION_FAILED, CONFLICT = 412, 409  # HTTP: the file exists; another clien
 @cache
 def _filesystem(url: str, process: int) -> tuple[Any, str]:
     """Return the fsspec file system of a URL and the path in it. A forked process needs its own."""
+    fsspec.config.conf.clear()  # of ~/.config/fsspec and FSSPEC_ variables, which may name another server
     try:
         # no caches: listings must show the files of other nodes, and a cached instance has a thread that a fork loses
         files, path = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
@@ -81,15 +82,20 @@ class Bucket:
         return "/".join([_filesystem(self.url, os.getpid())[1].rstrip("/"), *names])
 
     def open(self) -> None:
-        """Check that the storage is writable. OSError: it isn't, or a folder holds something else than a store."""
+        """Check that the storage is writable and keeps the first of two files of a name.
+
+        OSError: it doesn't, or a folder holds something else than a store.
+        """
         self._refuse_other_folder()
         probe = self.path("probes", f"{uuid.uuid4().hex}")
         try:
             with self.naming_errors():
-                self.files.pipe_file(probe, b"x")
+                won = [self.create(probe, text) for text in (b"first", b"second")]
                 self.files.rm_file(probe)
         except FileNotFoundError as error:
             raise OSError(f"{error}: is there such a bucket?") from error
+        if won != [True, False]:
+            raise OSError(f"{self.url}: this server ignores If-None-Match, so nodes would replace each other's results")
 
     def _refuse_other_folder(self) -> None:
         """Raise an OSError if the URL is a folder with foreign content, for example /etc."""
@@ -203,6 +209,12 @@ class AtomicFolder(LocalFileSystem):
             _sync(temporary)
             # os.link fails if the file exists; os.replace takes its place; both are atomic
             (os.link if mode == "create" else os.replace)(temporary, path)
+
+    def _open(self, path: str, mode: str = "rb", *arguments: Any, **options: Any) -> Any:
+        is_endless = os.path.exists(path) and not os.path.isfile(
+            path
+        )  # a pipe or device, which counts as a damaged file
+        return super()._open(os.devnull if is_endless else path, mode, *arguments, **options)
 
     def put_file(self, path1: str, path2: str, *_: Any, **__: Any) -> None:
         """Copy path1 to path2. If path2 has the same bytes already, only set its time to now."""
@@ -364,7 +376,7 @@ class ObjectStorage(Bucket):
 
     def artifacts(self) -> list[Artifact]:
         """Return every artifact with a whole manifest, oldest first. Its files are not downloaded."""
-        return sorted(filter(None, self._manifests().values()), key=lambda a: str(a.manifest["finished"]))
+        return sorted(filter(None, self._manifests().values()), key=lambda a: a.finished)
 
     def present(self) -> dict[Path, str]:
         """Return the path of each manifest by STEP/KEY. None is read."""

@@ -383,7 +383,7 @@ class Store:
         """Yield every artifact in the folder, oldest first. Files are not verified."""
         paths = self.root.glob(f"objects/*/*/{MANIFEST}")
         found = [artifact for path in paths if (artifact := self._local(path.parent, verify=False))]
-        yield from sorted(found, key=lambda artifact: artifact.manifest["finished"])
+        yield from sorted(found, key=lambda artifact: artifact.finished)
 
     def present(self) -> list[Path]:
         """Return STEP/KEY of every artifact, here and in the shared storage, sorted. No manifest is read."""
@@ -403,7 +403,7 @@ class Store:
                 place = Path(manifest["step"], manifest["key"])
                 self._elsewhere[place] = SharedArtifact(self.root / "objects" / place, manifest, self)
             found = {place.name: one for place, one in self._elsewhere.items() if place in there} | found
-        return sorted(found.values(), key=lambda artifact: artifact.manifest["finished"])
+        return sorted(found.values(), key=lambda artifact: artifact.finished)
 
     def run(self, step: Step, executor: Executor | None = None) -> Artifact:
         """Return the artifact of a step. If it does not exist, make its inputs, then the step itself.

@@ -304,7 +304,7 @@ def explain(store: Store, steps: Sequence[OutlinedStep]) -> Iterator[tuple[bool,
     def newest(name: str) -> dict[str, Artifact]:
         """The newest artifact of each label, of a step that is read once."""
         found = [store.load(path.parent, verify=False) for path in store.root.glob(f"objects/{name}/*/{MANIFEST}")]
-        ordered = sorted((a for a in found if a is not None), key=lambda artifact: artifact.manifest["finished"])
+        ordered = sorted((a for a in found if a is not None), key=lambda artifact: artifact.finished)
         exact = {artifact.manifest["label"]: artifact for artifact in ordered}
         return {without_overrides(label): artifact for label, artifact in exact.items()} | exact
 
