@@ -92,7 +92,9 @@ def by_readings(line: Line, known: Mapping[str, str]) -> tuple[str, int | None] 
         verdict, further = rule(line["printed"], values, known["unit"], known["metric"], known["stdev"], items)
         withheld = verdict == "reproduced" and one["experiment"].startswith(OTHER_MODEL)
         found.append(("inconclusive" if withheld else verdict, further))
-    return found[0] if len({verdict for verdict, _ in found}) == 1 else ("inconclusive", None)
+    needed = [further for _, further in found]
+    same = len({verdict for verdict, _ in found}) == 1
+    return found[0][0] if same else "inconclusive", max(filter(None, needed)) if same and all(needed) else None
 
 
 def judged_anew(line: Line, lines: Iterable[Line]) -> tuple[str, int | None] | None:

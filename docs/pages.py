@@ -22,7 +22,7 @@ from phrasemodels.flows.experiments import overrides
 
 MARKS = {
     **{"reproduced": "=", "higher": "↑", "lower": "↓", "inconclusive": "?", "impossible": "✗", "not comparable": "≁"},
-    "not run": "",
+    **{"suspect": "!", "not run": ""},
 }
 
 
@@ -100,10 +100,10 @@ def _one_digit(mean: float, half_width: float) -> str:
 
 
 def wrong(paper: str) -> str:
-    """Return the printed numbers that the paper's own numbers contradict, with the arithmetic."""
-    columns = 'table_ as "where", system, variant, printed, reason'
+    """Return the printed numbers that other numbers contradict, for sure or under an assumption, with the arithmetic."""
+    columns = 'table_ as "where", system, variant, printed, verdict, reason'
     names, rows = asked(
-        f"select {columns} from verdicts where paper = '{paper}' and verdict = 'impossible' order by number"
+        f"select {columns} from verdicts where paper = '{paper}' and verdict in ('impossible', 'suspect') order by number"
     )
     return table(names, rows) if rows else "No printed number is contradicted by the others.\n"
 

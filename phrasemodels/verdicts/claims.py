@@ -37,6 +37,7 @@ ELSEWHERE = {CONFIRMED: "supported", NOT_CONFIRMED: "not supported"}  # words fo
 EQUAL, ALL, RESOURCE = "equal", "all", "resource"
 KINDS = ("main", "ablation", "comparison", "implied", EQUAL, ALL, RESOURCE)
 RESAMPLES = 1000
+NOISE = 0.02  # by which another resampling moves an end of an interval, as a share of its length
 
 
 SEVERAL = " | "  # between the rows that a claim is about
@@ -228,6 +229,10 @@ def judge_gain(
     verdict = decide(low, high) if exact or gain.fewest >= FEWEST_SEEDS else OPEN
     further = _further(gain, decide) if verdict == OPEN and not exact else None
     reason = _reason(printed, gain, low, high, margin, kind)
+    if verdict == CONFIRMED and kind == EQUAL and not low <= 0 <= high:
+        reason += "; equal by this margin alone, as the interval is on one side of 0"
+    if gain.items and min(abs(low), abs(high)) < NOISE * (high - low):
+        reason += "; an end is so near to 0 that another resampling of the items may put it on the other side"
     if further is not None:
         reason += f"; {further} further seed{'s' * (further > 1)} of each would decide"
     elif verdict == OPEN:
@@ -322,4 +327,5 @@ def _reason(printed: float, gain: Gain, low: float, high: float, margin: float, 
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
+    shown = f"{value:+.1g}" if 0 < abs(value) < 0.005 else f"{value:+.2f}"
+    return shown.replace("-", "−")

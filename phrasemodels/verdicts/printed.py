@@ -62,12 +62,27 @@ def no_share(percent: str, n: int) -> str:
 
 
 def no_mean(printed: str, values: Sequence[str]) -> str:
-    """Say why a printed mean is not the mean of the printed values. Empty if it may be, by any rounding."""
-    mean = math.fsum(map(float, values)) / len(values)
-    slack = half_unit(printed) + math.fsum(map(half_unit, values)) / len(values)
-    if abs(float(printed) - mean) <= slack * (1 + 1e-9):
+    """Say why a printed mean is not the mean of the printed values. Empty if it may be, by any rounding.
+
+    If it is the mean of all but one of them, that is said.
+    """
+    mean, slack = _mean(values)
+    if _reaches(printed, mean, slack):
         return ""
-    return f"{printed} is not the mean of the {len(values)} values that it stands below: they give {mean:.2f}"
+    said = f"{printed} is not the mean of the {len(values)} values that it stands below: they give {mean:.2f}"
+    for place, value in enumerate(values) if len(values) > 2 else ():
+        others, slack = _mean([*values[:place], *values[place + 1 :]])
+        if _reaches(printed, others, slack):
+            return f"{said}; {WITHOUT} {value}, number {place + 1}, they give {others:.2f}, which prints it"
+    return said
+
+
+WITHOUT = "without"
+
+
+def _mean(values: Sequence[str]) -> tuple[float, float]:
+    """Return the mean of printed values, and how far rounding moves it."""
+    return math.fsum(map(float, values)) / len(values), math.fsum(map(half_unit, values)) / len(values)
 
 
 def no_total(printed: str, weights: Sequence[float], values: Sequence[str]) -> str:

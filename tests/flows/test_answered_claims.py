@@ -41,6 +41,10 @@ def test_readings_at_the_papers_size_answer_with_three_seeds_and_small_runs_stan
     two = [run(place.format("transformer"), [21.5, 21.9]), run(place.format("phrase-k2"), [21.6, 21.0])]
     one = answer("000-1", *two)
     assert (one["verdict"], one["further_seeds"]) == ("open", 1) and "30 epochs: printed +13.71" in one["reason"]
+    ten = [run(f"000/table1/paper/{row}-10-epochs", [20.0, 25.0]) for row in ("transformer", "phrase-k2")]
+    assert answer("000-1", *ten, *two)["difference"] == one["difference"], (
+        "of one training the last look stands in front"
+    )
     three = [run(place.format("transformer"), [22.9, 21.5, 21.9]), run(place.format("phrase-k2"), [20.7, 21.6, 21.0])]
     small = [
         run("000/table1/laptop/transformer", [26.0, 26.1, 26.2], source="results/small"),
@@ -61,3 +65,18 @@ def test_an_average_is_of_the_seeds_that_all_tasks_have_and_says_what_it_rests_o
     one = answer("003-5", *runs)
     assert one["verdict"] == "confirmed" and one["difference"] == pytest.approx(15.0) and one["seeds"] == (3, 3)
     assert "another model" in one["reason"] and "unrecorded" in one["reason"]
+    assert "39.6 is not the mean" in one["reason"], "the printed gain rests on a suspect average"
+
+
+def test_tuned_rows_are_compared_with_each_other_and_a_corpus_answers_its_own_numbers():
+    tuned, plain = "results/002-table2-atis-tuned-laptop", "results/plain"
+    rows = {"002/table2/laptop/atis-model-4": 80.0, "002/table2/laptop/atis-transformer": 60.0}
+    few = [run(name, [mean, mean + 0.1, mean - 0.1], "logic", plain) for name, mean in rows.items()]
+    best = [run(name, [mean / 2, mean / 2 + 0.1, mean / 2 - 0.1], "logic", tuned) for name, mean in rows.items()]
+    copy = [replace(one, source="results/copy") for one in few]
+    geo = [run(f"002/figure4/laptop/{row}", [70.0, 70.1, 69.9], "logic") for row in ("model-4", "transformer")]
+    one = answer("002-1", *few, *best, *copy, *geo)
+    found = {other["place"]: other["difference"] for other in one["elsewhere"]}
+    assert len(one["elsewhere"]) == 2, "the same runs stand there once, and those of Geo not at all"
+    assert found == pytest.approx({"at a small size": 20.0, "at a small size, with tuned settings": 10.0})
+    assert len(answer("002-2", *geo)["elsewhere"]) == 1

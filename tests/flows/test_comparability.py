@@ -208,6 +208,11 @@ def test_readings_vote_with_three_runs_and_smaller_runs_never_stand_in_front() -
     assert [one["votes"] for one in both["readings"]] == [True, True, False]
     also = run("transformer-30-epochs", [20.8, 20.9])
     assert judged(near, also)["verdict"] == "reproduced", "two runs have no vote"
+    few, none = run("transformer-10-epochs", [19.0, 20.0, 21.0]), run("transformer", [10.0, 20.9, 32.0])
+    assert judged(few)["further_seeds"] and judged(none)["further_seeds"] is None
+    both = judged(few, none)
+    assert both["verdict"] == "inconclusive" and both["further_seeds"] is None, "one reading alone decides nothing"
+    assert "the 2 readings would all have to decide" in both["reason"]
 
 
 def test_reasons_are_counted_without_their_details() -> None:

@@ -186,7 +186,7 @@ def test_the_counts_of_verdicts_are_those_of_the_results():
     others = Counter(line["verdict"] for line in lines)
     for name, of in (("counted without training", counted), ("trained at the paper's size", trained)):
         assert f"| {name} | {', '.join(f'{of[verdict]} {verdict}' for verdict in JUDGED)} |" in text
-    assert f"or by its data | {others['impossible']}, and {others['suspect']} more unless they are means |" in text
+    assert f"or by its data | {others['impossible']}, and {others['suspect']} more under an assumption |" in text
     assert f"or not run | {others['not comparable'] + others['not run']} |" in text
     babi = sum(line["verdict"] in JUDGED and line["dataset"].startswith("bAbI") for line in lines)
     assert f"Of the trained numbers {trained.total() - babi} are of Geo. The other {babi} are of bAbI" in text

@@ -101,7 +101,7 @@ def test_the_verdict_on_a_printed_average_names_the_average_of_its_tasks():
     found = {(r["system"], r["metric"]): r for r in verdicts([], "003") if r["dataset"].endswith("AVERAGE")}
     assert len(found) == 6
     line = found["MemN2N", "fact sequence accuracy"]
-    assert line["verdict"] == "impossible" and "36.65" in line["reason"]
+    assert line["verdict"] == "suspect" and "36.65" in line["reason"], "it leaves task 19 out"
     line = found["Binary CRF", "fact sequence accuracy"]
     assert line["verdict"] == "not run" and "0 of 10 tasks were run" in line["reason"] and "53.74" in line["reason"]
     line = found["Unary CRF", "answer accuracy"]

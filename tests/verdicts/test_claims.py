@@ -1,6 +1,7 @@
 """The rule for claims: each answer, its edges, and its rates of error."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,6 +95,21 @@ def test_items_are_in_the_interval():
     assert again.difference == pytest.approx(found.difference), "less is better"
     with pytest.raises(ValueError, match="other items"):
         gain_of_items(ours, base[:, :10], ratio)
+
+
+def test_an_answer_says_how_narrow_it_is():
+    ours, base = (np.stack([right, np.ones_like(right)], -1) for right in np.zeros((2, 3, 200)))
+    ours[:, :4, 0] = 1.0
+    gain = gain_of_items(ours, base, lambda sums: 100 * ratio(sums))
+    assert gain.interval()[0] > 0 and "resampling" not in judge_gain("84.0", "80.0", gain, PERCENT).reason
+    near = replace(gain, difference=gain.difference - gain.interval()[0] + 0.001)
+    found = judge_gain("84.0", "80.0", near, PERCENT)
+    assert "+0.001 to" in found.reason and "another resampling" in found.reason
+    equal = judge_gain("84.0", "84.0", gain, PERCENT, "equal")
+    assert equal.verdict == "open" and "one side of 0" not in equal.reason
+    small = replace(gain, difference=gain.difference / 10, shared=gain.shared / 400)
+    equal = judge_gain("84.0", "84.0", small, PERCENT, "equal")
+    assert equal.verdict == "confirmed" and equal.low > 0 and "one side of 0" in equal.reason
 
 
 def test_a_claim_that_its_numbers_dont_carry_is_an_error():

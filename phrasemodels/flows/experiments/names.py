@@ -52,7 +52,7 @@ SHORT = (  # words of a kind of reason, and that reason in at most four words
     ("as released", "the code's settings"),
     ("as published", "the paper's settings"),
     ("contradiction", "contradicts other numbers"),
-    ("suspect", "unless it's a mean"),
+    ("suspect", "under an assumption"),
     ("too few runs", "too few runs"),
     ("true by construction", "true by construction"),
     ("chosen because", "true by construction"),

@@ -17,11 +17,20 @@ from phrasemodels.data.download.manifest import find_corpus
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.experiment import Answer
+from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.flows.experiments.published import Columns, printed_value, published_results
-from phrasemodels.flows.results.records import SENTENCES
+from phrasemodels.flows.results.records import SENTENCES, TRIALS, kept_files
 from phrasemodels.flows.results.results import Result, statistics_of
-from phrasemodels.flows.results.verdicts import AVERAGE, answers, catalogue, rests_on, same_numbers, tasks_of
+from phrasemodels.flows.results.verdicts import (
+    AVERAGE,
+    answers,
+    catalogue,
+    mean_of_fewer,
+    not_a_mean,
+    rests_on,
+    same_numbers,
+    tasks_of,
+)
 from phrasemodels.verdicts.claims import (
     ALL,
     OPEN,
@@ -43,6 +52,7 @@ from phrasemodels.verdicts.significance import FEWEST_SEEDS
 
 CLAIMS = "claims.csv"  # of the five papers, and beside the module of a paper that a user adds
 NO_RUN = "no run of both rows at the paper's size"
+TUNED = "with tuned settings"  # of each row; such rows are compared with each other alone
 
 
 @cache
@@ -119,13 +129,17 @@ class Side:
         e = self.results[0].experiment
         if not e.aspects:
             return "as it is counted here"
-        corpus = e.recipe.corpus
-        while not isinstance(getattr(corpus, "name", None), str) and hasattr(corpus, "corpus"):
-            corpus = corpus.corpus
         other = self.results[0].row["stand_in"] or not self.asked or not e.aspects["data"].as_published
         small = not e.aspects["size"].as_published
-        said = ["at a small size"] * small + [f"on {_title(corpus.name)}"] * bool(other)
-        return ", ".join(said) or "with other settings"
+        said = ["at a small size"] * small + [f"on {_title(_corpus(e))}"] * bool(other)
+        return ", ".join([*said, *[TUNED] * (self.group[2] == TUNED)]) or "with other settings"
+
+
+def _corpus(experiment: Experiment) -> str:
+    corpus = experiment.recipe.corpus
+    while not isinstance(getattr(corpus, "name", None), str) and hasattr(corpus, "corpus"):
+        corpus = corpus.corpus
+    return str(getattr(corpus, "name", ""))
 
 
 def _title(corpus: str) -> str:
@@ -142,18 +156,29 @@ def _sides(row: Columns, results: Sequence[Result]) -> list[Side]:
     same = same_numbers(row)
     known = [(e, a) for e in catalogue() for a in e.answers if answers(a.cell or a.reading, same)]
     alike = {(e.table.paper, e.system, e.variant, a.metric) for e, a in known}
+    own, others = ({_corpus(e) for e, _ in pairs} for pairs in (known, _of_other_data(row)))
+    searched = {f"results/{path.parent.name}" for path in kept_files() if (path.parent / TRIALS).exists()}
     found = []
     for result in results:
         e, answer = result.experiment, result.answer
         cell = answer.cell or answer.reading
         asked = answers(cell, same)
         if (e.table.paper, e.system, e.variant, answer.metric) in alike and (asked or cell is None):
+            if not asked and _corpus(e) in others - own:
+                continue  # it answers the number that the paper prints for this corpus
             reading = answer.named if answer.reading else ""
-            tuned = ",".join(e.changed)
+            tuned = TUNED if result.source in searched else ",".join(e.changed)
             test_set = str(result.row.get("test_set", result.source))  # rows of one comparison in the store have one
             group = (e.profile, reading, tuned, test_set)
             found.append(Side((result,), answer, group, asked))
     return found
+
+
+def _of_other_data(row: Columns) -> list[tuple[Experiment, Answer]]:
+    """Return what answers the printed numbers of the same row and metric on other data."""
+    alike = ("paper", "system", "variant", "metric")
+    others = [r for r in published_results() if all(r[n] == row[n] for n in alike) and r["dataset"] != row["dataset"]]
+    return [(e, a) for e in catalogue() for a in e.answers if answers(a.cell, others)]
 
 
 def _averages(row: Columns, results: Sequence[Result]) -> list[Side]:
@@ -194,13 +219,15 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
                 gain = _gain(side, other, how, artifacts)
                 exact = side.answer.exact and other.answer.exact
                 judged = judge_gain(row["value"], than["value"], gain, how, kind, exact)
-                rest = "; ".join(dict.fromkeys(words for one in (side, other) for words in rests_on(one.results[0])))
-                judged = replace(judged, reason="; ".join(filter(None, (judged.reason, rest))))
+                rest = dict.fromkeys(words for one in (side, other) for words in rests_on(one.results[0]))
+                doubts = [_no_average(number) for number in (row, than)]
+                judged = replace(judged, reason="; ".join(filter(None, (judged.reason, *doubts, *rest))))
                 pairs.setdefault((*side.group, side.results[0].source), []).append((judged, side))
     whole = {group: of for group, of in pairs.items() if len(of) == len(better)}
     made = [(weakest(v for v, _ in of) if len(of) > 1 else of[0][0], of[0][1]) for of in whole.values()]
     ours = [(verdict, side) for verdict, side in made if side.comparable]
-    others = [_elsewhere(verdict, side) for verdict, side in made if not side.comparable]
+    small = [_elsewhere(verdict, side) for verdict, side in made if not side.comparable]
+    others = [one for place, one in enumerate(small) if not any(_same_runs(one, other) for other in small[:place])]
     printed = printed_gain(better[0]["value"], than["value"], how, kind)
     verdict = _main(ours) or ClaimVerdict(OPEN, NO_RUN, printed)
     return {
@@ -210,7 +237,7 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
         "printed_than": than["value"],
         **asdict(verdict),
         "readings": [{"reading": side.group[1], "source": _source(side), **asdict(one)} for one, side in ours],
-        "source": _source(ours[0][1]) if ours else "",
+        "source": _source(_front(ours)[1]) if ours else "",
         "elsewhere": others,
     }
 
@@ -227,7 +254,24 @@ def _main(ours: Sequence[tuple[ClaimVerdict, Side]]) -> ClaimVerdict | None:
     if voting or not ours:
         return agreed(voting) if voting else None
     said = [f"{side.group[1]}: {verdict.reason}" if side.group[1] else verdict.reason for verdict, side in ours]
-    return replace(ours[0][0], reason="; ".join(said))
+    return replace(_front(ours)[0], reason="; ".join(said))
+
+
+def _front(ours: Sequence[tuple[ClaimVerdict, Side]]) -> tuple[ClaimVerdict, Side]:
+    """Return the reading whose numbers stand in front: of most seeds, and then of most updates."""
+    return max(ours, key=lambda one: (min(one[0].seeds, default=0), one[1].results[0].experiment.train.steps))
+
+
+def _same_runs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two answers are of the same runs, which two kept results have."""
+    return all(one[name] == other[name] for name in ("place", "difference", "low", "high", "seeds"))
+
+
+def _no_average(row: Columns) -> str:
+    """Say that a printed average isn't the mean of its printed tasks."""
+    lines = [r | {"printed": r["value"]} for r in published_results()] if row["dataset"].endswith(AVERAGE) else []
+    line = row | {"printed": row["value"]}
+    return mean_of_fewer(line, lines) or not_a_mean(line, lines)
 
 
 def _elsewhere(verdict: ClaimVerdict, side: Side) -> dict[str, Any]:

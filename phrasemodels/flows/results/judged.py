@@ -118,7 +118,7 @@ def headline(rows: Iterable[dict[str, Any]]) -> list[str]:
     if contradicted:
         suspect = sum(row["kind"].startswith(SUSPECT) for row in rows)
         lines.append(
-            f"impossible: {contradicted} contradicted, at least {least} of which must be wrong; suspect, unless they are means: {suspect}"
+            f"impossible: {contradicted} contradicted, at least {least} of which must be wrong; suspect, under an assumption: {suspect}"
         )
     return lines
 

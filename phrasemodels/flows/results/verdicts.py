@@ -35,6 +35,7 @@ from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.verdicts.judgement import Verdict, judge, qualified
 from phrasemodels.verdicts.printed import (
+    WITHOUT,
     base_of,
     exchanged,
     least_whole,
@@ -233,7 +234,7 @@ def catalogue() -> list[Experiment]:
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric")
 FACTS = ("n", "n_of", "doubt", "exchanged_with")  # of a printed number, that what cannot be rests on
-HIDDEN = ("values", "caveat", "basis", *FACTS)  # columns of a line that nobody else reads
+HIDDEN = ("values", "caveat", "basis", "rests", "starts", *FACTS)  # columns of a line that nobody else reads
 EXACT = "counted"  # kinds of judgement: this, and on what settings the trainings rest
 AS_PUBLISHED, AS_RELEASED, RETUNED = "trained as published", "trained as released", "trained after re-tuning"
 
@@ -272,8 +273,10 @@ def _needs(row: Columns, line: Line, lines: Sequence[Line]) -> tuple[str, str]:
     if line["verdict"] in ("reproduced", "higher", "lower", "impossible", "suspect"):
         return "", ""
     if line["verdict"] == "inconclusive" or line["kind"] == "too few runs":
-        own = [one for one in catalogue() if one.name == line["experiment"]]
-        return further(line), _command(own, line["seeds"] + line["further_seeds"]) if line["further_seeds"] else ""
+        names = [one["experiment"] for one in tasks_of(line, lines) or (line,)]
+        own = [one for one in catalogue() if one.name in names]
+        command = _command(own, line["seeds"] + line["further_seeds"]) if line["further_seeds"] else ""
+        return further(line, names), command
     if line["dataset"].endswith(AVERAGE):
         open_ones = [
             task for task in tasks_of(line, lines) if task["verdict"] not in (*JUDGED, "impossible", "suspect")
@@ -317,13 +320,14 @@ def _line(row: Columns, results: Sequence[Result]) -> dict[str, Any]:
         "seeds": 0,
         "runs": [],
         "exact": False,
-        "values": [],
+        "values": {},
         "caveat": "",
         "basis": "",
     }
     line |= {name: row[name] for name in FACTS}
     line |= dict.fromkeys(("source", "title", "experiment", "measured"), "") | {"further_seeds": None}
     line |= {"readings": [], "chance": row["chance"], "says_nothing": _says_nothing(row)}
+    line |= {"rests": [], "starts": ""}
     if found := _readings(row, results, same):
         line |= _agreed(found, _has_readings(same))
     elif made := derive(row, results):
@@ -408,8 +412,14 @@ def _agreed(lines: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
         reason = f"no reading has {FEWEST_RUNS} runs: {', '.join(said)}; {more} further seed{'s' * (more > 1)} of each"
         made |= {"verdict": "not run", "reason": reason, "kind": "too few runs", "further_seeds": more}
     elif len({line["verdict"] for line in voting}) > 1:
-        made |= {"verdict": "inconclusive", "reason": f"{DIFFER}: {', '.join(said)}", "further_seeds": None}
+        rest = dict.fromkeys(words for line in judged for words in line["rests"])
+        made |= {"verdict": "inconclusive", "reason": "; ".join((f"{DIFFER}: {', '.join(said)}", *rest))}
+        made["further_seeds"] = None
         made["kind"] = front["basis"]
+    elif len(voting) > 1 and front["verdict"] == "inconclusive":
+        needed = [line["further_seeds"] for line in voting]
+        made["further_seeds"] = max(needed) if all(needed) else None
+        made["reason"] += f"; the {len(voting)} readings would all have to decide: {', '.join(said)}"
     alike: list[str] = next((line["alike"] for line in judged if len(line["alike"]) > 1), [])
     if alike and not front["exact"]:
         made["reason"] += f"; {' and '.join(alike)} are one training after fewer and more updates"
@@ -439,12 +449,14 @@ def _answered(row: Columns, best: Result) -> dict[str, Any]:
         "measured": metric,
         "runs": best.runs,
         "exact": exact,
-        "values": values,
+        "values": dict(zip(best.row["seeds"], values, strict=True)),
         "caveat": caveat,
         "verdict": verdict.verdict,
         "reason": verdict.reason + signature,
         "further_seeds": verdict.further_seeds,
         "basis": _basis(best.experiment),
+        "rests": [] if exact else rests_on(best),
+        "starts": _starts(best),
         "kind": (EXACT if exact else _basis(best.experiment)) if judged else kind_of(verdict.reason),
     }
 
@@ -462,14 +474,31 @@ def _withheld(verdict: Verdict, best: Result) -> Verdict:
         return replace(verdict, verdict="inconclusive") if undefined else verdict
     if said not in JUDGED:
         return verdict
+    return _reserved(replace(verdict, reason=_with_starts(reason, _starts(best))), rests_on(best))
+
+
+def _starts(best: Result) -> str:
+    """Return of which starts a value is, empty if each run has one."""
     starts = getattr(best.experiment.recipe, "restarts", 1)
-    if starts > 1:
-        of = f"the mean of the {getattr(best.experiment.recipe, 'averaged', starts)} best" if best.answer.metric == "fact" else "the best"
-        reason = reason.replace("printed: 1 run", f"printed: {of} of {starts} starts, as each of ours")
-    rest = rests_on(best)
-    if said == "reproduced" and any(words.startswith(OTHER_MODEL) for words in rest):
-        said = "inconclusive"
-    return replace(verdict, verdict=said, reason="; ".join((reason, *rest)))
+    of = (
+        f"the mean of the {getattr(best.experiment.recipe, 'averaged', starts)} best"
+        if best.answer.metric == "fact"
+        else "the best"
+    )
+    return f"{of} of {starts} starts" if starts > 1 else ""
+
+
+def _with_starts(reason: str, starts: str) -> str:
+    if not starts:
+        return reason
+    return reason.replace("printed: 1 run", f"printed: {starts}, as each of ours").replace("of 1 run,", f"of {starts},")
+
+
+def _reserved(verdict: Verdict, rest: Sequence[str]) -> Verdict:
+    """Return a verdict with a sceptic's reservations. Nothing is reproduced by another model."""
+    other = verdict.verdict == "reproduced" and any(words.startswith(OTHER_MODEL) for words in rest)
+    said = "inconclusive" if other else verdict.verdict
+    return replace(verdict, verdict=said, reason="; ".join((verdict.reason, *rest)))
 
 
 def rests_on(result: Result) -> list[str]:
@@ -495,9 +524,16 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
     run = [task for task in tasks if task["ours"] is not None]
     if len(run) < len(tasks):
         return {"reason": f"{len(run)} of {len(tasks)} tasks were run; {given}"}
-    # of the seeds that all tasks have
-    means = [fmean(values) for values in zip(*(task["values"] for task in tasks), strict=False)]
-    ours = {"ours": fmean(means or [task["ours"] for task in tasks]), "seeds": min(task["seeds"] for task in tasks)}
+    seeds = [seed for seed in tasks[0]["values"] if all(seed in task["values"] for task in tasks)]
+    if not seeds:
+        return {"reason": f"the tasks have no seed in common; {given}"}
+    means = [fmean(task["values"][seed] for task in tasks) for seed in seeds]
+    ours = {
+        "ours": fmean(means),
+        "seeds": len(seeds),
+        "runs": [run for task in tasks for run in task["runs"] if run["seed"] in seeds],
+        "source": ", ".join(dict.fromkeys(task["source"] for task in tasks)),
+    }
     unlike = [task for task in tasks if task["verdict"] == "not comparable"]
     if unlike:
         reason = unlike[0]["reason"]
@@ -506,8 +542,9 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
             "reason": f"{len(unlike)} tasks: {reason}",
             "kind": unlike[0]["kind"],
         }
-    group = seed_group(means)
+    group, rest = seed_group(means), list(dict.fromkeys(words for task in tasks for words in task["rests"]))
     judged = qualified(judge(line["printed"], means, how=PrintedValue()), tasks[0]["caveat"])
+    judged = _reserved(replace(judged, reason=_with_starts(judged.reason, tasks[0]["starts"])), rest)
     kind = tasks[0]["basis"] if judged.verdict in JUDGED else judged.reason
     half = {"half_width": None if group.n < 2 else group.half_width, "further_seeds": judged.further_seeds}
     return ours | half | {"verdict": judged.verdict, "reason": judged.reason, "kind": kind}
@@ -548,6 +585,13 @@ def tasks_of(line: Line, lines: Sequence[Line]) -> list[Line]:
     prefix = line["dataset"].removesuffix(AVERAGE)
     row = [o for o in lines if all(o[name] == line[name] for name in SAME_ROW)]
     return [o for o in row if o["dataset"].startswith(prefix) and not o["dataset"].endswith(AVERAGE)]
+
+
+def mean_of_fewer(line: Line, lines: Sequence[Line]) -> str:
+    """Say that an average is the mean of all of its printed tasks but one."""
+    tasks = tasks_of(line, lines)
+    said = no_mean(line["printed"], [task["printed"] for task in tasks]) if tasks else ""
+    return said if f"; {WITHOUT} " in said else ""
 
 
 def not_a_mean(line: Line, lines: Sequence[Line]) -> str:
@@ -713,6 +757,7 @@ KINDS = {
     f"{SUSPECT}: phrases × words are more words than a sentence has, unless its parser splits more": too_many_words,
     f"{CONTRADICTION}: phrases × words are not the words of a sentence": not_the_words,
     f"{SUSPECT}: no share of its test or dev set, unless it is a mean over runs": not_a_share,
+    f"{SUSPECT}: not the mean of its rows, unless it leaves one out": mean_of_fewer,
     f"{CONTRADICTION}: not the mean of its rows": not_a_mean,
     EXCHANGED: in_anothers_place,
     f"{CONTRADICTION}: parameters of other layers": not_the_layers,
@@ -765,14 +810,17 @@ def needs(experiments: Iterable[Experiment], reason: str) -> str:
     return other if other not in ("", STANFORD) else ", and ".join(filter(None, (other, trainings(experiments))))
 
 
-def further(line: Mapping[str, Any]) -> str:
-    """Return what decides an inconclusive number: further seeds with their core hours, or none."""
+def further(line: Mapping[str, Any], trained: Iterable[str]) -> str:
+    """Return what decides an inconclusive number: further seeds with their core hours, or none.
+
+    trained: names of the experiments behind it, several for an average.
+    """
     if UNDEFINED in line["reason"]:
         return f"{NOBODY}: the paper does not say what it counts"
     if (seeds := line["further_seeds"]) is None:
         return "no number of seeds decides it"
-    hours = training_hours().get(line["experiment"])
-    cost = f", {_time(seeds * hours)}" if hours else ""
+    hours = [training_hours().get(name) for name in trained]
+    cost = f", {_time(seeds * sum(filter(None, hours)))}" if all(hours) else ""
     return f"{seeds} further seed{'s' * (seeds > 1)}{cost}"
 
 
