@@ -270,7 +270,7 @@ def _same_runs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _no_average(row: Columns) -> str:
     """Say that a printed average isn't the mean of its printed tasks."""
     lines = [r | {"printed": r["value"]} for r in published_results()] if row["dataset"].endswith(AVERAGE) else []
-    line = row | {"printed": row["value"]}
+    line = {**row, "printed": row["value"]}
     return mean_of_fewer(line, lines) or not_a_mean(line, lines)
 
 
