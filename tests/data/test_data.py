@@ -176,8 +176,13 @@ def test_from_sentences_to_ids_and_back(store: Store) -> None:
     assert numbers.meta["stand_in"]
 
 
-def test_words_are_counted_shard_by_shard(store: Store) -> None:
-    tokens, words, _ = stages(store, SampleCorpus(train=4_010, dev=5, test=5), no_phrases, 2)
+@pytest.fixture
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phrasemodels.tasks.prepare.sharded.FIRST_ROWS", 1_000)
+
+
+def test_words_are_counted_shard_by_shard(store: Store, small_shards: None) -> None:
+    tokens, words, _ = stages(store, SampleCorpus(train=2_010, dev=5, test=5), no_phrases, 2)
     assert len(shards(tokens)) == 3
     counts, longest = word_counts(shard_tables(tokens))
     table = read_shards(tokens)
@@ -187,13 +192,13 @@ def test_words_are_counted_shard_by_shard(store: Store) -> None:
     assert longest == words.meta["longest"] == max(map(len, table["target"].to_pylist()))
 
 
-def test_a_process_reads_a_vocabulary_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_reads_a_vocabulary_once(store: Store, small_shards: None, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     monkeypatch.setattr(
         "phrasemodels.tasks.prepare.vocabulary.read_words",
         lambda artifact, name: read.append(name) or read_words(artifact, name),
     )
-    _, words, numbers = stages(store, SampleCorpus(train=4_010, dev=5, test=5), no_phrases, 2)
+    _, words, numbers = stages(store, SampleCorpus(train=2_010, dev=5, test=5), no_phrases, 2)
     assert sorted(read) == ["source", "target"] and len(shards(numbers)) == 3
     path = words.file("source.txt")
     path.write_text(path.read_text().replace("\n", "x\n"))
@@ -221,8 +226,8 @@ def test_a_larger_corpus_keeps_its_first_shards(store: Store) -> None:
     assert len(made) == len({a.meta["content"] for a in made})
 
 
-def test_finished_shards_are_cache_hits_of_other_workers(store: Store) -> None:
-    rows = SampleCorpus(train=4_050, dev=5, test=5).split("train")
+def test_finished_shards_are_cache_hits_of_other_workers(store: Store, small_shards: None) -> None:
+    rows = SampleCorpus(train=2_050, dev=5, test=5).split("train")
     stage = Step(tokenise, "t", Tokenise(spaces, "en", "de"), {"rows": rows})
     missing: list[str] = []
 

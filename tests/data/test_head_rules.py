@@ -2,15 +2,15 @@
 
 import pytest
 
+from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.formats.trees import heads, parse, plain
-from phrasemodels.data.samples.sentences import corpus
 
 
 def test_heads_by_rules_make_projective_trees_and_mostly_agree_with_the_grammar():
     right = words = 0
-    for sentence in corpus(2, {"train": 300})["train"]:
-        found = heads(plain(parse(f"(ROOT {sentence.tree})")))
-        right += sum(map(int.__eq__, found, sentence.heads))
+    for row in Treebank().tables({"train": 300})["train"].to_pylist():
+        found = heads(plain(parse(row["tree"])))
+        right += sum(map(int.__eq__, found, row["heads"]))
         words += len(found)
         assert found.count(0) == 1
         arcs = [(min(h, m), max(h, m)) for m, h in enumerate(found, 1)]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from running import executed
 
-from phrasemodels.data.samples.records import Translations
+from phrasemodels.data.corpora.samples import Translations
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.cli.terminal import print_rows
 from phrasemodels.flows.experiments.catalogue import Request, Table
@@ -39,8 +39,8 @@ TINY = ("train.steps=4", "train.evaluate_every=4", "train.checkpoint_every=4", "
 class Hostile:
     """BITEXT whose sentences and groups hold the hostile texts in turn."""
 
-    def tables(self, seed: int, sizes: Mapping[str, int]) -> dict[str, pa.Table]:
-        return {split: hostile(found) for split, found in Translations().tables(seed, sizes).items()}
+    def tables(self, sizes: Mapping[str, int]) -> dict[str, pa.Table]:
+        return {split: hostile(found) for split, found in Translations().tables(sizes).items()}
 
 
 def hostile(found: pa.Table) -> pa.Table:

@@ -113,7 +113,7 @@ table = {
     "how the store keeps what is made": edited("data/store/store.py", "- started, 3)", "- started, 4)"),
     "a library's version": upgraded("sacrebleu"),
     "a byte of a corpus, with its digest": edited("data/manifests/multi30k.toml", 'sha256 = "2', 'sha256 = "3', fetched),
-    "a byte of the data, flipped": flipped(file("generate_split", "00000.arrow")),
+    "a byte of the data, flipped": flipped(file("sample_split", "00000.arrow")),
     "a byte of the weights, flipped": flipped(file("train", "model.safetensors")),
     "the scores, deleted": deleted(file("score_translations", "scores.json")),
     "a manifest, cut off": (lambda m: (m.write_text(m.read_text()[:99]), run())[1])(file("vocabulary", "manifest.json")),
@@ -137,7 +137,7 @@ def test_the_truth_table_of_the_store(tmp_path: Path) -> None:
     for change, made in table.items():
         print(f"{change:<50} {', '.join(f'{made.count(name)} {name}' for name in sorted(set(made))) or '-'}")
     shards = ["phrase_shard"] * 3
-    everything = sorted([*["generate_split", "phrases", "tokenise"] * 3, "vocabulary", *MODEL])
+    everything = sorted([*["sample_split", "phrases", "tokenise"] * 3, "vocabulary", *MODEL])
     assert table == {
         "everything": sorted([*everything, *["phrase_shard", "tokenise_shard"] * 3]),
         "nothing": [],
@@ -157,7 +157,7 @@ def test_the_truth_table_of_the_store(tmp_path: Path) -> None:
         "a library's version": ["score_translations"],
         "a byte of a corpus, with its digest": sorted(["fetch_corpus", *["read_split", "tokenise", "phrases"] * 3,
                                                        "vocabulary", *MODEL]),
-        "a byte of the data, flipped": ["generate_split"],
+        "a byte of the data, flipped": ["sample_split"],
         "a byte of the weights, flipped": ["train"],
         "the scores, deleted": ["score_translations"],
         "a manifest, cut off": ["vocabulary"],

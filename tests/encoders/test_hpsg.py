@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phrasemodels.data.corpora.readers import read
+from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.download.manifest import Sources, load
 from phrasemodels.data.download.user_files import obtain
 from phrasemodels.data.formats.trees import (
@@ -26,7 +27,6 @@ from phrasemodels.data.formats.trees import (
     plain,
     restore,
 )
-from phrasemodels.data.samples.sentences import corpus
 from phrasemodels.structs import joint as merges
 
 
@@ -128,8 +128,8 @@ def best(spans: list[Span], heads: list[int]) -> tuple[list[Span], list[int]]:
 
 
 def test_merges_build_every_tree_of_the_sample_grammar() -> None:
-    for sentence in corpus(0, {"train": 300})["train"]:
-        tree, heads = plain(parse(sentence.tree)), list(sentence.heads)
+    for row in Treebank().tables({"train": 300})["train"].to_pylist():
+        tree, heads = plain(parse(row["tree"])), row["heads"]
         spans = joint(tree, heads)
         assert restore(tree.tokens, tree.tags, spans) == tree
         assert not misfits(spans, heads)

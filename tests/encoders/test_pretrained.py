@@ -9,7 +9,7 @@ import pytest
 import torch
 from tiny_pretrained import WORDS, save
 
-from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.inputs import ParserInput, PretrainedConfig, TagsConfig, content_of
 from phrasemodels.flows.experiments.catalogue import experiment

@@ -344,7 +344,7 @@ def test_lineage_leads_from_a_score_to_its_corpus_and_back(session):
     lineage = Lineage(session.store)
     scored = next(p.scored for p in session.plan.pipelines)
     steps = {found.manifest["step"] for _, _, found, _ in lineage.back(lineage.artifacts[scored.key])}
-    assert steps == {"score_translations", "translate", "train", "phrases", "tokenise", "vocabulary", "generate_split"}
+    assert steps == {"score_translations", "translate", "train", "phrases", "tokenise", "vocabulary", "sample_split"}
     corpus = session.store.find(session.plan.table.experiments[0].recipe.data()["raw"])
     (held,) = lineage.holding(sha256_of(corpus.file("00000.arrow")))
     made = [artifact.manifest["step"] for artifact in lineage.forward(held)]

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from phrasemodels.data.corpora.samples import Entailment, Polarity
 from phrasemodels.data.formats.shards import SENTENCES, build
-from phrasemodels.data.samples.records import Entailment, Polarity
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.encoders.baselines import MultiHeadConfig

@@ -214,7 +214,7 @@ def test_the_plan_names_the_setting_that_changed(world):
             "select verdict, count(*) n from compared where origin = 'store' group by verdict",
             [{"verdict": "not comparable", "n": 2}],
         ),
-        ("select sum(rows) n from shards where step = 'generate_split'", [{"n": 360}]),
+        ("select sum(rows) n from shards where step = 'sample_split'", [{"n": 360}]),
         ("select count(*) n from published where paper = '000' and table_ = 'Table 1'", [{"n": 5}]),
     ],
 )

@@ -8,8 +8,8 @@ import torch
 from tiny_pretrained import WORDS, save
 
 import phrasemodels
+from phrasemodels.data.corpora.samples import Polarity
 from phrasemodels.data.download.manifest import Sources
-from phrasemodels.data.samples.records import Polarity
 from phrasemodels.data.store.store import Executor, Store, with_dependencies
 from phrasemodels.encoders.inputs import PretrainedConfig
 from phrasemodels.encoders.psan import PsanConfig

@@ -12,11 +12,11 @@ import torch
 from conftest import PARSERS
 from serving import serving
 
+from phrasemodels.data.corpora.samples import Entailment, Polarity, Treebank
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.download.manifest import load_parser as load_parser
 from phrasemodels.data.formats.shards import BITEXT, PAIRS, TREES, build
 from phrasemodels.data.formats.trees import parse as read_tree
-from phrasemodels.data.samples.records import Entailment, Polarity, Treebank
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.tasks.parsers.parse import (
@@ -107,7 +107,7 @@ def test_stanza_parses_and_counts_unusable_rows_by_reason(store: Store, models: 
 
 @needs_models
 def test_trees_do_not_depend_on_the_batch(models: Artifact) -> None:
-    texts = SampleCorpus(train=30, dev=1, test=1).records.tables(0, {"a": 30})["a"]["source"].to_pylist()
+    texts = SampleCorpus(train=30, dev=1, test=1).records.tables({"test": 30})["test"]["source"].to_pylist()
     table = build(BITEXT, "here", {"source": texts, "target": texts}, len(texts))
     whole, single = (Stanza(batch=size).analyse(table, "source", {"models": models.path}) for size in (100, 1))
     assert whole.equals(single)

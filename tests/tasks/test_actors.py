@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.download.manifest import Sources
-from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.flows.run.execute import NodeMap
 from phrasemodels.infra.cluster import TorchTrainerLaunch, ray_map, run_on_ray, train_worker

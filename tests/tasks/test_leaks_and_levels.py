@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from phrasemodels.data.corpora.leakage import Leak
+from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.formats.trees import parse
-from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.results.sql import TABLE_1, query

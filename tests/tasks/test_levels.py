@@ -8,9 +8,9 @@ import plain_001 as plain
 import pyarrow as pa
 import pytest
 
+from phrasemodels.data.corpora.samples import Entailment
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.trees import parse
-from phrasemodels.data.samples.entailment import pairs
 from phrasemodels.inference.inputs import dependencies, heads_and_relations
 from phrasemodels.tasks.prepare.constituents import (
     AtRandom,
@@ -85,17 +85,18 @@ SOURCES = (
     "source", SOURCES, ids=lambda s: f"{s.partition.__name__}-{getattr(s.trees, '__name__', s.trees)}"
 )
 def test_every_level_is_a_partition_that_refines_the_previous_one(source):
-    sentences = [s for pair in pairs(0, {"test": 50})["test"] for s in (pair.premise, pair.hypothesis)]
-    together = applied(source, *((list(s.source), f"(ROOT {s.tree})") for s in sentences))
-    for sentence in sentences:
-        numbers, together = np.split(together, [len(sentence.source)])
-        assert (numbers == applied(source, (list(sentence.source), f"(ROOT {sentence.tree})"))).all()
-        assert numbers.shape == (len(sentence.source), source.k)
+    pairs = Entailment().tables({"test": 50})["test"].to_pylist()
+    sentences = [(pair[side].split(), pair[f"{side}_tree"]) for pair in pairs for side in ("premise", "hypothesis")]
+    together = applied(source, *sentences)
+    for words, tree in sentences:
+        numbers, together = np.split(together, [len(words)])
+        assert (numbers == applied(source, (words, tree))).all()
+        assert numbers.shape == (len(words), source.k)
         assert (numbers[0] == 0).all() and set(np.diff(numbers, axis=0).ravel()) <= {0, 1}
         cuts = [set(np.flatnonzero(np.diff(column))) for column in numbers.T]
         assert source.partition is equal_blocks or cuts[0] <= cuts[1] <= cuts[2]
         if source.trees is right_branching:
-            n = len(sentence.source)
+            n = len(words)
             assert [len(cut) for cut in cuts] == [
                 min(1, n - 1),
                 min(2, n - 1) if n > 4 else 1,
@@ -120,8 +121,8 @@ def test_dependencies_by_head_rules():
         (word, words[head - 1] if head else ""): label for word, head, label in zip(words, heads, labels, strict=True)
     }
     assert found["girl", "carries"] == "NP" and found["dots", "with"] == "NP" and found["green", "dress"] == "JJ"
-    for pair in pairs(0, {"test": 50})["test"]:
-        tree = parse(f"(ROOT {pair.premise.tree})")
+    for pair in Entailment().tables({"test": 50})["test"].to_pylist():
+        tree = parse(pair["premise_tree"])
         assert flaw(dependencies(tree)[0]) == ""
-        assert heads_and_relations(tree.tokens, f"(ROOT {pair.premise.tree})").max() < 34 + len(tree.tokens)
+        assert heads_and_relations(tree.tokens, pair["premise_tree"]).max() < 34 + len(tree.tokens)
     assert flaw(list(heads_and_relations(["a", "b", "c"], "")[:, 0])) == ""

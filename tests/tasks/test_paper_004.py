@@ -14,10 +14,10 @@ import torch
 from tiny_pretrained import save
 
 from phrasemodels.data.corpora import treebank
+from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.download import manifest
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.encoders.inputs import PretrainedConfig, TagsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
@@ -36,7 +36,7 @@ WRONG = "CD"  # a tag of another program, which the treebank has elsewhere
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
     """Write a treebank, its dependencies and its predicted tags, and a small XLNet, into a folder that users supply."""
     folder = tmp_path / "supplied" / "penn_treebank"
-    tables = Treebank().tables(0, {split: count for split, (_, count) in SECTIONS.items()})
+    tables = Treebank().tables({split: count for split, (_, count) in SECTIONS.items()})
     for split, (section, _) in SECTIONS.items():
         rows = tables[split].to_pylist()
         trees = [row["tree"].replace("(ROOT ", "( ", 1) for row in rows]

@@ -14,10 +14,10 @@ import pytest
 import torch
 from running import small_corpus
 
+from phrasemodels.data.corpora.samples import Entailment, Treebank
 from phrasemodels.data.formats.shards import SENTENCES, TREES, read_shard, write_shard
 from phrasemodels.data.formats.trees import joint, misfits
 from phrasemodels.data.formats.trees import parse as read_tree
-from phrasemodels.data.samples.records import Entailment, Treebank
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step, Store
 from phrasemodels.flows.experiments.catalogue import experiment
@@ -85,7 +85,7 @@ def parser(store: Store, small: Experiment, data: dict[str, Artifact]) -> TreePa
 def test_batches_hold_the_trees_of_the_corpus(small: Experiment, data: dict[str, Artifact]) -> None:
     examples = small.recipe.problem.examples([shard.path for shard in shards(data["train"])])
     names = {side: read_words(data["vocabulary"], side) for side in ("labels", "relations", "tags", "words")}
-    rows = Treebank().tables(0, {"train": 300, "dev": 20, "test": 30})["train"].to_pylist()
+    rows = Treebank().tables({"train": 300, "dev": 20, "test": 30})["train"].to_pylist()
     chosen = in_order(examples, 600)[3]
     batch = examples.batch(chosen)
     for place, index in enumerate(chosen.tolist()):

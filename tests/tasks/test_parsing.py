@@ -20,11 +20,11 @@ import torch
 from browser import chromium
 from serving import serving
 
+from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.conllu import flaw, read_conllu
 from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import parse as read_tree
-from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.encoders.inputs import CharactersConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig

@@ -12,8 +12,8 @@ import torch
 from conftest import PROJECT
 from running import executed, prepared, small_corpus
 
+from phrasemodels.data.corpora.samples import LogicalForms
 from phrasemodels.data.formats.shards import BITEXT, read_shard
-from phrasemodels.data.samples.records import LogicalForms
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
@@ -148,7 +148,7 @@ def run(store: Store, step: Step) -> Artifact:
 
 
 def test_logical_forms_of_the_sample_are_well_formed():
-    forms = LogicalForms().tables(0, {"train": 200})["train"]
+    forms = LogicalForms().tables({"train": 200})["train"]
     assert forms.schema == BITEXT
     assert all(structure(form) for form in forms["target"].to_pylist())
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import TREES, read_shard
-from phrasemodels.data.samples.records import Treebank
 from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.flows.experiments.catalogue import Request, resolved

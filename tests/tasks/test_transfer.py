@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from phrasemodels.data.corpora.samples import Entailment as EntailmentRecords
+from phrasemodels.data.corpora.samples import Polarity
 from phrasemodels.data.download.manifest import Sources
-from phrasemodels.data.samples.records import Entailment as EntailmentRecords
-from phrasemodels.data.samples.records import Polarity
 from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.encoders.baselines import BiLSTMMaxConfig, DisanConfig
 from phrasemodels.encoders.psan import PsanConfig

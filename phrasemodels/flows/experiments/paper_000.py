@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_hadamard, softmax_within
 from phrasemodels.encoders.transformer import TransformerEncoderConfig

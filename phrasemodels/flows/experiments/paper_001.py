@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from phrasemodels.data.samples.records import Entailment, Polarity
+from phrasemodels.data.corpora.samples import Entailment, Polarity
 from phrasemodels.data.store.store import Step
 from phrasemodels.encoders.baselines import (
     AdaSentConfig,

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import nn
 
-from phrasemodels.data.samples.records import LogicalForms
+from phrasemodels.data.corpora.samples import LogicalForms
 from phrasemodels.encoders import EncoderConfig
 from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig
 from phrasemodels.flows.experiments.experiment import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from phrasemodels.data.samples.records import Entailment, Formulas, Stories
+from phrasemodels.data.corpora.samples import Entailment, Formulas, Stories
 from phrasemodels.encoders.parents import HardParentsConfig, NoParentsConfig, ParentsConfig, SoftParentsConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.experiments.experiment import (
@@ -327,7 +327,7 @@ def table_babi_readings(profile: str) -> list[Experiment]:
 def _table(profile: str, number: str, systems: Iterable[System]) -> list[Experiment]:
     """Return a row for each system and task."""
     if profile == "sample":
-        corpus = SampleCorpus(QUESTIONS, 100, 300, records=Stories(2))
+        corpus = SampleCorpus(QUESTIONS, 100, 300, records=Stories())
         return [_answering(profile, number, system, "facts2", corpus) for system in systems]
     return [
         _answering(profile, number, system, f"qa{task}", HeldOut(Corpus("babi", f"qa{task}"), 100, "story"), task)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from phrasemodels.data.samples.records import Treebank
+from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.encoders.inputs import CharactersConfig, InputConfig, PretrainedConfig, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.flows.experiments.experiment import (

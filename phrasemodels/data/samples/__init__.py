@@ -1,1 +1,0 @@
-"""The sample corpora. A grammar generates sentences with trees and translations, entailment pairs, classes, questions, stories."""
