@@ -119,6 +119,8 @@ class Gain:
     """Test items; 0: they aren't kept."""
     shared: float = 0.0
     """Variance of the difference over resampled items."""
+    rounding: float = 0.0
+    """How far the difference may lie from that of scores that aren't rounded."""
 
     @property
     def fewest(self) -> int:
@@ -135,7 +137,7 @@ class Gain:
             error, freedom = two_level_error(self.shared - before + now, self.items, [s for s in more if s[2] > 1])
         else:
             error, freedom = welch([(variance / n, n - 1) for variance, _, n in more])
-        half = float(stdtrit(freedom, 0.95)) * error
+        half = float(stdtrit(freedom, 0.95)) * error + self.rounding * (1 + 1e-6)
         return self.difference - half, self.difference + half
 
 
@@ -183,7 +185,7 @@ def gain_of_items(better: Array, than: Array, value: Callable[[Array], Array], s
 
 
 def gain_of_values(
-    better: Sequence[float], than: Sequence[float], how: PrintedValue, paired: bool = False
+    better: Sequence[float], than: Sequence[float], how: PrintedValue, paired: bool = False, half: float = 0.0
 ) -> Gain | None:
     """Return a gain by one value a seed. A diverged run has the worst end of the scale. None if there is no such end.
 
@@ -191,14 +193,18 @@ def gain_of_values(
         better, than: One value for each started seed.
         how: Scale of the values, and whether less is better.
         paired: Both have the same seeds in the same order.
+        half: Half a unit of the last digit of the values, if they are rounded.
     """
     found = [worst_end(factor_of(how) * np.array(values, float), how) for values in (better, than)]
     ours, base = (None if one is None else np.log(one) if how.scale == "positive" else one for one in found)
     if ours is None or base is None:
         return None
     apart = [ours - base] if paired else [ours, base]
-    seeds = tuple((float(np.var(one, ddof=1)) if len(one) > 1 else 0.0, 0.0, len(one)) for one in apart)
-    return Gain((-1.0 if how.lower_is_better else 1.0) * float(ours.mean() - base.mean()), seeds)
+    unit = factor_of(how) * half
+    rounding = unit / math.exp(ours.mean()) + unit / math.exp(base.mean()) if how.scale == "positive" else 2 * unit
+    least = rounding**2 / (6 * len(apart))  # the variance of rounding alone
+    seeds = tuple((max(least, float(np.var(one, ddof=1))) if len(one) > 1 else 0.0, 0.0, len(one)) for one in apart)
+    return Gain((-1.0 if how.lower_is_better else 1.0) * float(ours.mean() - base.mean()), seeds, rounding=rounding)
 
 
 def judge_gain(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from phrasemodels.verdicts.claims import OPEN, ClaimVerdict, Gain, gain_of_items, gain_of_values, judge_gain
-from phrasemodels.verdicts.printed import COUNT, Printed, impossible, prints_as
+from phrasemodels.verdicts.printed import COUNT, Printed, digits, impossible, prints_as
 from phrasemodels.verdicts.readers import Scores, ratio
 from phrasemodels.verdicts.rule import PrintedValue, factor_of, how_made, judge_runs, read_number
 from phrasemodels.verdicts.scales import Decision, decide, known
@@ -276,7 +276,8 @@ def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None
             [scale.factor * of[seed] for seed in own][: 1 if repeats else None]
             for of, own, repeats in zip(values, seeds, one_run, strict=True)
         )
-        gain = gain_of_values(mine, theirs, how, paired)
+        half = scale.factor * 0.5 * 10.0 ** -max(digits(f"{value:.10g}") for s in (ours, base) for value in s.values())
+        gain = gain_of_values(mine, theirs, how, paired, half)
     try:
         return judge_gain(one.digits, other.digits, gain, how)
     except ValueError as error:
@@ -293,7 +294,7 @@ def unused(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores]
 def _answers(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores | None]:
     only = tuple(len({*names}) == 1 for names in zip(*map(_wanted, printed), strict=True))
     fold = fold_of(map(_wanted, printed))
-    return [_answer(one, scores, only, fold) for one in printed]
+    return [_answer(one, scores, (only[0], only[1] and not one.heading, only[2]), fold) for one in printed]
 
 
 def _answer(one: Printed, scores: Sequence[Scores], only: tuple[bool, ...], fold: Fold) -> Scores | None:
@@ -412,6 +413,8 @@ def _not_run(one: Printed, scores: Sequence[Scores]) -> str:
     for kind, want, names, fold in zip(("system", "data set", "metric"), _wanted(one), known, folds, strict=True):
         if not any(_fits(has, fold(has), fold(want), False) for has in names):
             near = get_close_matches(want, names - {""}, 1, 0.0)
+            if not near and one.heading:
+                return f"{one.heading!r} may be a metric: name yours so, or say --dataset {want!r} if {want!r} is a data set"
             if near and not want:
                 return f"the printed numbers name no {kind}, ours are of {near[0]!r}: add a column, or say --{kind.replace(' ', '')}"
             if near:
@@ -481,7 +484,7 @@ def plain(one: Judged) -> dict[str, object]:
             tested |= {"p": None, "p_randomisation": None}
         test = {"baseline": one.test.baseline, **tested, "p_holm": one.test.p_holm, "note": one.test.note}
     return {
-        **{name: value for name, value in asdict(one.printed).items() if name != "columns"},
+        **{name: value for name, value in asdict(one.printed).items() if name not in ("columns", "heading")},
         "verdict": one.verdict,
         "reason": one.reason,
         "ours": finite(asdict(one.ours)) if one.ours else None,

@@ -215,7 +215,8 @@ class Printed:
     row that it is tested against. our_row, our_dataset, our_metric: names in our results, if they are others. not_comparable:
     why it cannot be compared with them, such as other data. lower_is_better: None: by its metric. gain_over: the paper claims
     that it is better than this row. columns: its line, by the names of columns, with the system and data set that `row` and
-    `dataset` are made of. ValueError: a value that is none of these.
+    `dataset` are made of. heading: what data set and metric are
+    made of, if it may be a metric. ValueError: a value that is none of these.
     """
 
     paper: str
@@ -239,6 +240,7 @@ class Printed:
     our_metric: str = ""
     not_comparable: str = ""
     gain_over: str = ""
+    heading: str = field(default="", compare=False, repr=False)
     columns: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -385,6 +387,7 @@ def _number(
         **{name: given.get(name.replace("_", " "), "") for name in TEXTS},
         **{name: _whole(name, given.get(name.replace("_", " "), "")) for name in ("n", "runs", "best_of")},
         "columns": {role.replace(" ", "_"): text for role, text in given.items()} | own,
+        "heading": column.name if column.guessed and dataset else "",
     }
     if not fields["metric"]:
         raise ValueError("no metric: add a column metric, or say --metric")

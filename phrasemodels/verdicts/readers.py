@@ -164,7 +164,7 @@ def collected(
             key = seen[names] = spelled.setdefault(fold(*names), names)
         runs = found.setdefault(key, _Runs())
         if one.problem:
-            runs.problem = runs.problem or f"a score of ours isn't read: {one.where}: {one.problem}"
+            runs.problems.setdefault(one.seed, f"a score of ours isn't read: {one.where}: {one.problem}")
             continue
         place = f"{one.where}: " if one.where else ""
         diverged = not abs(one.score) < INFINITY
@@ -205,6 +205,7 @@ class _Runs:
     unnamed: dict[str, None] = field(default_factory=dict)  # files
     twice: dict[str, str] = field(default_factory=dict)  # files whose scores stand in another one
     percent: set[bool] = field(default_factory=set)
+    problems: dict[str, str] = field(default_factory=dict)  # unreadable score of each run
     problem: str = ""
     unclear: str = ""
 
@@ -232,12 +233,19 @@ class _Runs:
 
     def check(self, unread: list[str]) -> None:
         """Leave out what names no run beside runs, and find what no seeds of one number can be."""
+        labels = dict.fromkeys(filter(None, (*self.seeds, *self.problems)))
+        numbered = {seed for seed in labels if all(re.fullmatch(NUMBERED, part, re.I) for part in seed.split("/"))}
+        for seed in labels.keys() - numbered if numbered else ():
+            _say(unread, f"{self.first.get(seed, 'ours')}: not read: {seed[:40]!r} is no seed, as others are numbers")
+            self.seeds.pop(seed, None)
+            self.problems.pop(seed, None)
         if named := any(self.seeds):
             if self.seeds.pop("", None) is not None:
                 for file in self.unnamed:
                     _say(unread, f"{file}: not counted: it names no run, as other files do; {NAME_RUNS}")
         else:
             self.problem = self.problem or self.unclear
+        self.problem = self.problem or next(iter(self.problems.values()), "")
         for file, first in self.twice.items() if not self.problem else ():
             _say(unread, f"{file}: not counted: {first} has the same scores of the same run")
         if len(self.percent) > 1:
@@ -355,6 +363,7 @@ RUN = re.compile(
     r"(?<![^\W_])(?:seed|run|trial|fold|rep|repetition|s)[ _.=-]*\d+(?![^\W_])",
     re.I,
 )
+NUMBERED = rf"{RUN.pattern}|-?\d+(?:\.0+)?"  # a part of a run's name, beside which words are means or deviations
 
 
 def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observation]:
@@ -375,6 +384,10 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
     if table.bad or not columns:
         raise ValueError([*table.bad, none][0])
     unread += table.notes
+    if "total" in roles and not ("item" in roles and columns[0].long):
+        unread.append(
+            f"{table.where}: column total isn't read: it stands beside the counts of a column score for each item"
+        )
     if "split" in roles:
         table.rows = list(table.rows)
     several = "split" in roles and len({row.get("split", roles) for row in table.rows}) > 1
@@ -455,7 +468,13 @@ def _scores_of(
         )
         try:
             percent = "%" in f"{column.name} {metric}" or str(part).rstrip().endswith("%")
-            score, total = _read(part, comma), 1.0 if given["total"] in ("", None) else _read(given["total"], comma)
+            score = _read(part, comma)
+            counted = column.long and given["item"] and given["total"]
+            total = _read(given["total"], comma) if counted else 1.0
+            if counted and score is not None and math.isfinite(score) and score % 1:
+                raise ValueError(
+                    f"score {score:g} of the column total is no count: take the column away, or give counts"
+                )
         except ValueError as error:
             yield Observation(*key, math.nan, where=where, problem=str(error), setting=setting)
             continue

@@ -366,6 +366,7 @@ class Column:
     seed: str = ""
     long: bool = False
     deviation: str = ""
+    guessed: bool = False  # the data set is a word before a metric, which may be another metric
 
     def cells_of(self, cell: Any, metric: str) -> list[tuple[str, Any]]:
         """Return metric and text of each number in a cell. metric: that of its row, if it has one."""
@@ -424,7 +425,8 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
         elif transposed:
             found.append(Column(name, system=plain(name), metrics=(names.metric,)))
         else:
-            found.append(_column(name, names, "metric" in roles))
+            one = _column(name, names, "metric" in roles)
+            found.append(Column(name, metrics=(name,)) if one.guessed and "dataset" in roles else one)
     return roles, found
 
 
@@ -460,7 +462,7 @@ def _column(name: str, names: Names, has_metric: bool) -> Column:
         return Column(name, system=text, metrics=(names.metric,))
     if not metrics and (names.metric or folded(text) in names.datasets):
         return Column(name, text, tuple(part.strip() for part in names.metric.split("/")))
-    return Column(name, dataset, metrics or (text,))
+    return Column(name, dataset, metrics or (text,), guessed=bool(dataset))
 
 
 def split_header(text: str) -> tuple[str, tuple[str, ...]]:

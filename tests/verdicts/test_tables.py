@@ -3,7 +3,10 @@
 import gzip
 import json
 import os
+import re
+import shlex
 import shutil
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -729,3 +732,60 @@ def test_results_have_systems_in_columns_too(tmp_path):
         ("Base", "accuracy"): ("reproduced", 3),
         ("Ours", "accuracy"): ("lower", 3),
     }
+
+
+def of_seeds(header: str, *rows: str) -> dict[str, str]:
+    """A file for each of three seeds; {} in a row is the seed."""
+    return {f"seed{n}.csv": "\n".join((header, *rows)).replace("{}", str(n)) + "\n" for n in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("printed", "ours", "verdict"),
+    [("accuracy\nA,87.1", of_seeds("model,accuracy,total", "A,0.87{},1000"), "reproduced"),
+     ("perplexity\nA,87.1", of_seeds("model,perplexity,total", "A,87.{},82000"), "reproduced"),
+     ("accuracy\nA,87.1", of_seeds("model,metric,score,total", "A,accuracy,87.{},1000"), "reproduced"),
+     ("accuracy\nA,87", of_seeds("model,metric,item,score,total", "A,accuracy,1,0.8{},9", "A,accuracy,2,0.9,9"), "not comparable"),
+     ("log PPL\nA,3.1", of_seeds("model,ppl", "A,22.{}"), "not run"), ("Oracle F1\nA,88.1", of_seeds("model,F1", "A,88.{}"), "not run"),
+     ("data,log PPL\nA,d,3.1", of_seeds("model,data,ppl", "A,d,22.{}"), "not run"),
+     ("Normalized accuracy\nA,55.1", of_seeds("model,accuracy,acc_norm", "A,0.421,0.55{}"), "reproduced")],
+)  # fmt: skip
+def test_a_metric_is_what_its_whole_heading_and_row_say(printed, ours, verdict, tmp_path):
+    _, (found,) = judged(tmp_path, ("t.csv", f"model,{printed}\n", Names()), ours)
+    assert found.verdict == verdict, found.reason
+
+
+@pytest.mark.parametrize("label", ["Std. dev.", "SEM", "1-3", "ensemble", "± sd", "moyenne", "last"])
+def test_beside_numbers_of_seeds_a_word_is_no_seed(label, tmp_path):
+    both, found = scores_of(
+        tmp_path, {"s.csv": f"seed,Base,Ours\n0,82.2,60\n1,82.3,60.1\n2,82.4,60.2\n{label},—,0.1\n"}
+    )
+    assert found[("Base", "accuracy")] == ("reproduced", 3)
+    assert f"{label!r} is no seed, as others are numbers" in both.unread[-1]
+
+
+@pytest.mark.parametrize(
+    ("base", "better", "verdict"),
+    [("80 81 82", "81 82 83", "open"), ("80.0 80.1 80.2", "80.1 80.2 80.3", "not confirmed"),
+     ("80.0 80.1 80.2", "81.5 81.6 81.7", "confirmed")],
+)  # fmt: skip
+def test_rounded_scores_widen_the_interval_of_a_gain(base, better, verdict, tmp_path):
+    rows = [
+        f"{name},{n},{value}\n" for name, of in (("Base", base), ("Ours", better)) for n, value in enumerate(of.split())
+    ]
+    both, _ = judged(tmp_path, ("t.csv", LONG, Names()), {"s.csv": "system,seed,accuracy\n" + "".join(rows)})
+    answer = judge_gains(both.printed, both.scores, [("Ours", "Base")])[0].answer
+    assert answer.verdict == verdict and answer.high - answer.low > 0.1
+
+
+def test_the_tutorial_says_what_the_command_says(tmp_path, monkeypatch):
+    text = (PROJECT / "docs/tutorials/judge-a-paper.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    table, scores, check, command = re.findall(r"^```\n(.*?)^```$", text, re.S | re.M)[:4]
+    subprocess.run(["bash", "-c", table + scores], check=True)
+    assert run_cli(*shlex.split(check)[1:]).exit_code == 0
+    found = json.loads(run_cli(*shlex.split(command)[1:], "--json").stdout)
+    assert {one["verdict"] for one in found["numbers"]} == {
+        "reproduced"
+    } and "All four numbers are *reproduced*" in text
+    for gain in found["gains"]:
+        assert re.search(rf"The gain on\s{gain['dataset']} is \*{gain['answer']['verdict']}\*", text)
