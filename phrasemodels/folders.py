@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 MOST_FILES = 100_000  # of a folder
@@ -62,6 +63,30 @@ def check_inside(path: Path, root: Path) -> None:
         raise ValueError(f"{path} is neither a file nor a folder; remove it")
     if path.suffix in TEXT and status.st_size > MOST_TEXT:
         raise ValueError(f"{path} has {status.st_size} bytes, more than {MOST_TEXT}")
+
+
+def files_below(place: Path, enter: Callable[[Path], bool]) -> Iterator[Path]:
+    """Yield a file, or the files below a folder in the order of their names, also through links. No folder is read twice.
+
+    Args:
+        enter: Whether a folder below it is read.
+
+    Raises:
+        ValueError: There are too many folders.
+    """
+    if place.is_file():
+        yield place
+    seen = set()
+    for folder, inner, names in os.walk(place, followlinks=True):
+        status = os.stat(folder)
+        if (here := (status.st_dev, status.st_ino)) in seen:  # links may lead in a circle
+            inner.clear()
+            continue
+        seen.add(here)
+        if len(seen) > MOST_FILES:
+            raise ValueError(f"{place} has more than {MOST_FILES} folders: remove the links that lead to others")
+        inner[:] = sorted(name for name in inner if enter(Path(folder, name)))
+        yield from (path for name in sorted(names) if (path := Path(folder, name)).is_file())
 
 
 def _cache_of(root: Path) -> list[Path]:

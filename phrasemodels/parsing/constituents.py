@@ -3,6 +3,7 @@
 Needs no other library. Coordinates of SVG are in pixels.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
@@ -80,6 +81,8 @@ def nodes(tree: Tree) -> Node:
 
 WIDTH, LEVEL, SIDE, LETTER = 14, 36, 10, 7.5  # least space between words, height of a level, margin, width of a letter
 
+NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
 
 def svg(root: Node) -> str:
     """Return a tree as SVG: labels above, words below. A screen reader hears brackets."""
@@ -112,7 +115,12 @@ def svg(root: Node) -> str:
             )
         if node.is_word:
             parts.append(_text(place[id(node)], y + 20, node.tokens[node.start], "currentColor"))
-    return "".join([*parts, "</svg>"])
+    return _drawn([*parts, "</svg>"])
+
+
+def _drawn(parts: Sequence[str]) -> str:
+    """Return a drawing without the characters that XML forbids."""
+    return NO_XML.sub("\ufffd", "".join(parts))
 
 
 def _text(x: float, y: float, text: str, colour: str) -> str:
@@ -152,7 +160,7 @@ def arcs_svg(tokens: Sequence[str], tags: Sequence[str], heads: Sequence[int], r
         parts.append(_text(places[k], top + 18, tokens[k], "currentColor"))
         if tags:
             parts.append(_text(places[k], top + 36, tags[k], "#1a4f8b"))
-    return "".join([*parts, "</svg>"])
+    return _drawn([*parts, "</svg>"])
 
 
 def _levels(heads: Sequence[int]) -> list[int]:

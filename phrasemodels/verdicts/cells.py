@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MOST_BYTES = 1 << 30  # of one file, unpacked
+LONGEST = 2000  # characters of a cell
 MOST_BYTES_OF_EXCEL = 1 << 27  # unpacked: XML takes many times as much memory
 DIVIDERS = ",;\t"
 TABULAR = re.compile(r"\\begin\{(tabular[xy*]?|longtable|tabu|array)\}(?:\{[^{}]*\})?(?=\{)")
@@ -91,6 +92,12 @@ def grids(path: Path) -> list[Grid]:
     return [_divided(str(path), text)]
 
 
+def _bounded(cell: str) -> str:
+    """Return the text of a cell. A very long one is cut, so that it is no number."""
+    cell = cell.strip()
+    return cell if len(cell) <= LONGEST else f"{cell[:LONGEST]} …"
+
+
 def _divided(where: str, text: str) -> Grid:
     """Return a table. Its divider divides most of its lines alike."""
     first, _, rest = text.partition("\n")
@@ -102,7 +109,7 @@ def _divided(where: str, text: str) -> Grid:
     try:
         for cells in reader:
             if any(map(str.strip, cells)):
-                lines.append(Line(before + 1, [cell.strip() for cell in cells]))
+                lines.append(Line(before + 1, [_bounded(cell) for cell in cells]))
             before = reader.line_num
     except csv.Error as error:
         raise ValueError(f"{where}, line {before + 1}: no CSV ({error})") from error
@@ -132,7 +139,7 @@ def _markdown(where: str, lines: Sequence[str]) -> list[Grid]:
             found.append(Grid(where, []))
         inside = True
         cells = re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
-        found[-1].lines.append(Line(number, [plain(cell.replace(r"\|", "|")) for cell in cells]))
+        found[-1].lines.append(Line(number, [plain(_bounded(cell.replace(r"\|", "|"))) for cell in cells]))
     return [grid for grid in found if len(grid.lines) > 1]
 
 
@@ -162,7 +169,7 @@ def _tabular(where: str, text: str, start: int, end: int) -> Grid:
             continue
         cells: list[str] = []
         for cell in re.split(r"(?<!\\)&", body):
-            cells += _spanned(cell)
+            cells += _spanned(_bounded(cell))
         grid.lines.append(Line(first, cells))
     return grid
 
@@ -222,7 +229,7 @@ def _shown(cell: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return plain(str(value))
+        return plain(_bounded(str(value)))
     found = re.fullmatch(r"[#,]*0(?:\.(0+))?(%?)(?:_\)|;.*)?", str(cell.number_format))
     if not found:
         return f"{value:.12g}"
@@ -308,6 +315,8 @@ def value_of(cell: str, decimal_comma: bool | None = False) -> Value:
 
     decimal_comma: commas stand before decimals (False: between thousands; None: unknown).
     """
+    if len(cell.strip()) > LONGEST:
+        raise ValueError(f"{cell.strip()[:40]!r}: a cell of more than {LONGEST} characters is no number")
     text = re.sub(r",\s+", "; ", plain(cell))  # a comma before a blank is in no number
     text = re.sub(r"(?:\s*[×x·]\s*|(?<![\d.,]))10\s*\^\s*([-−+]?\d+)", _power, text)
     if text.casefold() in MISSING:

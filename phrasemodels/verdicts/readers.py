@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from phrasemodels.folders import check_inside
 from phrasemodels.verdicts.cells import content, text_of, value_of
 from phrasemodels.verdicts.scales import known, words
 from phrasemodels.verdicts.significance import Array
@@ -762,8 +763,11 @@ def _files(folder: Path) -> list[Path]:
     for place, path in enumerate(folder.rglob("*")):
         if place >= MOST_FILES:
             raise ValueError(f"{folder}: more than {MOST_FILES} files; name a folder with fewer")
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            found.append(path)
+        if path.exists() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            if path.is_symlink():
+                check_inside(path, folder.resolve())
+            if path.is_file():
+                found.append(path)
     return sorted(found)
 
 

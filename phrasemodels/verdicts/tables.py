@@ -14,7 +14,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phrasemodels.verdicts.cells import Grid, Line, content, grids, pairs_of, plain, suffix, uses_decimal_commas
+from phrasemodels.verdicts.cells import (
+    LONGEST,
+    Grid,
+    Line,
+    content,
+    grids,
+    pairs_of,
+    plain,
+    suffix,
+    uses_decimal_commas,
+)
 from phrasemodels.verdicts.scales import CHANGING, QUALIFIERS, UNITS, is_name, known, phrase, words
 
 ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the first one that is there
@@ -224,7 +234,7 @@ def is_value(cell: Any) -> bool:
     """Return whether a cell holds a number, whatever stands beside it."""
     if isinstance(cell, bool | list | dict):
         return False
-    return isinstance(cell, int | float) or bool(NUMBER_FIRST.match(plain(str(cell or ""))))
+    return isinstance(cell, int | float) or bool(NUMBER_FIRST.match(plain(str(cell or "")[:LONGEST])))
 
 
 def _table(grid: Grid) -> Table | None:

@@ -10,19 +10,22 @@ import torch
 from loopback_hub import serving
 
 import phrasemodels
-from phrasemodels import LoadedModel, Parser
+from phrasemodels import LoadedModel, Parser, folders
 from phrasemodels.data.download.manifest import UserFiles
 from phrasemodels.data.download.user_files import locate
+from phrasemodels.data.store import disk_cache
 from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.flows.cli.parse import texts_of
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.keep import join
 from phrasemodels.flows.results.models import load as load_exported
 from phrasemodels.flows.results.records import read_kept
+from phrasemodels.flows.run import local
 from phrasemodels.flows.run.local import train_prepared
 from phrasemodels.flows.run.trained import keep_trained
 from phrasemodels.folders import MOST_TEXT, check_folder
 from phrasemodels.parsing.parser import ENGLISH
+from phrasemodels.verdicts import read
 
 SECRET = "id_rsa of the user"
 
@@ -107,6 +110,33 @@ def test_a_folder_of_texts_has_no_link_out_of_it(tmp_path: Path) -> None:
     link(folder / "c.txt", secret)
     with pytest.raises(ValueError, match=r"c.txt is a link to .*outside of the folder"):
         texts_of(folder)
+
+
+def test_a_folder_of_scores_has_no_link_out_of_it(tmp_path: Path) -> None:
+    (folder := tmp_path / "folder").mkdir()
+    for name in ("folder/a.csv", "b.csv"):
+        (tmp_path / name).write_text(f"model,seed,accuracy\n{name},0,0.8\n")
+    (folder / "latest").symlink_to(".")
+    (folder / "gone.csv").symlink_to("nothing")
+    assert [one.row for one in read(folder)] == ["folder/a.csv"]
+    link(folder / "c.csv", tmp_path / "b.csv")
+    with pytest.raises(ValueError, match=r"c.csv is a link to .*outside of the folder"):
+        [*read(folder)]
+
+
+@pytest.mark.timeout(60)
+def test_a_folder_whose_links_lead_in_a_circle_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "own.py").write_text("")
+    for name in "abcdef":
+        (tmp_path / "sub" / name).symlink_to(".")
+    monkeypatch.setattr(disk_cache, "users_places", lambda: [tmp_path])
+    monkeypatch.setattr(local, "users_places", lambda: [tmp_path])
+    assert len(disk_cache._of_users()[0]) == len(disk_cache.states([tmp_path])[str(tmp_path)]) == 1
+    assert len(local.code_digest()) == 64
+    monkeypatch.setattr(folders, "MOST_FILES", 1)
+    with pytest.raises(ValueError, match="has more than 1 folders"):
+        disk_cache.contents(tmp_path)
 
 
 def test_a_link_that_comes_after_the_loading_is_neither_saved_nor_uploaded(tmp_path: Path) -> None:

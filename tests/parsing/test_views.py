@@ -57,6 +57,10 @@ def test_drawings_are_whole_and_name_what_they_show() -> None:
     odd = read_tree("(ROOT (X <b>&) (NFP :--RRB-) (-LRB- -LRB-))")
     shown = Parse([*odd.tokens], [*odd.tags], odd, [0, 1, 1], [])
     assert "&lt;b&gt;&amp;" in shown.svg() and "<b>" not in shown._repr_html_()
+    control = Parse(["a\0\x1b\ud800\uffff", "b"], ["X", "X"], read_tree("(S (X a) (X b))"), [0, 1], [])
+    for kind in ("tree", "arcs"):
+        assert "a\ufffd\ufffd\ufffd\ufffd" in control.svg(kind) or kind == "tree"
+        ElementTree.fromstring(control.svg(kind))
     assert r"[X [<b>\&]] [NFP [:-)]]" in shown.forest() and shown.forest().count("[") == shown.forest().count("]")
     with pytest.raises(ValueError, match="tree or arcs"):
         PARSE.svg("pie")

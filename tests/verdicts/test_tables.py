@@ -17,6 +17,7 @@ from running import run_cli
 from phrasemodels.flows.results.exchange import read_both
 from phrasemodels.verdicts import Names, judge_gains, judge_table
 from phrasemodels.verdicts.cells import MOST_BYTES_OF_EXCEL, grids, value_of
+from phrasemodels.verdicts.tables import is_value
 
 SEEDS = "system,seed,accuracy\nBase,0,82.2\nBase,1,82.4\nBase,2,82.3\nOurs,0,60.0\nOurs,1,60.2\nOurs,2,60.1\n"
 BASE_OURS = {"Base": "reproduced", "Ours": "lower"}
@@ -789,3 +790,17 @@ def test_the_tutorial_says_what_the_command_says(tmp_path, monkeypatch):
     } and "All four numbers are *reproduced*" in text
     for gain in found["gains"]:
         assert re.search(rf"The gain on\s{gain['dataset']} is \*{gain['answer']['verdict']}\*", text)
+
+
+@pytest.mark.timeout(30)
+def test_a_cell_without_an_end_costs_no_time_and_is_no_number(tmp_path: Path) -> None:
+    for cell in ("7" * 40_000 + " 9", "79.9" + " " * 40_000 + "x", "-" + " " * 3000 + "1"):
+        for name, text in (("t.md", f"| Model | MR |\n|---|---|\n| A | {cell} |\n"), ("t.csv", f"Model,MR\nA,{cell}\n"),
+                           ("t.tex", f"Model & MR \\\\\nA & {cell} \\\\\n")):  # fmt: skip
+            (tmp_path / name).write_text(text)
+            (_, line) = grids(tmp_path / name)[0].lines
+            with pytest.raises(ValueError, match=r"is no number|number alone"):
+                value_of(line.cells[1])
+        assert is_value(cell) == (cell[0] != "-")
+        with pytest.raises(ValueError, match="is no number"):
+            value_of(cell)

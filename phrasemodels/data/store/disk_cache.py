@@ -22,6 +22,7 @@ from phrasemodels import project
 from phrasemodels.data.store.artifacts import sha256_of, write_durably
 from phrasemodels.data.store.fingerprint import users_places
 from phrasemodels.data.store.store import digest_of
+from phrasemodels.folders import files_below
 
 PACKAGE = Path(project.__file__).parent
 SUFFIXES = (".py", ".toml", ".csv", ".jinja")
@@ -78,17 +79,12 @@ def _of_users() -> Any:
 
 def _users_files(place: Path) -> Iterator[Path]:
     """Yield a file, or the files below a folder but for hidden ones, compiled modules, environments and stores."""
-    if place.is_file():
-        yield place
-    for folder, inner, names in os.walk(place, followlinks=True):
-        inner[:] = sorted(
-            name
-            for name in inner
-            if not name.startswith((".", "__pycache__"))
-            and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))
-            and not os.path.isdir(os.path.join(folder, name, "objects"))
-        )
-        yield from (path for name in sorted(names) if (path := Path(folder, name)).is_file() and name[0] != ".")
+
+    def enter(folder: Path) -> bool:
+        hidden = folder.name.startswith((".", "__pycache__"))
+        return not (hidden or (folder / "pyvenv.cfg").exists() or (folder / "objects").is_dir())
+
+    return (path for path in files_below(place, enter) if path == place or path.name[0] != ".")
 
 
 def contents(folder: Path, suffixes: tuple[str, ...] = ("",)) -> dict[str, str]:
@@ -107,9 +103,7 @@ def states(folders: Iterable[Path]) -> dict[str, list[tuple[str, int, int]]]:
 
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder in the order of their names, also through links, but no compiled modules."""
-    for place, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        yield from (path for name in sorted(names) if (path := Path(place, name)).is_file())
+    return files_below(folder, lambda one: one.name != "__pycache__")
 
 
 def _names(folder: str) -> list[str]:

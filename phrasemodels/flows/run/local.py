@@ -5,7 +5,6 @@ import datetime
 import hashlib
 import importlib.metadata
 import json
-import os
 import shutil
 import sys
 import threading
@@ -21,7 +20,7 @@ from phrasemodels.data.store.store import Executor, Job, Store, digest_of, inher
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import file_name
 from phrasemodels.flows.run.bars import LINES_EVERY
-from phrasemodels.folders import check_folder
+from phrasemodels.folders import check_folder, files_below
 from phrasemodels.tasks.problems.recipe import Stage
 from phrasemodels.tasks.train.trainer import PROGRESS, history
 from phrasemodels.written import writing_folder
@@ -218,14 +217,9 @@ def key_of_prepared(stages: Mapping[str, Stage], seed: int, data: Mapping[str, s
 
 def code_digest() -> str:
     """Return the digest of the Python files of this package and of users' code."""
-    files = []
-    for place in (Path(phrasemodels.__file__).parent, *users_places()):
-        folders = (
-            sorted(os.walk(place, followlinks=True)) if place.is_dir() else [(str(place.parent), [], [place.name])]
-        )
-        shown = (folder for folder in folders if "/." not in os.path.relpath(folder[0], place) + "/")
-        files += [Path(folder, name) for folder, _, names in shown for name in sorted(names) if name.endswith(".py")]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    places = (Path(phrasemodels.__file__).parent, *users_places())
+    found = (file for place in places for file in files_below(place, lambda one: one.name[0] != "."))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in found if file.suffix == ".py")).hexdigest()
 
 
 def _libraries() -> dict[str, str]:
