@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=False
-"""Linear chains on the CPU: forward-backward over scores that spread little, its gradients, and best sequences. Vectors hold tags.
+"""Linear chains on the CPU: forward-backward over scores that spread little, and best sequences. Vectors hold tags.
 
 Weights are plain numbers, and each forward row is divided by its sum c_t (Rabiner 1989). With w = exp pairwise and x = exp unary,
 both up to factors whose logarithms are added to log Z,
@@ -13,16 +13,6 @@ however long a sequence is. Where that is ≤ exp WIDEST, nothing overflows or v
 A score of -inf is the weight 0, and the range is that of the others. Then a row may spread more. As long as all numbers of a row but 0
 are above SMALLEST, no product of the next row vanishes; so the passes look at each row, and log Z is NaN after one that has less. The
 engine is for the rest. The batch decides, with its padding; the two agree to the last digits.
-
-Gradients to marginals are covariances. With g centred at each position, a = f E[Σ_v≤t g_v | z_t] and r = b E[Σ_v>t g_v | z_t],
-
-    a_t = f_t g_t + x_t / c_t Σ_j a_t-1(j) w_t-1(j, ·)         u_t = x_t / c_t (r_t + b_t g_t),  r_t-1 = Σ_k w_t-1(·, k) u_t(k)
-    gradient to unary_t(k): a_t b_t + f_t r_t                  to pairwise_t-1(j, k): w_t-1(j, k) (a_t-1(j) y_t(k) + f_t-1(j) u_t(k))
-
-Gradients v to marginals of pairs, less their mean m_t at each position, add to these
-
-    a_t: x_t / c_t Σ_j f_t-1(j) (w v)_t-1(j, ·) − m_t f_t      r_t-1: Σ_k (w v)_t-1(·, k) y_t(k) − m_t b_t-1
-    to pairwise_t-1(j, k): w_t-1(j, k) f_t-1(j) y_t(k) (v_t-1(j, k) − m_t)
 
 Best sequences (Viterbi 1967): only best scores are kept; the best predecessor is found again along the best sequence. Sums have the type
 of the scores and the order of the torch path, and the first of equal tags is taken, so that the tags equal the torch path's.
@@ -306,139 +296,6 @@ def _run(first, step, unary, pairwise, shared, each, lengths, scale, log_z, out,
 
 
 @njit(**INNER)
-def _centre(n, stride, C, width, turned, x, f, c, b, u, grad, a):
-    """Write g (T, width) to a: grad (T, C) without its mean at each position, so that Σ_k p g is 0. x becomes x / c; b is filled,
-    and u is workspace. Return whether no number of b is below SMALLEST, or too large."""
-    small = False
-    for t in range(n - 1, -1, -1):
-        row, share, mean = t * width, 1.0 / c[t], 0.0
-        for k in range(C):
-            x[row + k] *= share
-            if t == n - 1:
-                b[row + k] = 1.0
-            mean += f[row + k] * b[row + k] * grad[t, k]
-        for k in range(width):
-            a[row + k] = (grad[t, k] - mean) if k < C else 0.0
-            u[row + k] = x[row + k] * b[row + k]
-            small |= 0.0 < b[row + k] < SMALLEST or not u[row + k] < 1e250
-        if t > 0:
-            product(u, row, turned, (t - 1) * stride, C, width, b, row - width)
-    return not small
-
-
-@njit(**INNER)
-def _rates(v, C, width, w, rates, weighed, turned):
-    """Copy v (S, C, C) to rates, and w v to `weighed` and, with tags exchanged, to `turned`, as rows of `width`; what is between is 0."""
-    for s in range(len(v)):
-        for j in range(C):
-            for k in range(C):
-                at = (s * C + j) * width + k
-                rates[at], weighed[at] = v[s, j, k], v[s, j, k] * w[at]
-                turned[(s * C + k) * width + j] = weighed[at]
-
-
-@njit(**INNER)
-def _sums_before(n, stride, C, width, w, weighed, x, f, b, a, u, r, q, means):
-    """Replace g in a by a, write b g to u, and m_t to means; r and q (width,) are workspace."""
-    for t in range(n):
-        row = t * width
-        if t > 0:
-            product(a, row - width, w, (t - 1) * stride, C, width, r, 0)
-        means[t] = 0.0
-        if t > 0 and weighed.size > 0:
-            product(f, row - width, weighed, (t - 1) * stride, C, width, q, 0)
-            mean = spread(0.0)
-            for k in range(0, width, LANES):
-                mean += load(q, k) * load(x, row + k) * load(b, row + k)
-                store(r, k, load(r, k) + load(q, k))
-            means[t] = added(mean)
-        for k in range(0, width, LANES):
-            g, before = load(a, row + k), load(r, k) * load(x, row + k) if t > 0 else spread(0.0)
-            store(u, row + k, load(b, row + k) * g)
-            store(a, row + k, load(f, row + k) * (g - means[t]) + before)
-
-
-@njit(**INNER)
-def _pair_covariances(t, stride, C, width, w, rates, mean, a, y, f, u, shared, pairs):
-    """Add the gradients to the pairwise scores between t-1 and t to `pairs`, as `pairs_of` takes them."""
-    row = t * width
-    for j in range(C):
-        other, before = f[row - width + j], (t - 1) * stride + j * width
-        one = a[row - width + j] - mean * other
-        if shared:
-            for k in range(0, width, LANES):
-                at, each = j * width + k, spread(one)
-                if rates.size > 0:
-                    each += load(rates, before + k) * other
-                store(pairs, at, load(pairs, at) + load(y, row + k) * each + load(u, row + k) * other)
-        else:
-            for k in range(C):
-                each = one + (rates[before + k] * other if rates.size > 0 else 0.0)
-                pairs[((t - 1) * C + j) * C + k] = w[before + k] * (each * y[row + k] + other * u[row + k])
-
-
-@njit(**INNER)
-def _covariance(n, stride, C, width, w, turned, rates, turned_rates, means, x, f, b, a, u, r, q, shared, out, pairs):
-    """Write Cov[Σ_t g_t(z_t), z_t = k] to out (T, C), and of pairs to `pairs`, after `_centre` and `_sums_before`. y takes the
-    place of b."""
-    for k in range(width):
-        r[k] = 0.0
-    for t in range(n - 1, -1, -1):
-        row = t * width
-        for k in range(C):
-            out[t, k] = a[row + k] * b[row + k] + f[row + k] * r[k]
-        for k in range(0, width, LANES):
-            share = load(x, row + k)
-            store(u, row + k, share * (load(r, k) + load(u, row + k)))
-            store(b, row + k, share * load(b, row + k))
-        if t > 0:
-            _pair_covariances(t, stride, C, width, w, rates, means[t], a, b, f, u, shared, pairs)
-            product(u, row, turned, (t - 1) * stride, C, width, r, 0)
-            if rates.size > 0:
-                product(b, row, turned_rates, (t - 1) * stride, C, width, q, 0)
-                for k in range(0, width, LANES):
-                    store(r, k, load(r, k) + load(q, k) - load(b, row - width + k) * means[t])
-
-
-@njit(**COMPILE)
-def _covariances(first, step, unary, pairwise, shared, lengths, grad, pair_grad, known, out, pairs):
-    """Compute the gradients to unary, out (B, T, C), and to pairwise scores: pairs, see `_run`. Both were 0 before. pair_grad: v
-    (B, S, C, C), or empty. known (B,): whether no number is below SMALLEST."""
-    B, T, C = unary.shape
-    S, width = max(1, pairwise.shape[1]), -(-C // LANES) * LANES
-    stride = C * width if S > 1 else 0
-    x, f, a, u = np.empty(T * width), np.empty(T * width), np.empty(T * width), np.empty(T * width)
-    b = np.zeros(T * width)
-    c, r, q, means, ready = np.empty(T), np.empty(width), np.empty(width), np.empty(T), False
-    w, turned = np.empty(S * C * width), np.empty(S * C * width)
-    size = S * C * width if pair_grad.size > 0 else 0
-    rates, weighed, turned_rates = np.zeros(size), np.zeros(size), np.zeros(size)
-    for block in range(first * LANES, B, step * LANES):
-        for s in range(block, min(block + LANES, B)):
-            n, known[s] = lengths[s], True
-            if n == 0:
-                continue
-            if not shared:
-                weights(pairwise[s, : n - 1], C, width, w, turned)
-            elif not ready:
-                weights(pairwise[0], C, width, w, turned)
-                ready = True
-            log_z = forward(unary[s], n, stride, C, width, w, x, f, c)
-            if log_z == -np.inf:
-                continue
-            known[s] = log_z == log_z and _centre(n, stride, C, width, turned, x, f, c, b, u, grad[s], a)
-            if not known[s]:
-                continue
-            if size > 0:
-                _rates(pair_grad[s, : 1 if shared else n - 1], C, width, w, rates, weighed, turned_rates)
-            _sums_before(n, stride, C, width, w, weighed, x, f, b, a, u, r, q, means)
-            own, given = pairs[block // LANES if shared else s], (rates, turned_rates, means)
-            _covariance(n, stride, C, width, w, turned, *given, x, f, b, a, u, r, q, shared, out[s], own)
-        if ready:
-            _weigh(w, C * width, pairs[block // LANES])
-
-
-@njit(**INNER)
 def _drawn(x, at, y, to, C, least):
     """Return the first of C states at which Σ x y exceeds the share `least` of the whole sum, else the last that is possible."""
     whole = 0.0
@@ -457,8 +314,8 @@ def _drawn(x, at, y, to, C, least):
 
 @njit(**COMPILE)
 def _samples(first, step, unary, pairwise, shared, lengths, draws, known, tags):
-    """Write tags (k, B, T), -1 before, from uniform numbers (k, B, T + 1): from the last position on, each given the next. known: as of
-    `_covariances`."""
+    """Write tags (k, B, T), -1 before, from uniform numbers (k, B, T + 1): from the last position on, each given the next. known (B,):
+    whether no number is below SMALLEST."""
     B, T, C = unary.shape
     S, width = max(1, pairwise.shape[1]), -(-C // LANES) * LANES
     stride = C * width if S > 1 else 0
@@ -583,7 +440,8 @@ def _viterbi(first, step, work, unary, pairwise, lengths, score, tags):
 
 
 class NarrowChain(Kernel):
-    """Serves log Z, marginals, their gradients, entropies and samples of chains whose scores but -inf spread little; see `Kernel`."""
+    """Serves log Z, marginals, entropies and samples of chains whose scores but -inf spread little; see `Kernel`. Gradients to marginals,
+    which are covariances, are the engine's."""
 
     def supports(self, structure: "Structure", scores: Scores) -> bool:
         return scores[1].dim() != 3 and can_run_kernel(*scores)
@@ -611,27 +469,6 @@ class NarrowChain(Kernel):
         unary, pairwise = map(possible_scores, exact)
         mean = (p * unary).sum((1, 2)) + (pairs * pairwise).flatten(1).sum(1)
         return torch.where(log_z == -torch.inf, 0, (log_z - mean).clamp(min=0)).to(scores[0].dtype)
-
-    def hessian_vector(
-        self, structure: "Structure", scores: Scores, lengths: Tensor, grads: Sequence[Tensor | None]
-    ) -> Scores:
-        batch = _Batch(scores, lengths)
-        if not batch.narrow:
-            return structure.kernels[-1].hessian_vector(structure, scores, lengths, grads)
-        out, pairs = np.zeros_like(batch.unary), batch.pairs(True)
-        given, of_pairs = (None if x is None else doubles(x) for x in grads)
-        given = np.zeros(batch.unary.shape) if given is None else given
-        of_pairs = np.empty((0, 0, 0, 0)) if of_pairs is None else of_pairs
-        if batch.shared and of_pairs.size:
-            of_pairs = of_pairs.reshape(-1, 1, batch.C, batch.C)
-            of_pairs = of_pairs.repeat(
-                batch.B // len(of_pairs), 0
-            )  # not a view that is read-only, for which another kernel is compiled
-        known = np.empty(batch.B, np.bool_)
-        over_batch(_covariances, batch.blocks, *batch.scores, batch.lengths, given, of_pairs, known, out, pairs)
-        if not known.all():
-            return structure.kernels[-1].hessian_vector(structure, scores, lengths, grads)
-        return tensor(out, scores[0].dtype), batch.tensor(pairs)
 
     @not_traced
     def sample(
@@ -669,7 +506,7 @@ class _Batch:
         return sum(_range(x.reshape(-1)) for x in self.scores[:2]) <= WIDEST  # false if a score is NaN or +inf
 
     def pairs(self, wanted, each=False):
-        """Return memory for what `_pairs` and `_pair_covariances` write, 0; each: of each sequence, also of shared scores."""
+        """Return memory for what `_pairs` writes, 0; each: of each sequence, also of shared scores."""
         rows, size = self.B if each or not self.shared else self.blocks, max(self.T - 1, 0) * self.C**2
         return np.zeros((rows, self.C * self.width if self.shared else size) if wanted else (0, 0))
 
