@@ -23,10 +23,9 @@ from torch import Tensor
 from phrasemodels.structs import dispatch, kernels
 from phrasemodels.structs.dispatch import transformed
 from phrasemodels.structs.eisner import DependencyTrees
-from phrasemodels.structs.kernels import Kernel
 from phrasemodels.structs.kernels.arborescences import Arborescences
 from phrasemodels.structs.semiring import Log, in_float64, logsumexp
-from phrasemodels.structs.structure import Scores
+from phrasemodels.structs.structure import Entropy, Scores, differentiated
 
 
 class NonProjective(DependencyTrees):
@@ -49,22 +48,16 @@ class NonProjective(DependencyTrees):
         return torch.where(lengths[:, 0] == 0, 0, total)[None]
 
     def _entropy(self, scores: Scores, lengths: Tensor) -> Tensor:
-        if transformed() or self.kernel(Kernel.entropy, scores):
-            return super()._entropy(scores, lengths)
-        # log Z and E[score], by weights whose largest are 1 for each word, and the rate of log Z if scores change as themselves
-        exact = in_float64(scores)[0]
-        allowed = self.valid((exact,), lengths)[0] & (exact != -torch.inf)
-        top = exact.detach().masked_fill(~allowed, -torch.inf).amax(1, keepdim=True)
-        centred = torch.where(allowed, exact - top.masked_fill(top == -torch.inf, 0), -torch.inf)
-        rates = centred.masked_fill(~allowed, 0)
-        differentiable = centred.requires_grad
-        with torch.enable_grad():
-            log_z = self.inside(Log(), (centred.requires_grad_(),), lengths)[0]
-            (marginals,) = torch.autograd.grad(log_z.sum(), centred, create_graph=differentiable)
-        log_z = log_z if differentiable else log_z.detach()
-        expected = torch.where(allowed, marginals * rates, 0).sum((1, 2))
-        none = log_z == -torch.inf
-        return torch.where(none, 0, log_z.masked_fill(none, 0) - expected).to(scores[0].dtype)
+        if transformed() or differentiated(scores):
+            return Entropy.apply(self, lengths, *scores)
+        # log Z and E[score] of scores whose largest of each word is 0: their sums keep the digits
+        (arcs,) = in_float64(scores)
+        allowed = self.valid((arcs,), lengths)[0] & (arcs != -torch.inf)
+        top = arcs.masked_fill(~allowed, -torch.inf).amax(1, keepdim=True)
+        centred = torch.where(allowed, arcs - top.masked_fill(top == -torch.inf, 0), -torch.inf)
+        log_z, (p,) = self._log_partition((centred,), lengths), self._expected_parts((centred,), lengths)
+        expected = torch.where(allowed, p * centred, 0).sum((1, 2))
+        return torch.where(log_z == -torch.inf, 0, (log_z - expected).clamp(min=0)).to(scores[0].dtype)
 
     def _k_best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
         best, heads = kernels.on_cpu(lambda arcs, n: self.kernels[0].topk(self, (arcs,), n, k), *scores, lengths)

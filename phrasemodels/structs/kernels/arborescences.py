@@ -1,20 +1,17 @@
 # mypy: disallow-untyped-defs=False
 """All dependency trees on the CPU: log Z, marginals and their gradients by elimination, samples, the best and the k best trees.
 
-Words are eliminated as `nonprojective` describes, in log space. What is kept of the elimination of a word v are the log weights
-before it and its sum s_v. Backward, the derivative A' of log Z in w' becomes that in w, by a(h, m) = w(h, v) w(v, m) / s_v
-/ w'(h, m), the probability that an arc h → m of the smaller graph is a path over v:
-
-    A(h, m) = A'(h, m) (1 − a(h, m))        A(v, m) = Σ_h A'(h, m) a(h, m)
-    A(h, v) = Σ_m A'(h, m) a(h, m) + (1 − Σ_hm A'(h, m) a(h, m)) w(h, v) / s_v
-
-If weights are within e^300 of each other, log Z is computed with plain numbers in place of logarithms, and its derivatives D in the weights
-backward; only row and column of the eliminated word are needed. p(arc) = w D, with
+Words are eliminated as `nonprojective` describes. If weights are within e^300 of each other, log Z is computed with plain numbers in place
+of logarithms, and its derivatives D in the weights backward; only row and column of the eliminated word are needed. p(arc) = w D, with
 
     D(v, m) = Σ_h D(h, m) w(h, v) / s_v        D(h, v) = (x_h + 1 − Σ_k x_k w(k, v) / s_v) / s_v,  x_h = Σ_m D(h, m) w(v, m)
 
 The gradient of Σ g p in the scores is the derivative of the marginals if the log weights change as g: covariances are symmetric. It is
-taken forward through both passes, with g less its value at the best arc of each word, which changes nothing but rounding.
+taken forward through both passes, with g less its value at the best arc of each word, which changes nothing but rounding. Other sentences
+are eliminated in log space by torch, which differentiates that.
+
+For samples, the log weights w before the elimination of each word v are kept, and its sum s_v. An arc h → m of the smaller graph w' is a
+path over v with the probability a(h, m) = w(h, v) w(v, m) / s_v / w'(h, m).
 
 A sample goes backward through the eliminations: each arc of the tree over the smaller graph is a path over v with the
 probability a. The children of v are then known; its head is one of those words that still hang on the root, or the root, by
@@ -38,6 +35,7 @@ from torch import Tensor
 
 from phrasemodels.structs.kernels import Kernel, Scores, doubles, over_batch, tensor
 from phrasemodels.structs.kernels.simd import COMPILE, INNER, LANES, added, exponential, load, ratio, spread, store
+from phrasemodels.structs.semiring import Log
 
 
 @njit(**INNER)
@@ -100,116 +98,6 @@ def eliminate(N, one_root, graphs, order, sums):
         if left[m]:
             order[N - 2], sums[N - 2] = m, graphs[N - 2, 0, m]
     return total + sums[N - 2]
-
-
-@njit(**INNER)
-def marginals_of(N, one_root, graphs, order, sums, p):
-    """Write p(arc) to p (≥ N, ≥ N), which is 0 before."""
-    left = np.zeros(N, np.bool_)
-    left[0] = left[order[N - 2]] = True
-    p[0, order[N - 2]] = 1.0
-    for step in range(N - 3, -1, -1):
-        w, after, v, s = graphs[step], graphs[step + 1], order[step], sums[step]
-        over = 0.0
-        for h in range(N):
-            for m in range(1, N):
-                if left[h] and left[m] and p[h, m] > 0.0:
-                    x = p[h, m] * np.exp(w[h, v] + w[v, m] - s - after[h, m])
-                    p[h, m] *= np.exp(w[h, m] - after[h, m])
-                    p[h, v] += x
-                    p[v, m] += x
-                    over += x
-        for h in range(1 if one_root else 0, N):
-            if left[h]:
-                p[h, v] = max(p[h, v] + (1.0 - over) * np.exp(w[h, v] - s), 0.0)
-        left[v] = True
-
-
-@njit(**INNER)
-def _covariances_of(N, one_root, graphs, rates, order, sums, p, out):
-    """Write the derivatives of the marginals to out (≥ N, ≥ N), and the marginals to p, both 0 before, if the log weights change by
-    rates[0]; fill the rates of the graphs after each elimination."""
-    least, left, sum_rates = 1 if one_root else 0, np.ones(N, np.bool_), np.zeros(N)
-    for step in range(N - 2):
-        w, after, x, v, s = graphs[step], graphs[step + 1], rates[step], order[step], sums[step]
-        for h in range(least, N):
-            if left[h]:
-                sum_rates[step] += np.exp(w[h, v] - s) * x[h, v]
-        left[v] = False
-        for h in range(N):
-            for m in range(1, N):
-                rates[step + 1, h, m] = 0.0
-                if left[h] and left[m] and after[h, m] > -np.inf:
-                    path = np.exp(w[h, v] + w[v, m] - s - after[h, m])
-                    arc = np.exp(w[h, m] - after[h, m])
-                    rates[step + 1, h, m] = arc * x[h, m] + path * (x[h, v] + x[v, m] - sum_rates[step])
-    p[0, order[N - 2]] = 1.0
-    for step in range(N - 3, -1, -1):
-        w, after, x, v, s = graphs[step], graphs[step + 1], rates[step], order[step], sums[step]
-        over, over_rate = 0.0, 0.0
-        for h in range(N):
-            for m in range(1, N):
-                if left[h] and left[m] and after[h, m] > -np.inf:
-                    path = np.exp(w[h, v] + w[v, m] - s - after[h, m])
-                    arc = np.exp(w[h, m] - after[h, m])
-                    turn = p[h, m] * path * arc * (x[h, v] + x[v, m] - sum_rates[step] - x[h, m])
-                    one, rate = p[h, m] * path, out[h, m] * path + turn
-                    p[h, m], out[h, m] = p[h, m] * arc, out[h, m] * arc - turn
-                    p[h, v], out[h, v] = p[h, v] + one, out[h, v] + rate
-                    p[v, m], out[v, m] = p[v, m] + one, out[v, m] + rate
-                    over += one
-                    over_rate += rate
-        for h in range(least, N):
-            if left[h]:
-                share = np.exp(w[h, v] - s)
-                p[h, v] = max(p[h, v] + (1.0 - over) * share, 0.0)
-                out[h, v] += share * ((1.0 - over) * (x[h, v] - sum_rates[step]) - over_rate)
-        left[v] = True
-
-
-@njit(**INNER)
-def _rate_of(N, one_root, graphs, order, sums):
-    """Return how log Z changes if the log weights change as themselves, E[score]: a sum of shares of finite numbers."""
-    least, left, total, rates = 1 if one_root else 0, np.ones(N, np.bool_), 0.0, np.zeros((N, N))
-    for h in range(N):
-        for m in range(1, N):
-            rates[h, m] = graphs[0, h, m] if graphs[0, h, m] > -np.inf else 0.0
-    for step in range(N - 2):
-        w, after, v, s, rate = graphs[step], graphs[step + 1], order[step], sums[step], 0.0
-        for h in range(least, N):
-            if left[h]:
-                rate += np.exp(w[h, v] - s) * rates[h, v]
-        left[v] = False
-        total += rate
-        for h in range(N):
-            for m in range(1, N):
-                if left[h] and left[m] and h != m and after[h, m] > -np.inf:
-                    path = np.exp(w[h, v] + w[v, m] - s - after[h, m])
-                    arc = np.exp(w[h, m] - after[h, m])
-                    rates[h, m] = arc * rates[h, m] + path * (rates[h, v] + rates[v, m] - rate)
-    return total + rates[0, order[N - 2]]
-
-
-@njit(**COMPILE)
-def _entropies(first, step, scores, lengths, one_root, out):
-    """Compute entropies (B,) at any spread, by scores whose largest of each word is 0: their sums keep the digits."""
-    for b in range(first, len(lengths), step):
-        N = lengths[b] + 1
-        out[b] = 0.0
-        if N == 1:
-            continue
-        if not _is_known(scores[b], N):
-            out[b] = np.nan
-            continue
-        graphs, order, sums = np.empty((N, N, N)), np.empty(N, np.int64), np.empty(N)
-        read_graph(scores[b], N, graphs[0])
-        for m in range(1, N):
-            top = graphs[0, :, m].max()
-            for h in range(N):
-                graphs[0, h, m] -= top if top > -np.inf else 0.0
-        log_z = eliminate(N, one_root, graphs, order, sums)
-        if log_z > -np.inf:
-            out[b] = max(log_z - _rate_of(N, one_root, graphs, order, sums), 0.0)
 
 
 @njit(**INNER)
@@ -338,8 +226,8 @@ def _centred(scores, given, N, out):
 
 
 @njit(**COMPILE)
-def _covariances(first, step, scores, lengths, one_root, given, out):
-    """Compute the products of the covariances of arcs with `given` (B, N, N) to out (B, N, N), which is 0 before."""
+def _covariances(first, step, scores, lengths, one_root, given, out, served):
+    """Compute the products of the covariances of arcs with `given` (B, N, N) to out (B, N, N), which is 0 before, as `_passes`."""
     longest = scores.shape[1]
     size, tops, sums = longest * (-(-longest // LANES) * LANES), np.empty(longest), np.empty(longest)
     w, rates, shares, first_order, second = (
@@ -372,12 +260,7 @@ def _covariances(first, step, scores, lengths, one_root, given, out):
                         at = h * W + m
                         out[b, h, m] = before[at] * (centred[h, m] * first_order[at] + second[at])
                 continue
-        graphs, order = np.empty((N, N, N)), np.empty(N, np.int64)
-        read_graph(scores[b], N, graphs[0])
-        if eliminate(N, one_root, graphs, order, sums) > -np.inf:
-            rates_of = np.zeros((N, N, N))
-            rates_of[0] = centred
-            _covariances_of(N, one_root, graphs, rates_of, order, sums, np.zeros((N, N)), out[b])
+        served[b] = False
 
 
 @njit(**INNER)
@@ -399,8 +282,9 @@ def _unknown(N, out):
 
 
 @njit(**COMPILE)
-def _passes(first, step, scores, lengths, one_root, log_z, p):
-    """Compute log Z (B,), and marginals (B, N, N), which are 0 before, unless they are empty."""
+def _passes(first, step, scores, lengths, one_root, log_z, p, served):
+    """Compute log Z (B,), and marginals (B, N, N), which are 0 before, unless they are empty; set `served`, true before, to false where
+    weights spread too widely."""
     longest = scores.shape[1]
     size, tops, sums = longest * (-(-longest // LANES) * LANES), np.empty(longest), np.empty(longest)
     w, before, shares, out = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
@@ -425,18 +309,7 @@ def _passes(first, step, scores, lengths, one_root, log_z, p):
                         for m in range(1, N):
                             p[b, h, m] = before[h * W + m] * out[h * W + m]
                 continue
-        log_z[b] = _wide_passes(scores[b], N, one_root, p[b])
-
-
-@njit(**INNER)
-def _wide_passes(scores, N, one_root, p):
-    """Return log Z for scores of any spread, and write the marginals to p (≥ N, ≥ N), which is 0 before, unless it is empty."""
-    graphs, order, sums = np.empty((N, N, N)), np.empty(N, np.int64), np.empty(N)
-    read_graph(scores, N, graphs[0])
-    log_z = eliminate(N, one_root, graphs, order, sums)
-    if p.size > 0 and log_z > -np.inf:
-        marginals_of(N, one_root, graphs, order, sums, p)
-    return log_z
+        served[b] = False
 
 
 @njit(**INNER)
@@ -671,6 +544,16 @@ def _k_best(first, step, scores, lengths, one_root, k, score, heads):
                     found[size], banned[size] = -1, False
 
 
+def _in_torch(structure, arcs, lengths, grads=None):
+    """Return log Z and marginals, or with gradients to marginals the gradients to the scores, by elimination in log space."""
+    with torch.inference_mode(False), torch.enable_grad():
+        leaf = arcs.detach().double().clone().requires_grad_()
+        log_z = structure._total((leaf,), lengths, Log())
+        (p,) = torch.autograd.grad(log_z.sum(), leaf, create_graph=grads is not None)
+        found = p.clamp(min=0) if grads is None else torch.autograd.grad(p, leaf, grads)[0]
+    return log_z.detach().numpy(), found.numpy()
+
+
 class Arborescences(Kernel):
     """Serves trees whose arcs may cross; see `Kernel`."""
 
@@ -678,7 +561,12 @@ class Arborescences(Kernel):
                   which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
         (arcs,), wanted = scores, scale is not None
         log_z, p = np.empty(len(arcs)), np.zeros(arcs.shape if wanted else (0, 0, 0))
-        over_batch(_passes, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, log_z, p)
+        served = np.ones(len(arcs), np.bool_)
+        over_batch(_passes, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, log_z, p, served)
+        if not served.all():
+            log_z[~served], each_p = _in_torch(structure, arcs[~served], lengths[~served])
+            if wanted:
+                p[~served] = each_p
         if isinstance(scale, torch.Tensor):
             p *= scale.numpy()[:, None, None]
         found = (tensor(p, arcs.dtype),) if which and wanted else ()
@@ -686,15 +574,12 @@ class Arborescences(Kernel):
 
     def hessian_vector(self, structure: Any, scores: Scores, lengths: Tensor, grads: Sequence[Any]) -> Scores:
         (arcs,) = scores
-        out = np.zeros(arcs.shape)
+        out, served, words = np.zeros(arcs.shape), np.ones(len(arcs), np.bool_), lengths.numpy()[:, 0]
         given = doubles(grads[0])
-        over_batch(_covariances, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, given, out)
+        over_batch(_covariances, len(arcs), doubles(arcs), words, structure.one_root, given, out, served)
+        if not served.all():
+            out[~served] = _in_torch(structure, arcs[~served], lengths[~served], torch.from_numpy(given[~served]))[1]
         return (tensor(out, arcs.dtype),)
-
-    def entropy(self, structure: Any, scores: Scores, lengths: Tensor) -> Tensor:
-        (arcs,), out = scores, np.empty(len(scores[0]))
-        over_batch(_entropies, len(arcs), doubles(arcs), lengths.numpy()[:, 0], structure.one_root, out)
-        return tensor(out, arcs.dtype)
 
     def best(self, structure: Any, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
         (arcs,) = scores
