@@ -95,12 +95,16 @@ class ScoreLayout:
     def flat(self, values: Sequence[Tensor | None], shared: bool) -> Floats:
         """Return numbers in the shapes of the scores, 0 in place of None, as (rows, P) or (rows, Q), float64."""
         chosen = [i for i, one in enumerate(self.shared) if one == shared]
-        given = {i: kernels.numbers(x).reshape(-1, self.lengths[i]) for i in chosen if (x := values[i]) is not None}
+        given = {i: self._rows_of(kernels.numbers(x), i) for i in chosen if (x := values[i]) is not None}
         rows = max(map(len, given.values()), default=1) if shared else self.shapes[0][0]
         if len(given) == len(chosen) == 1:
             return given[chosen[0]].astype(np.float64, copy=False)
         each = [np.broadcast_to(given.get(i, 0), (rows, self.lengths[i])) for i in chosen]
         return np.concatenate(each, 1, dtype=np.float64) if each else np.empty((rows, 0))
+
+    def _rows_of(self, x: Floats, i: int) -> Floats:
+        size = self.lengths[i]  # numpy cannot tell how many rows without numbers there are
+        return x.reshape(x.size // size if size else self.shapes[0][0], size)
 
     def tensors(self, own: NDArray[Any], shared: NDArray[Any], which: Sequence[int], dtype: torch.dtype) -> Scores:
         """Return numbers (B, P) and (Q,), or (B, Q), as tensors in the shapes of the scores."""
@@ -722,8 +726,8 @@ class Structure:
     def _k_best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:
         if kernel := self.kernel(Kernel.topk, scores):
             return kernel.topk(self, scores, lengths, k)
-        best, flags = _topk_by_levels(self, self._expanded(scores), lengths, k)
-        return best, self._rows(scores, flags, lengths)
+        best, rows = kernels.on_cpu(lambda n, *some: ENGINE.topk(self, some, n, k), lengths, *scores)
+        return best.to(scores[0]), rows.to(lengths.device)
 
     def _draw(self, scores: Scores, lengths: Tensor, k: int, generator: Any) -> Tensor:
         if kernel := self.kernel(Kernel.sample, scores):
@@ -943,38 +947,3 @@ def _inside_by_levels(structure: Structure, semiring: Log, scores: Scores, lengt
     place, part = _goals(by_number, steps, lengths)
     sentence = torch.arange(len(place), device=place.device)[:, None]
     return semiring.sum(nodes[:, sentence, place] + lifted[:, sentence, part], -1)
-
-
-def _topk_by_levels(structure: Structure, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, list[Tensor]]:
-    """Return the k best scores (k, B), and flags (k, B, ...), 1 for the parts of each, by an inside pass over lists of k."""
-    # the caller may have turned gradients off; here they are the method, not the result
-    with torch.inference_mode(False), torch.enable_grad():
-        leaves = tuple(s.detach().clone().requires_grad_() for s in scores)
-        masked = tuple(torch.where(m, s, 0) for m, s in zip(structure.valid(leaves, lengths), leaves, strict=True))
-        flat, by_number = _flat(structure, masked)
-        steps = _levels(structure, tuple(s.shape for s in scores), flat.device)
-
-        def best(left: Tensor, right: Tensor, part: Tensor) -> Tensor:
-            """Return the k largest sums (..., k) of lists (..., E, k) and scores (..., E)."""
-            sums = (left[..., :, None] + right[..., None, :] + part[..., None, None]).flatten(-3)
-            found = sums.topk(min(k, sums.shape[-1])).values
-            return torch.nn.functional.pad(found, (0, k - found.shape[-1]), value=-torch.inf)
-
-        none = flat.new_tensor([0.0] + [-torch.inf] * (k - 1))[:k].expand(len(flat), 1, k)
-        nodes = none
-        for own, left, right, part in steps.levels:
-            found = best(nodes[:, left], nodes[:, right], flat[:, part]) + flat[:, own, None]
-            nodes = torch.cat([nodes, found], 1)
-        place, part = _goals(by_number, steps, lengths)
-        sentence = torch.arange(len(place), device=place.device)[:, None]
-        top = best(nodes[sentence, place], none.expand(-1, place.shape[1], -1), flat[sentence, part])
-        # the gradient of a best score is 1 at the scores that it is the sum of, and 0 at all others
-        flags = [
-            torch.autograd.grad(top[:, r].sum(), leaves, retain_graph=True, materialize_grads=True) for r in range(k)
-        ]
-    each = [
-        torch.stack(x) if k else scores[i].new_zeros(0, *scores[i].shape)
-        for i, x in enumerate(zip(*flags, strict=True))
-    ]
-    found, top = top.T.detach() > -torch.inf, top.T.detach()
-    return top, [torch.where(found.view(*found.shape, *(1 for _ in x.shape[2:])), x, 0) for x in each]

@@ -1,6 +1,6 @@
 # mypy: disallow-untyped-defs=False
 """Chains, projective trees and labelled spans by Triton, on a GPU: log Z, marginals and their derivatives, entropy, and the best
-structure. The torch path computes k best and samples, which stay on the device, too."""
+structure. The torch path computes samples, which stay on the device, too; k best structures are found on the CPU."""
 
 import os
 from collections.abc import Sequence
