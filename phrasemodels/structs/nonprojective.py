@@ -23,9 +23,10 @@ from torch import Tensor
 from phrasemodels.structs import dispatch, kernels
 from phrasemodels.structs.dispatch import transformed
 from phrasemodels.structs.eisner import DependencyTrees
+from phrasemodels.structs.kernels import Entropy
 from phrasemodels.structs.kernels.arborescences import Arborescences
 from phrasemodels.structs.semiring import Log, in_float64, logsumexp
-from phrasemodels.structs.structure import Entropy, Scores, differentiated
+from phrasemodels.structs.structure import Scores, differentiated
 
 
 class NonProjective(DependencyTrees):

@@ -1,4 +1,5 @@
-"""Compiled CPU kernels, which compute what the reference computes, for CPU tensors of float32 and float64, but faster.
+"""Compiled CPU kernels, which compute what the reference computes, for CPU tensors of float32 and float64, but faster; and the functions of
+autograd by which kernels and reference are differentiated.
 
 Users do not call them: each `structure.Structure` names the `Kernel`s that serve it, unless `reference_only()` forbids them for tests and
 comparisons. Sums are float64 for scores of either type; `simd` says why they are exact at any spread.
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from phrasemodels.structs.dispatch import announce, transformed
+from phrasemodels.structs.dispatch import announce, transformed, without_transforms
 
 if TYPE_CHECKING:
     from phrasemodels.structs.kernels import decode as decode
@@ -269,3 +270,217 @@ class _Chosen(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, *reference_vjp(ctx.rescore, ctx.saved_tensors, grad)
+
+
+class LogPartition(torch.autograd.Function):
+    """(structure, kernel, lengths, *scores) → log Z (B,). The marginals are computed with it, as they share most of the work."""
+
+    @staticmethod
+    def forward(ctx: Any, structure: "Structure", kernel: Kernel, lengths: Tensor, *scores: Tensor) -> Tensor:
+        ctx.call = structure, lengths
+        ctx.save_for_backward(*scores)
+        ctx.which = [i for i, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
+        log_z, ctx.gradient = kernel.log_partition(structure, scores, lengths, ctx.which)
+        return log_z
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        (structure, lengths), scores = ctx.call, ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient is itself differentiated
+            which = tuple(i for i, x in enumerate(scores) if x.requires_grad)
+            weighed = [p * column(grad, p) for p in Parts.apply(structure, which, lengths, *scores)]
+            found = [p.sum(0) if p.dim() > scores[i].dim() else p for i, p in zip(which, weighed, strict=True)]
+        else:
+            which, found = ctx.which, ctx.gradient(grad)
+        parts = dict(zip(which, found, strict=True))
+        return None, None, None, *(parts.get(i) for i in range(len(scores)))
+
+
+def over_batches(cls: Any) -> Any:
+    """Give a function of autograd its rule for `torch.func.vmap`: the mapped dimension joins the batch."""
+
+    def vmap(info: Any, dims: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
+        size = info.batch_size
+
+        def joined(x: Any, dim: int | None) -> Any:
+            if not isinstance(x, Tensor):
+                return x
+            x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+            return x.reshape(size * x.shape[1], *x.shape[2:])
+
+        found = cls.apply(*map(joined, given, dims))
+        several, axis = isinstance(found, tuple), cls.axis(*given)
+        if axis is None:
+            raise ValueError("torch.func.vmap: samples cannot be a part of it; use their batch dimension instead")
+        each = tuple(
+            x.unflatten(axis, (size, x.shape[axis] // size)).movedim(axis, 0) for x in (found if several else (found,))
+        )
+        return (each, (0,) * len(each)) if several else (each[0], 0)
+
+    cls.vmap = staticmethod(vmap)
+    return cls
+
+
+class _Operation(torch.autograd.Function):
+    """The base of what follows: functions (..., lengths, *scores) that every transform of `torch.func` can go through.
+
+    Under a transform each sentence has scores of its own (`Structure._own`), so that results and derivatives have a batch
+    dimension, too.
+    """
+
+    @staticmethod
+    def axis(*given: Any) -> int | None:
+        """Return the batch dimension of the results."""
+        return 0
+
+
+@over_batches
+class LogZ(_Operation):
+    """(structure, lengths, *scores) → log Z (B,), under a transform; `LogPartition` takes less time without one."""
+
+    @staticmethod
+    def forward(structure: "Structure", lengths: Tensor, *scores: Tensor) -> Tensor:
+        with without_transforms():
+            return structure._log_partition(scores, lengths)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.structure, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        lengths, *scores = ctx.saved_tensors
+        parts = Parts.apply(ctx.structure, tuple(range(len(scores))), lengths, *scores)
+        return None, None, *(column(grad, p) * p for p in parts)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, __: Any, *tangents: Tensor | None) -> Tensor:
+        lengths, *scores = ctx.saved_tensors
+        which = tuple(i for i, x in enumerate(tangents) if x is not None)
+        parts = Parts.apply(ctx.structure, which, lengths, *scores)
+        return _inner(parts, [tangents[i] for i in which])
+
+
+@over_batches
+class Parts(_Operation):
+    """(structure, which scores, lengths, *scores) → their marginals, also of shared ones for each sentence."""
+
+    @staticmethod
+    def forward(structure: "Structure", which: tuple[int, ...], lengths: Tensor, *scores: Tensor) -> Scores:
+        with without_transforms():
+            return structure._expected_parts(scores, lengths, which)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.structure, ctx.which, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        # a tensor of marginals that is not used has no gradient, and costs nothing
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        lengths, *scores = ctx.saved_tensors
+        given = {i: x for i, x in zip(ctx.which, grads, strict=True) if x is not None}
+        if not given:
+            return None, None, None, *(None for _ in scores)
+        found = Covariances.apply(ctx.structure, tuple(given), lengths, len(scores), *scores, *given.values())
+        return None, None, None, *found
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, __: Any, ___: Any, *tangents: Tensor | None) -> Scores:
+        lengths, *scores = ctx.saved_tensors
+        given = {i: x for i, x in enumerate(tangents) if x is not None}
+        found = Covariances.apply(ctx.structure, tuple(given), lengths, len(scores), *scores, *given.values())
+        return tuple(found[i] for i in ctx.which)
+
+
+@over_batches
+class Covariances(_Operation):
+    """(structure, which, lengths, n, *n scores, *numbers g of the scores `which`) → Cov[Σ g, part], in the shapes of the scores: the
+    gradient of the marginals."""
+
+    @staticmethod
+    def forward(structure: "Structure", which: tuple[int, ...], lengths: Tensor, n: int, *given: Tensor) -> Scores:
+        with without_transforms():
+            return structure._covariances(given[:n], lengths, dict(zip(which, given[n:], strict=True)))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.structure, ctx.which, lengths, ctx.n, *given = inputs
+        ctx.save_for_backward(lengths, *given)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        structure, which, n = ctx.structure, ctx.which, ctx.n
+        lengths, *given = ctx.saved_tensors
+        if transformed():
+            raise NotImplementedError("torch.func: third derivatives of log Z; torch.autograd.grad has them")
+
+        def reference(*x: Tensor) -> Scores:
+            parts = structure._expected_parts(x[:n], lengths, which)
+            return torch.autograd.grad(parts, x[:n], x[n:], create_graph=True, materialize_grads=True)
+
+        # views: the numbers g may depend on the scores. What needs no gradient is a leaf, as the reference differentiates it
+        with torch.enable_grad():
+            leaves = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in given]
+        found = reference_vjp(reference, leaves, grads)
+        return None, None, None, None, *(x if y.requires_grad else None for x, y in zip(found, given, strict=True))
+
+
+@over_batches
+class Entropy(_Operation):
+    """(structure, lengths, *scores) → entropies (B,). Their gradient is minus the covariance of score and part."""
+
+    @staticmethod
+    def forward(structure: "Structure", lengths: Tensor, *scores: Tensor) -> Tensor:
+        with without_transforms():
+            return structure._entropy(scores, lengths)
+
+    setup_context = LogZ.setup_context
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        lengths, *scores = ctx.saved_tensors
+        own = ctx.structure._own(scores)
+        given = [-column(grad, s) * possible_scores(s) for s in own]
+        found = Covariances.apply(ctx.structure, tuple(range(len(scores))), lengths, len(scores), *scores, *given)
+        return None, None, *found
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, __: Any, *tangents: Tensor | None) -> Tensor:
+        lengths, *scores = ctx.saved_tensors
+        given = [possible_scores(s) for s in scores]
+        found = Covariances.apply(ctx.structure, tuple(range(len(scores))), lengths, len(scores), *scores, *given)
+        which = [i for i, x in enumerate(tangents) if x is not None]
+        return -_inner([found[i] for i in which], [tangents[i] for i in which])
+
+
+@over_batches
+class Chosen(_Operation):
+    """(operation, batch dimension of its results, lengths, *scores) → what it chooses, without derivatives."""
+
+    @staticmethod
+    def axis(*given: Any) -> int | None:
+        axis: int | None = given[1]
+        return axis
+
+    @staticmethod
+    def forward(operation: Callable[..., Any], axis: int | None, lengths: Tensor, *scores: Tensor) -> Any:
+        with without_transforms():
+            return operation(scores, lengths)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.mark_non_differentiable(*(output if isinstance(output, tuple) else (output,)))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> None:
+        return None
+
+
+def _inner(one: Sequence[Tensor], other: Sequence[Any]) -> Tensor:
+    """Return Σ one · other of each sentence, (B,)."""
+    return torch.stack([(x * y).flatten(1).sum(1) for x, y in zip(one, other, strict=True)]).sum(0)
