@@ -73,7 +73,7 @@ class Projective(DependencyTrees):
     """The functions over projective trees, for any number of root arcs or one."""
 
     kernels = AtFirstUse(lambda: (kernels.gpu.EisnerPrograms(), ENGINE))
-    rule = AtFirstUse(lambda: kernels.engine.eisner_rule)
+    rule = AtFirstUse(lambda: kernels.decode.eisner_rule)
 
     def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         at = torch.arange(rows.shape[-1], device=rows.device)

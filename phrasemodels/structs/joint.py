@@ -37,7 +37,7 @@ from phrasemodels.structs.structure import AtFirstUse, Integers, ScoreLayout, Sc
 class JointTrees(Structure):
     """The functions over joint trees as rows (B, 3n-1, 5)."""
 
-    rule, names = AtFirstUse(lambda: kernels.engine.joint_rule), ("labels", "arcs")
+    rule, names = AtFirstUse(lambda: kernels.decode.joint_rule), ("labels", "arcs")
     dims, shared_dims, event_scores = (4, 3), (0, 0), 2
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:

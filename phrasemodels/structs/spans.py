@@ -32,7 +32,7 @@ class Spans(Structure):
     kernels = AtFirstUse(
         lambda: (kernels.decode.BestSpans(), kernels.labels.SpanLabels(), kernels.gpu.SpanPrograms(), ENGINE)
     )
-    rule, names, dims, shared_dims = AtFirstUse(lambda: kernels.engine.spans_rule), ("labels",), (4,), (0,)
+    rule, names, dims, shared_dims = AtFirstUse(lambda: kernels.decode.spans_rule), ("labels",), (4,), (0,)
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         labels = scores[0]

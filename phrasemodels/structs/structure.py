@@ -168,7 +168,7 @@ class Engine(Kernel):
         run = _Run(structure, scores, lengths)
         wanted = tuple(any(run.layout.shared[i] == one for i in which) for one in (False, True))
         by = kernels.engine.NOTHING if scale is None else kernels.factors(scale, len(lengths))
-        log_z, _, own, shared = kernels.engine.passes(run.table, run.batch, by, wanted=wanted, each=each)
+        log_z, own, shared = kernels.engine.passes(run.table, run.batch, by, wanted=wanted, each=each)
         run.finish(log_z, own=own, shared=shared)
         found = () if scale is None else run.layout.tensors(own, shared, which, scores[0].dtype)
         return kernels.tensor(log_z, scores[0].dtype), found
@@ -181,14 +181,17 @@ class Engine(Kernel):
         given = [x if x is None or one else torch.where(mask, x, 0)
                  for x, mask, one in zip(grads, masks, run.layout.shared, strict=True)]  # fmt: skip
         own, shared = (run.layout.flat(given, one) for one in (False, True))
-        _, _, own, shared = kernels.engine.passes(run.table, run.batch, np.ones(len(lengths)), own, shared)
+        _, own, shared = kernels.engine.passes(run.table, run.batch, np.ones(len(lengths)), own, shared)
         run.finish(own=own, shared=shared)
         return run.layout.tensors(own, shared, range(len(scores)), scores[0].dtype)
 
     @dispatch.not_traced
     def entropy(self, structure: "Structure", scores: Scores, lengths: Tensor) -> Tensor:
         run = _Run(structure, scores, lengths)
-        log_z, mean, _, _ = kernels.engine.passes(run.table, run.batch, np.ones(len(lengths)), means=True)
+        log_z, *parts = kernels.engine.passes(run.table, run.batch, np.ones(len(lengths)), each=True)
+        mean = sum(
+            np.where(p > 0, p * np.where(p > 0, x, 0), 0).sum(1) for p, x in zip(parts, run.batch[:2], strict=True)
+        )
         # the difference of almost equal numbers may be below 0
         value = np.where(log_z == -np.inf, 0, np.maximum(log_z - mean, 0))
         run.finish(value)

@@ -20,11 +20,10 @@ the ones of `simd`; all arrays are parts of one flat workspace w, w[0] is for no
     d(left) gains q d + p(edge) (g + e(right)), d(right) likewise
     gradient of an edge's score = q d + p(edge) (g + e(left) + e(right) − E[Σ g]), of an own score = d(v) + p(v) (e(v) − E[Σ g])
 
-which are covariances: no pass takes a difference of large numbers. The rules of spans, projective trees and joint trees are at the end.
-Their structures can decode a short sentence by torch, without numba.
+which are covariances: no pass takes a difference of large numbers.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -333,9 +332,9 @@ def _begin(w, at, goal, lane, p, d, e, g, mean, parts, covariance):
 
 
 @njit(**COMPILE)
-def _passes(first, step, work, order, table, batch, scale, grad, shared_grad, each, log_z, mean, out, shared_out):
+def _passes(first, step, work, order, table, batch, scale, grad, shared_grad, each, log_z, out, shared_out):
     """Compute log Z (B,); unless `scale` (B,) is empty, scale · p of all scores, or with `grad` (B, P) and `shared_grad` (1 or B, Q)
-    their gradient; and E[Σ score] unless `mean` is empty. Shared scores get their sums (threads, Q), or with `each` (B, Q)."""
+    their gradient. Shared scores get their sums (threads, Q), or with `each` (B, Q)."""
     w, (B, P), Q, V = work[first], batch.scores.shape, len(batch.shared), table.numbers
     at, wanted, covariance = V * WEIGHT, len(scale) > 0, grad.size + shared_grad.size > 0
     p, S = at + (P + Q) * WEIGHT, (P + Q) * LANES
@@ -385,26 +384,20 @@ def _passes(first, step, work, order, table, batch, scale, grad, shared_grad, ea
             for i in range(Q if shared_out.size > 0 else 0):
                 # each thread adds to its own row, so that sums need no lock
                 shared_out[b if each else first, i] += scale[b] * w[parts + (P + i) * LANES + lane]
-            if len(mean) > 0:
-                mean[b] = 0.0
-                for i in range(P + Q):
-                    x = w[parts + i * LANES + lane]
-                    if x > 0.0:
-                        mean[b] += x * (batch.scores[b, i] if i < P else batch.shared[i - P])
 
 
 NOTHING = np.empty(0)
 
 
-def passes(table, batch, scale=NOTHING, grad=None, shared_grad=None, wanted=(True, True), each=False, means=False):
-    """Return log Z (B,), E[score] (B,) if `means`, and unless `scale` (B,) is empty, scale · p of the scores (B, P) and of the shared ones
-    (Q,), or with `each` (B, Q); with the gradients `grad` (B, P) and `shared_grad` (1 or B, Q) to marginals, the gradients to the scores.
-    wanted: which of both are computed; the other is empty."""
+def passes(table, batch, scale=NOTHING, grad=None, shared_grad=None, wanted=(True, True), each=False):
+    """Return log Z (B,), and unless `scale` (B,) is empty, scale · p of the scores (B, P) and of the shared ones (Q,), or with `each`
+    (B, Q); with the gradients `grad` (B, P) and `shared_grad` (1 or B, Q) to marginals, the gradients to the scores. wanted: which of both
+    are computed; the other is empty."""
     (B, P), Q = batch.scores.shape, len(batch.shared)
     # sorted by length: a block takes the rows of its longest sentence
     blocks, order = -(-B // LANES), np.argsort(batch.rows, kind="stable")
     own, shared = (bool(len(scale)) and one for one in wanted)
-    log_z, mean, out = np.empty(B), np.empty(B if means else 0), np.empty((B, P) if own else (0, 0))
+    log_z, out = np.empty(B), np.empty((B, P) if own else (0, 0))
     size = table.numbers * (WEIGHT + LANES) + (P + Q) * (WEIGHT + LANES)
     if grad is not None or shared_grad is not None:
         size += 2 * table.numbers * LANES + (P + Q) * LANES + LANES
@@ -412,8 +405,8 @@ def passes(table, batch, scale=NOTHING, grad=None, shared_grad=None, wanted=(Tru
     shared_out = np.zeros((B if each else len(work), Q) if shared else (0, 0))
     none = np.empty((0, 0))
     given = (none if x is None else np.ascontiguousarray(x, np.float64) for x in (grad, shared_grad))
-    over_batch(_passes, blocks, work, order, table, batch, scale, *given, each, log_z, mean, out, shared_out)
-    return log_z, mean, out, shared_out if each else shared_out.sum(0)
+    over_batch(_passes, blocks, work, order, table, batch, scale, *given, each, log_z, out, shared_out)
+    return log_z, out, shared_out if each else shared_out.sum(0)
 
 
 @njit(**INNER)
@@ -769,105 +762,3 @@ def samples(table, batch, draws, visible, most):
     order = np.argsort(batch.rows, kind="stable")
     over_batch(_samples, blocks, work, order, table, batch, draws, visible, chosen)
     return chosen
-
-
-@njit(**COMPILE)
-def spans_rule(n: Any, L: Any, labels: Any, nodes: Any, runs: Any, ends: Any) -> Any:
-    """Nodes of the words i..j are 1 + 2 (i · n + j): its two halves, and 1 more: with a label."""
-    v = r = 0
-    for j in range(n):
-        for i in range(j, -1, -1):
-            here, below, own = 1 + 2 * (i * n + j), 1 + 2 * (i * n + i), 1 + 2 * ((i + 1) * n + j)
-            if i < j:
-                v = add_node(nodes, v, here, NONE, r)
-                r = add_run(runs, r, below + 1, 2, own + 1, 2 * n, NONE, 0, j - i)
-            v = add_node(nodes, v, here + 1, NONE, r)
-            r = add_run(runs, r, here if i < j else 0, 0, 0, 0, labels + (i * n + j) * L, 1, L)
-        ends[j + 1] = v
-    nodes[v, FIRST] = r
-    return v
-
-
-@njit(**COMPILE)
-def eisner_rule(N: Any, one_root: Any, nodes: Any, runs: Any, ends: Any) -> Any:
-    """Nodes of the positions i..j begin at 1 + 5 (i · N + j): complete spans with the head i or j, incomplete ones with the head i or j,
-    and the part that both incomplete ones share."""
-    v = r = 0
-    row, column = 5 * N, 5
-    for j in range(N):
-        for kind in range(2):
-            v = add_node(nodes, v, 1 + j * row + j * column + kind, NONE, r)
-            r = add_run(runs, r, 0, 0, 0, 0, NONE, 0, 1)
-        for i in range(j - 1, -1, -1):
-            here, below, own = 1 + i * row + j * column, 1 + i * row + i * column, 1 + (i + 1) * row + j * column
-            # with one root arc, the root has no complete span that another arc of it could follow
-            splits = 1 if one_root and i == 0 else j - i
-            v = add_node(nodes, v, here + 4, NONE, r)
-            # ⊕_k C→(i,k) ⊗ C←(k+1,j), shared by both directions; the equations are those of `inside`
-            r = add_run(runs, r, below, column, own + 1, row, NONE, 0, splits)
-            # I→(i,j)
-            v = add_node(nodes, v, here + 2, i * N + j, r)
-            r = add_run(runs, r, here + 4, 0, 0, 0, NONE, 0, 1)
-            if i > 0:
-                # I←(i,j); the root, i = 0, has no head
-                v = add_node(nodes, v, here + 3, j * N + i, r)
-                r = add_run(runs, r, here + 4, 0, 0, 0, NONE, 0, 1)
-                v = add_node(nodes, v, here + 1, NONE, r)
-                # C←(i,j)
-                r = add_run(runs, r, below + 1, column, here + 3, row, NONE, 0, j - i)
-            v = add_node(nodes, v, here, NONE, r)
-            # C→(i,j)
-            r = add_run(runs, r, below + column + 2, column, own, row, NONE, 0, j - i)
-        ends[j] = v
-    nodes[v, FIRST] = r
-    return v
-
-
-@njit(**COMPILE)
-def joint_rule(n: Any, L: Any, labels: Any, arcs: Any, nodes: Any, runs: Any, ends: Any) -> Any:
-    """Nodes of the words i..j begin at 1 + (i · n + j) (4n + 2): for each head h, the hook W, the body with any label U and with a full one
-    V, and the body; then any label of the span, and any full one."""
-    v = r = 0
-    width = 4 * n + 2
-    row, column = n * width, width
-    for j in range(n):
-        for k in range(j):  # the hooks of the head j, of spans before it
-            for i in range(k + 1):
-                here = 1 + i * row + k * column
-                v = add_node(nodes, v, here + j, NONE, r)
-                r = add_run(runs, r, here + 2 * n + i, 1, 0, 0, arcs + (j + 1) * (n + 1) + i + 1, 1, k - i + 1)
-        for i in range(j, -1, -1):
-            here, below, right = 1 + i * row + j * column, 1 + i * row + i * column, 1 + (i + 1) * row + j * column
-            label = labels + (i * n + j) * L
-            v = add_node(nodes, v, here + 4 * n, NONE, r)
-            r = add_run(runs, r, 0, 0, 0, 0, label, 1, L)
-            v = add_node(nodes, v, here + 4 * n + 1, NONE, r)
-            r = add_run(runs, r, 0, 0, 0, 0, label + 1, 1, L - 1)
-            for h in range(i, j + 1):
-                v = add_node(nodes, v, here + 3 * n + h, NONE, r)
-                if i == j:
-                    r = add_run(runs, r, 0, 0, 0, 0, NONE, 0, 1)
-                if h < j:  # the head is in the left half
-                    r = add_run(
-                        runs,
-                        r,
-                        below + (h - i) * column + n + h,
-                        column,
-                        right + (h - i) * row + h,
-                        row,
-                        NONE,
-                        0,
-                        j - h,
-                    )
-                if h > i:
-                    r = add_run(runs, r, below + h, column, right + n + h, row, NONE, 0, h - i)
-                v = add_node(nodes, v, here + n + h, NONE, r)
-                r = add_run(runs, r, here + 3 * n + h, 0, here + 4 * n, 0, NONE, 0, 1)
-                v = add_node(nodes, v, here + 2 * n + h, NONE, r)  # a single word may have the empty label
-                r = add_run(runs, r, here + 3 * n + h, 0, here + 4 * n + (1 if i < j else 0), 0, NONE, 0, 1)
-            for h in range(i):
-                v = add_node(nodes, v, here + h, NONE, r)
-                r = add_run(runs, r, here + 2 * n + i, 1, 0, 0, arcs + (h + 1) * (n + 1) + i + 1, 1, j - i + 1)
-        ends[j + 1] = v
-    nodes[v, FIRST] = r
-    return v
