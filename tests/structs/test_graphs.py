@@ -10,7 +10,7 @@ from test_enumeration import problem as enumerated
 from torch.autograd import gradcheck, gradgradcheck
 
 from phrasemodels.structs import alignment, pcfg
-from phrasemodels.structs.kernels import grammar, reference_only
+from phrasemodels.structs.kernels import reference_only
 from phrasemodels.structs.semimarkov import segmentations
 from phrasemodels.structs.structure import ENGINE
 
@@ -245,7 +245,7 @@ def test_the_k_best_trees_are_those_of_enumeration(name, n):
 @pytest.mark.parametrize("shared", [True, False])
 def test_products_of_matrices_and_the_engine_agree_on_grammars(monkeypatch, shared, std):
     """Scores that spread much, or a forbidden rule, are the engine's."""
-    monkeypatch.setattr(grammar, "SMALLEST", 0)
+    monkeypatch.setattr(pcfg, "SMALLEST", 0)
     B, n, N, P = 9, 6, 3, 4
     lead = () if shared else (B,)
     shapes = (B, n, P), (*lead, N, N + P, N + P), (*lead, N)
