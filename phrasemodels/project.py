@@ -10,19 +10,25 @@ papers: modules with PAPER and TABLES, with printed.csv and settings.csv beside 
 configurations. metrics: functions. parsers: classes of back ends of the parse step.
 """
 
+import ast
 import contextlib
+import functools
 import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import itertools
+import json
 import os
 import re
 import sys
+import sysconfig
 import tempfile
 import threading
 import tomllib
 import traceback
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -156,6 +162,7 @@ def part(group: str, name: str) -> Any:
     module, _, attribute = parts(group)[name].partition(":")
     if module == "__main__":
         raise ValueError(f"{group}: {name}: there is no module {module}")
+    watch()
     try:
         made = importlib.import_module(module)
         return getattr(made, attribute) if attribute else made
@@ -253,7 +260,7 @@ class StudyFile:
     def __post_init__(self) -> None:
         object.__setattr__(self, "place", str(self.place))
         if not self.sha256:
-            object.__setattr__(self, "sha256", _content(self._located, _state(self._located)))
+            object.__setattr__(self, "sha256", content_of(self._located))
 
     @property
     def _located(self) -> Path:
@@ -265,7 +272,7 @@ class StudyFile:
     def path(self) -> Path:
         """Return the path, to read the file or folder. OSError: it is gone. ValueError: its content is another one."""
         here = self._located
-        if _content(here, _state(here)) != self.sha256:
+        if content_of(here) != self.sha256:
             raise ValueError(f"{here} has changed since it was planned or trained with: run again, or put it back")
         return here
 
@@ -280,59 +287,127 @@ def _state(place: Path) -> tuple[tuple[str, int, int], ...]:
     return tuple((name, (s := (place / name).stat()).st_size, s.st_mtime_ns) for name in names or [""])
 
 
+def content_of(place: Path) -> str:
+    """Return the digest of a file, or of the names and contents of a folder's files. OSError: it is not there."""
+    return _content(place, _state(place))
+
+
 @cache
 def _content(place: Path, state: tuple[tuple[str, int, int], ...]) -> str:
-    """Return the digest of a file, or of the names and contents of a folder's files. Changed files are read again."""
+    """`content_of`. Changed files are read again."""
     digests = []
     for name, *_ in state:
-        with (place / name).open("rb") as file:
+        with _quiet(), (place / name).open("rb") as file:
             digests.append(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}")
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 DECLARED: set[str] = set()  # paths whose content keys know
-SETTINGS = ("STORE", "CACHE", "MIRROR", "SUPPLIED", "PARSERS")  # of PHRASEMODELS_: folders whose files keys know
-SOURCE = (".py", ".pyc", ".so", ".pyd", FILE)  # the fingerprint knows it
+# files and variables read by users' code outside of steps, by the module whose import reads them, or ""
+READ: dict[str, set[str]] = {}
+ASKED: dict[str, set[str]] = {}
+READERS = frozenset("__getitem__ get getenv __contains__ expandvars".split())  # of a variable, not copies of all
+OF_MACHINE = frozenset(  # variables that a step may read
+    "PATH HOME USER TMPDIR CUDA_VISIBLE_DEVICES OMP_NUM_THREADS RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR "
+    "MASTER_PORT".split()
+)
+STORES = ("STORE", "CACHE")  # of PHRASEMODELS_: folders of artifacts
+SETTINGS = ("MIRROR", "SUPPLIED", "PARSERS")  # of PHRASEMODELS_: folders whose files keys know if our code reads them
+CODE = (".py", ".so", ".pyd")  # files that run
 SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/run/")
-_step = threading.local()
+STEPS = ("_fill", "call_in_worker", "train_worker")  # functions that run a step
+_here = threading.local()  # depth: steps that run in this thread; quiet: this module opens files itself
+_before: list[str] = []  # sys.path before users' code ran
+_plugins: set[str] = set()  # the names of `modules`
+_running: set[object] = set()  # steps of this process
+# threads started by users' code, with their module in READ
+_started: weakref.WeakKeyDictionary[threading.Thread, str] = weakref.WeakKeyDictionary()
 
 
 @contextlib.contextmanager
 def declared_files_only() -> Iterator[None]:
-    """During a step in this thread, refuse to open users' files for reading if no key knows them.
+    """During a step, refuse to open users' files for reading if no key knows them.
 
-    They are those of the project folder, and all files opened by users' code. Only Python's own `open` is seen. Compiled
-    code, for example of safetensors, opens files by itself.
+    They are those of the project folder, and all files opened by users' code, also in threads that it started. Only Python's
+    own `open` is seen. Compiled code, for example of safetensors, opens files by itself.
     """
     if any(parts(group) for group in GROUPS):
-        _watch()
-    _step.depth = getattr(_step, "depth", 0) + 1
+        watch()
+    step = object()
+    _running.add(step)
+    _here.depth = getattr(_here, "depth", 0) + 1
     try:
         yield
     finally:
-        _step.depth -= 1
+        _here.depth -= 1
+        _running.discard(step)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Watch none of the files that this thread opens."""
+    before, _here.quiet = getattr(_here, "quiet", False), True
+    try:
+        yield
+    finally:
+        _here.quiet = before
 
 
 @cache
-def _watch() -> None:
-    """Watch the files opened by this process. Python can't remove this hook."""
-    own = folder()
-    named = [os.environ[name] for name in (f"PHRASEMODELS_{setting}" for setting in SETTINGS) if name in os.environ]
-    libraries = [place for place in sys.path if any(Path(place).glob("*.dist-info"))]
-    installed = tuple(f"{place}/" for place in (sys.prefix, sys.base_prefix, Path(__file__).parent, *libraries))
-    named += [str(own / CORPORA)] if own else []
-    known = (*installed, *(f"{os.path.abspath(place)}/" for place in named))
-    elsewhere = (*SYSTEM, f"{tempfile.gettempdir()}/")
+def watch() -> None:
+    """Watch the files that users' code opens: refuse them in steps, and note which ones the import of a module reads.
 
-    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" or not getattr(_step, "depth", 0) or not isinstance(arguments[0], str | bytes):
+    Python can't remove this hook.
+    """
+    own = f"{place}/" if (place := folder()) else None
+    _before[:] = sys.path
+    stores, known = (
+        tuple(f"{os.path.abspath(os.environ[name])}/" for name in names if name in os.environ)
+        for names in ([f"PHRASEMODELS_{setting}" for setting in group] for group in (STORES, SETTINGS))
+    )
+    stores += (f"{own}.phrasemodels/",) if own else ()
+    with contextlib.suppress(ValueError):  # commands that read them say so
+        _plugins.update(modules())
+        known += tuple(f"{place}/" for place in corpora_folders())
+
+    def observe(event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or not isinstance(arguments[0], str | bytes) or getattr(_here, "quiet", False):
             return
-        path = os.path.abspath(os.fsdecode(arguments[0]))
-        below = f"/{path.removeprefix(f'{own}/')}" if own else path  # the study may be below a hidden folder
-        writes = arguments[2] & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC)  # "r+" reads, too
-        if writes or path.endswith(SOURCE) or "/." in below or path.startswith(known):
+        if not arguments[2] & (os.O_WRONLY | os.O_CREAT | os.O_TRUNC):  # "r+" reads, too
+            with _quiet():
+                opened(os.path.abspath(os.fsdecode(arguments[0])))
+
+    @functools.wraps(start := threading.Thread.start)
+    def started(thread: threading.Thread) -> None:
+        users, module, _ = _caller()
+        if users:
+            _started[thread] = module
+        start(thread)
+
+    def opened(path: str) -> None:
+        in_own, cached = own is not None and path.startswith(own), "/__pycache__/" in path
+        if path.startswith(stores if in_own else (*SYSTEM, *stores)) or (cached and not path.endswith(".pyc")):
             return
-        if not (own and path.startswith(f"{own}/")) and (path.startswith(elsewhere) or not _users_call(installed)):
+        if cached:
+            place, name = os.path.split(path)
+            path = os.path.join(os.path.dirname(place), f"{name.partition('.')[0]}.py")
+        if is_installed(path):
+            return
+        users, module, direct = _caller()
+        step = getattr(_here, "depth", 0) or (direct and _running and threading.current_thread() in _started)
+        below = f"/{path.removeprefix(own)}" if own else path  # the study may be below a hidden folder
+        hidden = bool(step) and "/." in below
+        if hidden and not (direct and in_own):
+            return
+        if not direct and (path.startswith(known) or path.endswith((*BESIDE, FILE))):
+            return
+        if not step:
+            if users and (module or direct) and os.path.isfile(path):
+                READ.setdefault(module, set()).add(path)
+            return
+        if path.endswith(CODE) and any(path.startswith(f"{place}/") for place in sys.path):
+            return  # a module, which the fingerprint knows
+        if not in_own and (path.startswith(f"{tempfile.gettempdir()}/") or not users):
             return
         if os.path.isfile(path) and not any(path == one or path.startswith(f"{one}/") for one in DECLARED):
             raise ValueError(
@@ -340,14 +415,158 @@ def _watch() -> None:
                 f"`file: StudyFile = StudyFile({os.path.relpath(path, own or '/')!r})`, and read `self.file.path`"
             )
 
-    sys.addaudithook(refuse)
+    def asked(name: str, encode: Callable[[str], str] = os.environ.encodekey) -> str:
+        frame, through = sys._getframe(1), set[str]()
+        while frame.f_code.co_filename.startswith("<frozen") and frame.f_back is not None:
+            through.add(frame.f_code.co_name)
+            frame = frame.f_back
+        file = frame.f_code.co_filename
+        if through <= READERS and _kind(file) == "users":
+            if not getattr(_here, "depth", 0):
+                ASKED.setdefault(_caller()[1], set()).add(name)
+            elif name in os.environ and name not in OF_MACHINE.union(*ASKED.values(), _texts(file)):
+                raise ValueError(
+                    f"a step reads the variable {name} of the environment ({file}, line {frame.f_lineno}), but no key knows "
+                    "its value: read it where the module is imported"
+                )
+        return encode(name)
+
+    os.environ.encodekey = asked
+    threading.Thread.start = started  # type: ignore[method-assign] # Python 3.11 has no event for it
+    sys.addaudithook(observe)
 
 
-def _users_call(installed: tuple[str, ...]) -> bool:
-    """Whether a step runs code of users at this moment."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_name not in ("_fill", "call_in_worker", "train_worker"):
-        if not frame.f_code.co_filename.startswith((*installed, "<")):
-            return True
+def _caller() -> tuple[bool, str, bool]:
+    """Return whether users' code runs, the file of its module that is being imported or "", and whether it calls no code of ours."""
+    frame: FrameType | None = sys._getframe(1)
+    users, first = False, ""
+    while frame is not None:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        kind = "" if file == __file__ else _kind(file)
+        if kind == "ours" and name in STEPS:
+            return users, "", first == "users"
+        first = first or kind
+        if kind == "users":
+            users = True
+            if name == "<module>" and frame.f_globals.get("__name__") != "__main__":
+                return True, os.path.abspath(file), first == "users"
+        elif name == "<module>" and not users and not file.startswith("<"):
+            return False, "", False  # what the import of a library reads
         frame = frame.f_back
-    return False
+    if not users and (thread := threading.current_thread()) in _started:
+        return True, _started[thread], first != "ours"
+    return users, "", first == "users"
+
+
+@cache
+def _texts(file: str) -> frozenset[str]:
+    """Return the texts in a module. The fingerprint counts variables that they name."""
+    with contextlib.suppress(OSError, SyntaxError, ValueError), _quiet():
+        leaves = (leaf for leaf in ast.walk(ast.parse(Path(file).read_bytes())) if isinstance(leaf, ast.Constant))
+        return frozenset(leaf.value for leaf in leaves if isinstance(leaf.value, str))
+    return frozenset()
+
+
+@cache
+def _kind(file: str) -> str:
+    """Whose code a file has: "ours", "users", or "" for that of libraries."""
+    if file.startswith(f"{Path(__file__).parent}/"):
+        return "ours"
+    return "" if file.startswith("<") or is_installed(os.path.abspath(file)) else "users"
+
+
+def is_installed(path: str) -> bool:
+    """Return whether a file is of Python, of this package, or of the installed distributions that keys know by version."""
+    for place in map(os.path.abspath, sys.path):
+        if path.startswith(f"{place}/") and _has_distributions(place):
+            top = path.removeprefix(f"{place}/").partition("/")[0]
+            name = top.partition(".")[0]
+            return top.endswith("-info") or (name not in _plugins and users_place(name) is None and _found(name))
+    return path.startswith(_interpreter())
+
+
+@cache
+def _has_distributions(place: str) -> bool:
+    return any(Path(place).glob("*.dist-info"))
+
+
+@cache
+def _interpreter() -> tuple[str, ...]:
+    """Return the folders of Python and of this package."""
+    inner = [os.path.join(prefix, name) for prefix in (sys.prefix, sys.base_prefix) for name in ("bin", "lib", "share")]
+    places = (*inner, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(__file__).parent)
+    return tuple(f"{place}/" for place in places)
+
+
+def _found(top: str) -> bool:
+    with contextlib.suppress(ImportError, ValueError):
+        return importlib.util.find_spec(top) is not None
+    return top in sys.modules
+
+
+def users_place(top: str) -> Path | None:
+    """Return the file or folder of a user's module outside of all plugins; None for any other module.
+
+    Modules of Python, of this package's requirements, or of another unpacked distribution are no users' modules.
+    """
+    if top in sys.stdlib_module_names or top in sys.builtin_module_names or top in required():
+        return None
+    return _place(top, top in sys.modules, *sys.path)  # code may add folders, and is found from then on
+
+
+@cache
+def _place(top: str, *_: Any) -> Path | None:
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    places = [*(spec.submodule_search_locations or ()), spec.origin] if spec else []
+    place = next((path for path in map(Path, filter(None, places)) if path.exists()), None)
+    if place is None or not any(place.parent.glob("*-info")) or (first := distribution(top)) is None:
+        return place
+    # a distribution of the module's name may have none of its files
+    others = (distribution(name) for name in _distributions().get(top, ()))
+    for found in filter(None, itertools.chain([first], others)):
+        record, source = found.read_text("RECORD") or "", json.loads(found.read_text("direct_url.json") or "{}")
+        name = os.path.relpath(spec.origin if spec and spec.origin else place, str(found.locate_file("")))
+        if f"\n{Path(name).as_posix()}" in f"\n{record}":
+            return place if "dir_info" in source else None
+    return place
+
+
+def in_added_folders() -> set[str]:
+    """Return the names of the modules in the folders that users' code has added to `sys.path`."""
+    added = {*sys.path} - {*_before} if _before else set[str]()
+    return {name for place in added for name in _python_in(Path(place)) if users_place(name)}
+
+
+@cache
+def required() -> frozenset[str]:
+    """Return the names of this package's required distributions."""
+    try:
+        found = importlib.metadata.requires("phrasemodels") or []
+    except importlib.metadata.PackageNotFoundError:
+        return frozenset()
+    return frozenset(re.split(r"[^\w.-]", one)[0].lower().replace("-", "_") for one in found)
+
+
+@cache
+def _distributions() -> dict[str, list[str]]:
+    return dict(importlib.metadata.packages_distributions())
+
+
+@cache
+def distribution(package: str) -> importlib.metadata.Distribution | None:
+    """Return the distribution of an imported package, or None."""
+    try:  # most packages have their distribution's name; to read all distributions takes half a second
+        return importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        names = _distributions().get(package, [])
+        return importlib.metadata.distribution(names[0]) if names else None
+
+
+def users_places() -> list[Path]:
+    """Return the project folder, and the files and folders of plugins outside of it."""
+    own = folder()
+    outside = (place for place in modules().values() if own is None or not place.is_relative_to(own))
+    return [*([own] if own else []), *sorted(outside)]

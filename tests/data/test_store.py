@@ -306,6 +306,18 @@ try:
     import lab.compiled as compiled
 except ImportError:
     compiled = None
+import pkgutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / 'elsewhere'))
+import added
+BUILT = (HERE / ('bu' + 'ilt.json')).read_text(), (HERE.parent / 'elsewhere' / 'outside.json').read_text()
+LISTED = [path.read_text() for path in (HERE / 'parts').iterdir() if path.is_file()], (HERE / 'corpora' / 'corpus.txt').read_text()
+READER = Thread(target=(HERE / 'threaded.txt').read_text)
+READER.start(), READER.join()
+POOLED = [*ThreadPoolExecutor().map(Path.read_text, [HERE / 'pooled.txt', HERE / 'parts' / 'same' / 'pooled.txt'])]
 GIVEN = json.loads(Path(__file__).with_name('given.json').read_text())
 ROWS = json.loads(Path(__file__).with_name('rows.json').read_text())
 def tried():
@@ -318,16 +330,45 @@ def of_subclasses():
     return [one() for one in lab.act.Base.__subclasses__()]
 def by_alias():
     return im('outsider').f()
-def of_a_file():
-    return GIVEN['x']
 def of_the_environment():
     return os.environ.get('LAB_WIDTH', '3')
+def of_added():
+    return added.f()
+def by_library():
+    return pkgutil.resolve_name('na' + 'med:f')()
+def by_text(find):
+    return find('lab.kinds:Kind')
+ASKED = [os.getenv(f'LAB_{n}') for n in 'AB'], dict(os.environ.copy())
+POOL = ThreadPoolExecutor(1)
+def in_a_thread():
+    return POOL.submit((HERE / 'unread.txt').read_text).result()
+def of_a_corpus():
+    return (HERE / 'corpora' / 'corpus.txt').read_text()
+def to_read_and_write():
+    return open(HERE / 'unread.txt', 'r+').read()
+def of_a_variable():
+    return os.environ['LAB_' + 'C']
+def of_variables_that_count():
+    return os.environ.get('LAB_A'), os.getenv('LAB_WIDTH'), os.getenv('LAB_' + 'D'), os.environ['PATH']
 """,
     "fast.py": "def f():\n    return 'fast'\n",
     "slow.py": "def f():\n    return 'slow'\ndef g():\n    return 'attribute'\n",
     "spaced/inner.py": "def spaced():\n    return 'spaced'\n",
     "given.json": '{"x": "given"}',
     "rows.json": '{"x": "rows"}',
+    "built.json": "'built'",
+    "parts/listed.txt": "'listed'",
+    "parts/same/pooled.txt": "'same'",
+    "corpora/corpus.txt": "'corpus'",
+    "threaded.txt": "'threaded'",
+    "pooled.txt": "'pooled'",
+    "unread.txt": "'unread'",
+    # in a folder that the study adds
+    "elsewhere/added.py": "from pathlib import Path\nPath(__file__).with_name('beside.txt').read_text()\n"
+    "def f():\n    return 'added'\n",
+    "elsewhere/beside.txt": "'beside'",
+    "elsewhere/named.py": "def f():\n    return 'named'\n",
+    "elsewhere/outside.json": "'outside'",
     "outsider.py": "def f():\n    return 'outside'\n",
     "late.py": "if True:\n    def chosen():\n        return 'late'\n",
     # on PYTHONPATH, outside of the study's folder
@@ -353,8 +394,19 @@ def of_the_environment():
 OF_TRIED = [("fast.py", "'fast'"), ("spaced/inner.py", "'spaced'"),
             ("late.py", "'late'"), ("study.py", "'pair'"), ("lab/act.py", "'act'"), ("lab/deep.py", "'deep'"),
             ("lab/starred.py", "'star'"), ("installed.py", "'code'"), ("installed-1.0.dist-info/RECORD", "=cjiROug")]  # fmt: skip
-OF_ALL = ["tried", "chosen_by_name", "of_subclasses", "of_the_environment", "by_alias", "of_a_file"]
-DYNAMIC = ["by_alias", "of_subclasses"]
+OF_ALL = [
+    "tried",
+    "chosen_by_name",
+    "of_subclasses",
+    "of_the_environment",
+    "by_alias",
+    "of_added",
+    "by_library",
+    "by_text",
+]
+DYNAMIC = ["by_alias", "by_library", "of_subclasses"]
+READ = ["given.json", "rows.json", "built.json", "parts/listed.txt", "parts/same/pooled.txt", "corpora/corpus.txt", "threaded.txt",
+        "pooled.txt", "elsewhere/beside.txt", "elsewhere/outside.json"]  # fmt: skip
 CHANGES = {
     # names cannot follow what a class's subclasses are: all modules count
     **{change: [*DYNAMIC, "tried"] for change in OF_TRIED},
@@ -366,26 +418,33 @@ CHANGES = {
     ("lab/later.py", "'later'"): ["chosen_by_name", *DYNAMIC],  # the same, in a function
     (f"lab/compiled{EXTENSION_SUFFIXES[0]}", "'first'"): OF_ALL,
     ("lab/table.py", "'tanh'"): ["chosen_by_name", *DYNAMIC],
-    ("lab/kinds.py", "'kind'"): DYNAMIC,
+    ("lab/kinds.py", "'kind'"): ["by_text", *DYNAMIC],
+    ("elsewhere/added.py", "'added'"): ["of_added", *DYNAMIC],
+    ("elsewhere/named.py", "'named'"): DYNAMIC,
+    ("unread.txt", "'unread'"): [],
+    **{(file, STUDY[file].split(": ")[-1].rstrip("}")): OF_ALL for file in READ},  # when the study is imported
     ("lab/unused.py", "'unused'"): DYNAMIC,
     ("LAB_WIDTH", ""): ["of_the_environment", *DYNAMIC],
     ("LAB_HEIGHT", ""): [],
+    ("LAB_A", ""): OF_ALL,  # a computed name, read when the study is imported
     ("outsider.py", "'outside'"): DYNAMIC,  # a package that is imported by its name in a text
-    ("given.json", '"given"'): ["of_a_file", *DYNAMIC],
-    ("rows.json", '"rows"'): DYNAMIC,
 }
 STUDY_KEYS = """
 import json, os, sys
 from pathlib import Path
-import study
+from phrasemodels import project
+from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.fingerprint import closure, forget
+assert project.users_place("added") is None
+project.part("metrics", "tried")
+import study
 def keys():
     forget()
     return {name: str(closure(getattr(study, name), (study.Pair(1),) if name == "tried" else ()))
-            for name in ("tried", "chosen_by_name", "of_subclasses", "of_the_environment", "by_alias", "of_a_file")}
+            for name in json.loads(sys.argv[3])}
 before, found = keys(), []
 for file, old in json.loads(sys.argv[1]):
-    path = next((root / file for root in (Path(), Path(sys.argv[2])) if (root / file).exists()), None)
+    path = next((root / file for root in (Path(), Path(sys.argv[2]), Path("..")) if (root / file).exists()), None)
     if path is None:
         os.environ[file] = "9"
     else:
@@ -397,23 +456,40 @@ for file, old in json.loads(sys.argv[1]):
         del os.environ[file]
     else:
         path.write_text(text)
-print(json.dumps(found))
+made, outside = [], Path("../elsewhere/outside.json")
+for text in ("", "", "changed"):
+    if text:
+        outside.write_text(text)
+    cached_on_disk("test", sys.argv[2], lambda: made.append(0))
+refused = []
+os.environ.update(LAB_A="1", LAB_C="1", LAB_WIDTH="1")
+with project.declared_files_only():
+    for read in (study.in_a_thread, study.of_a_corpus, study.to_read_and_write, study.of_a_variable, study.of_variables_that_count):
+        try:
+            read()
+        except ValueError as error:
+            refused.append(str(error))
+print(json.dumps([found, refused, len(made)]))
 """
 
 
 def test_every_change_of_what_a_study_reaches_changes_its_key(tmp_path: Path) -> None:
     for name, text in STUDY.items():
         outside = name.startswith(("lab", "installed", "outsider"))
-        file = tmp_path / ("site" if outside else "study") / name
+        file = tmp_path / ("site" if outside else "" if name.startswith("elsewhere") else "study") / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     places = (tmp_path / "study", tmp_path / "site", PROJECT)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, places))}
-    command = [sys.executable, "-c", STUDY_KEYS, json.dumps([*CHANGES]), str(tmp_path / "site")]
+    command = [sys.executable, "-c", STUDY_KEYS, json.dumps([*CHANGES]), str(tmp_path / "site"), json.dumps(OF_ALL)]
     done = subprocess.run(command, cwd=tmp_path / "study", env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = dict(zip(CHANGES, map(sorted, json.loads(done.stdout)), strict=True))
+    keys, refused, made = json.loads(done.stdout)
+    assert made == 2, "an answer is made again when a file outside of the study changes"
+    found = dict(zip(CHANGES, map(sorted, keys), strict=True))
     assert found == {change: sorted(names) for change, names in CHANGES.items()}
+    for message, name in zip(refused, ("unread.txt", "corpus.txt", "unread.txt", "LAB_C"), strict=True):
+        assert name in message and "no key knows its" in message
 
 
 KEYS = """
@@ -508,27 +584,3 @@ def test_a_configuration_of_a_class_made_by_a_function_is_refused():
 
     with pytest.raises(ValueError, match="define the class in a module"):
         to_json(Local())
-
-
-def test_files_of_one_name_count_each_and_hidden_folders_do_not(tmp_path, monkeypatch):
-    """A pattern of the code also fits the manifests of a store, which change by each run."""
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "reads_files.py").write_text(
-        "from pathlib import Path\n\n\ndef layer():\n    return Path('a/t.json'), Path('b/t.json'), list(Path().glob('**/*.txt'))\n"
-    )
-    files = [tmp_path / "a" / "t.json", tmp_path / "b" / "t.json", tmp_path / ".phrasemodels" / "manifest.txt"]
-    for file in files:
-        file.parent.mkdir()
-        file.write_text("1")
-    importlib.invalidate_caches()
-    layer = importlib.import_module("reads_files").layer
-
-    def key():
-        forget()
-        return closure(layer)
-
-    keys = [key()]
-    for file in files:
-        file.write_text("2")
-        keys.append(key())
-    assert keys[0] != keys[1] != keys[2] == keys[3]

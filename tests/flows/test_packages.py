@@ -28,12 +28,17 @@ class Right:
         return trees(table, [Analysis(words, tree=brackets(words, self.label)) for words in found])
 """
 GRAMMAR = '''
+from pathlib import Path
+
+WORD = Path(__file__).with_name("root.txt").read_text()
+
+
 def brackets(words, label):
     """Each word and the rest of the sentence are a phrase."""
     *most, last = [f"({label} {word})" for word in words]
     for word in reversed(most):
         last = f"({label} {word} {last})"
-    return f"(ROOT {last})"
+    return f"({WORD} {last})"
 '''
 PARTS = {
     "papers": "theirs = theirs.study",
@@ -83,7 +88,7 @@ def keys(file="study.py", *edit):
             for place, row in (("own", own), ("other", other), ("parsed", with_trees))}
 
 said["keys"] = [keys(), keys("study.py", "return 100 *", "return 50 * 2 *"), keys("study.py", "return x +", "return 2 * x +"),
-                keys("grammar.py", "reversed(most)", "most[::-1]")]
+                keys("grammar.py", "reversed(most)", "most[::-1]"), keys("root.txt", "ROOT", "TOP")]
 psan = rows("001", "5", *parsed)[2]
 data = psan.recipe.parsed(psan.recipe.corpus.split("test"))
 table = read_shards(Store(Path("store")).open().run(data, Executor()))
@@ -104,10 +109,11 @@ def test_a_package_offers_all_that_a_project_folder_does(tmp_path: Path) -> None
         folder.mkdir(parents=True)
     study = (TEMPLATE / "study.py").read_text().replace("my-study", "theirs")
     files = {"study.py": study.replace('"commands"', '"theirs"'), "parser.py": PARSER, "grammar.py": GRAMMAR}
-    files |= {name: (TEMPLATE / name).read_text() for name in ("printed.csv", "settings.csv")}
+    files |= {"root.txt": "ROOT"} | {name: (TEMPLATE / name).read_text() for name in ("printed.csv", "settings.csv")}
     for name, text in ({"__init__.py": "", "corpora/__init__.py": ""} | files).items():
         (package / name).write_text(text)
     add(TEMPLATE / "commands.txt", Added("theirs", languages=("en", "zxx")), package / "corpora")
+    (info / "RECORD").write_text("".join(f"theirs/{name},,\n" for name in ("__init__.py", *files)))
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("".join(f"[phrasemodels.{k}]\n{v}\n\n" for k, v in PARTS.items()))
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PHRASEMODELS_")}
@@ -133,11 +139,12 @@ def test_a_package_offers_all_that_a_project_folder_does(tmp_path: Path) -> None
         == "multi-head: recipe.parsed=rigth: no 'rigth' among the parsers that users add: did you mean 'right'?"
     )
     assert said["shown"] == ["bleu", "length_ratio"]
-    plain, metric, layer, grammar = said["keys"]
+    plain, metric, layer, grammar, read = said["keys"]
     assert changed(plain, metric) == {"own": ["scores"], "other": ["scores"], "parsed": []}
     trained = ["model", "predictions", "scores"]
     assert changed(metric, layer) == {"own": trained, "other": trained, "parsed": []}
     assert changed(layer, grammar) == {"own": [], "other": [], "parsed": list(plain["parsed"])}
+    assert changed(grammar, read) == {"own": [], "other": [], "parsed": list(plain["parsed"])}
 
 
 def changed(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> dict[str, list[str]]:

@@ -2,8 +2,8 @@
 
 Making an answer imports torch and builds every model's configuration. Reading one takes a JSON file. An answer counts only
 while no source or data file of the project, no library and no version of Python has changed. Your own code may read any file of
-its folders and any variable of the environment, so all of them count. Answers lie beside the compiled files of Python and numba.
-If this folder is read-only, answers are made anew each time.
+its folders and any variable of the environment, so all of them count. A file elsewhere counts if your code read it. Answers lie
+beside the compiled files of Python and numba. If this folder is read-only, answers are made anew each time.
 """
 
 import contextlib
@@ -20,7 +20,6 @@ from typing import Any
 
 from phrasemodels import project
 from phrasemodels.data.store.artifacts import sha256_of, write_durably
-from phrasemodels.data.store.fingerprint import users_places
 from phrasemodels.data.store.store import digest_of
 from phrasemodels.folders import files_below
 
@@ -41,8 +40,11 @@ def cached_on_disk(name: str, key: Any, compute: Callable[[], Any], of_users: bo
     """
     path = FOLDER / f"{name}-{digest_of([key, project_digest(), users_digest() if of_users else ''])[:32]}.json"
     with contextlib.suppress(OSError, ValueError):
-        return json.loads(path.read_bytes())
-    text = json.dumps(compute())
+        kept, read = json.loads(path.read_bytes())
+        if read == _states(one for one, *_ in read):
+            return kept
+    value = compute()
+    text = json.dumps([value, _states(set[str]().union(*project.READ.values())) if of_users else []])
     with contextlib.suppress(OSError):
         FOLDER.mkdir(parents=True, exist_ok=True)
         # renamed into place: another process may read or make the same answer at this moment
@@ -51,7 +53,7 @@ def cached_on_disk(name: str, key: Any, compute: Callable[[], Any], of_users: bo
             old.unlink()
     # not the value itself: a miss returns what a hit will, lists in place of tuples and text in place of numbers as
     # keys
-    return json.loads(text)
+    return json.loads(text)[0]
 
 
 @cache
@@ -69,8 +71,14 @@ def users_digest() -> str:
     return digest_of([offered, _of_users() if any(offered.values()) or project.folder() else None])
 
 
+def _states(paths: Iterable[str]) -> list[list[Any]]:
+    """Return the path of each file, and its size and time of change if it is there."""
+    found = {path: os.stat(path) if os.path.isfile(path) else None for path in paths}
+    return sorted([path, *([state.st_size, state.st_mtime_ns] if state else [])] for path, state in found.items())
+
+
 def _of_users() -> Any:
-    found = list(islice((path for place in users_places() for path in _users_files(place)), MOST_FILES + 1))
+    found = list(islice((path for place in project.users_places() for path in _users_files(place)), MOST_FILES + 1))
     if len(found) > MOST_FILES:
         return time.time_ns()
     files = [(ascii(path), (s := path.stat()).st_size, s.st_mtime_ns) for path in found]

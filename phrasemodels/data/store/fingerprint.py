@@ -7,17 +7,15 @@ artifacts are kept, not their content; store.FORMAT is their version.
 
 Python and libraries count by their version, and by the digest of each file that differs from its installation. Code of users
 counts like the project's, wherever it lies: in a project folder, in an editable or local installation, or on PYTHONPATH.
-Names can't follow some of it (UNFOLLOWED). If a step reaches such code, all users' modules within its reach count whole, and so do
-modules that it names in a text. A file of the study that code names counts by its content.
+Names can't follow some of it (UNFOLLOWED). If a step reaches such code, all users' modules within its reach count whole. So does a
+module that a text names. The files that the import of a module reads count by their content (project.READ).
 """
 
 import ast
 import base64
 import csv
 import hashlib
-import importlib.metadata
 import importlib.util
-import json
 import os
 import re
 import sys
@@ -27,8 +25,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.project import BESIDE, FILE, folder
-from phrasemodels.project import modules as added_modules
+from phrasemodels import project
+from phrasemodels.project import CODE, PART, users_place
 
 PROJECT = "phrasemodels"  # beside it the modules that users add (project.py) count
 STORE = tuple(f"phrasemodels.data.store.{name}" for name in ("store", "fingerprint"))
@@ -48,18 +46,16 @@ IMPORT_TIME = "<module>"  # in place of a top-level name: the statements that a 
 WHOLE = "<whole>"  # in place of a top-level name: all of a user's module
 DYNAMIC = "<dynamic>"  # in place of a top-level name: a user's module has code that names cannot follow
 ENVIRONMENT_READERS = frozenset({"environ", "getenv", "expandvars"})
-UNFOLLOWED = {"eval", "exec", "globals", "locals", "vars", "__import__"}  # functions, by their bare names
-# also as attributes, definitions and under other names
-UNFOLLOWED_PARTS = {
-    *("import_module", "reload", "run_module", "run_path", "find_spec", "spec_from_file_location", "exec_module"),
-    *("iter_modules", "walk_packages", "__subclasses__", "__init_subclass__"),
-}
-FILES = "<file>"  # in place of a module: a file of a study that users' code names
-FILE_NAME = re.compile(r"[\w*?/-]*\.[\w*?./-]+")
+# bare names, attributes and definitions, and libraries that find code by its name
+UNFOLLOWED = frozenset("eval exec compile globals locals vars __import__ __builtins__ __loader__".split())
+UNFOLLOWED_PARTS = frozenset("exec_module load_module __subclasses__ __init_subclass__ __globals__ f_globals".split())
+UNFOLLOWED_LIBRARIES = frozenset(
+    "importlib pkgutil runpy zipimport pydoc code gc pickle builtins ctypes dill cloudpickle joblib jsonpickle hydra "
+    "sys.modules sys._getframe sys.meta_path sys.path_hooks".split()
+)
+FILES = "<file>"  # in place of a module: a file that the import of a user's module reads
 VARIABLES = "os.environ"  # in place of a module: a variable of the environment that users' code names
 LIBRARY = "<library>"  # in place of a top-level name: a library that users' code imports
-IMPORTED = re.compile(r"^[ \t]*(?:from|import)[ \t]+([\w., \t]+)", re.MULTILINE)
-CODE = (".py", ".so", ".pyd")  # files of a library that run
 
 Name = tuple[str, str]  # module, top-level name
 
@@ -183,56 +179,7 @@ def _is_ours(module: str) -> bool:
 
 def _is_users(module: str) -> bool:
     top = module.split(".")[0]
-    return top != PROJECT and (top in added_modules() or users_place(top) is not None)
-
-
-@cache
-def users_place(top: str) -> Path | None:
-    """Return the file or folder of a user's module outside of all plugins; None for any other module.
-
-    Modules of Python, of this package's requirements, or of another unpacked distribution are no users' modules.
-    """
-    if top in sys.stdlib_module_names or top in sys.builtin_module_names or top in _required():
-        return None
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    places = [*(spec.submodule_search_locations or ()), spec.origin] if spec else []
-    place = next((path for path in map(Path, filter(None, places)) if path.exists()), None)
-    if place is None or not any(place.parent.glob("*-info")) or (found := _distribution(top)) is None:
-        return place
-    record, source = found.read_text("RECORD") or "", json.loads(found.read_text("direct_url.json") or "{}")
-    name = os.path.relpath(spec.origin if spec and spec.origin else place, str(found.locate_file("")))
-    installed = f"\n{Path(name).as_posix()}" in f"\n{record}"
-    return None if installed and "dir_info" not in source else place
-
-
-def users_places() -> list[Path]:
-    """Return the project folder, and all files and folders of the users' modules that it or plugins import."""
-    places, queue, own = dict[str, Path](), [*added_modules()], folder()
-    while queue:
-        top = queue.pop()
-        if top in places or (place := added_modules().get(top) or users_place(top)) is None:
-            continue
-        places[top] = place
-        files = place.rglob("*.py") if place.is_dir() else [place]
-        lines = (
-            line for file in files for line in IMPORTED.findall(file.read_text(encoding="utf-8", errors="replace"))
-        )
-        queue += [name.split()[0].split(".")[0] for line in lines for name in line.split(",") if name.strip()]
-    outside = (place for place in places.values() if own is None or not place.is_relative_to(own))
-    return [*([own] if own else []), *sorted(outside)]
-
-
-@cache
-def _required() -> frozenset[str]:
-    """Return the names of this package's required distributions."""
-    try:
-        found = importlib.metadata.requires(PROJECT) or []
-    except importlib.metadata.PackageNotFoundError:
-        return frozenset()
-    return frozenset(re.split(r"[^\w.-]", one)[0].lower().replace("-", "_") for one in found)
+    return top != PROJECT and (top in project.modules() or users_place(top) is not None)
 
 
 @cache
@@ -249,8 +196,10 @@ def _module(name: str) -> Module | None:
         return None
     package = name if spec.submodule_search_locations else name.rpartition(".")[0]
     file = Path(spec.origin)
-    # of compiled code the digest stands in place of the source, as a number
-    tree = _parsed(file) if file.suffix == ".py" else ast.parse(str(int(sha256(file), 16)))
+    try:
+        tree = _tree(file.read_bytes(), file)
+    except (SyntaxError, ValueError):  # such as compiled code: its digest takes the place of the source
+        tree = ast.parse(str(int(sha256(file), 16)))
     return Module(name, tree, package)
 
 
@@ -263,12 +212,8 @@ def _is_project(module: str) -> bool:
     return module.split(".")[0] == PROJECT
 
 
-def _parsed(path: Path) -> ast.Module:
-    return _tree(path.read_text(encoding="utf-8"), path)
-
-
 @cache
-def _tree(text: str, path: Path) -> ast.Module:
+def _tree(text: bytes, path: Path) -> ast.Module:
     """Parse a file. Threads that parse at once may raise SystemError in Python 3.11 (gh-106905), so try again."""
     for _ in range(PARSE_ATTEMPTS):
         with suppress(SystemError):
@@ -316,52 +261,30 @@ def _references(node: ast.AST) -> Iterable[list[str]]:
         nodes += ast.iter_child_nodes(leaf)
 
 
-def _unfollowed(module: str, nodes: Iterable[ast.AST]) -> Iterable[Name]:
-    """Yield the accesses of users' code that names can't follow: any module, files, or variables of the environment."""
-    texts, reads, dynamic, here = set(), False, False, _module(module)
-    declared = {id(one) for leaf in nodes if _is_declared(leaf) for one in ast.walk(leaf)}
-    for leaf in nodes:
-        name = getattr(leaf, "attr", getattr(leaf, "id", getattr(leaf, "name", "")))
-        others = {of for _, of in here.imports.get(name, ())} if here and isinstance(leaf, ast.Name) else set()
-        bare = isinstance(leaf, ast.Name) and not {name, *others}.isdisjoint(UNFOLLOWED | UNFOLLOWED_PARTS)
-        if bare or name in UNFOLLOWED_PARTS or (name == "modules" and ast.unparse(leaf) == "sys.modules"):
-            dynamic = True
-        elif isinstance(leaf, ast.Constant) and isinstance(leaf.value, str) and id(leaf) not in declared:
-            texts.add(leaf.value)
-        reads |= not {name, *others}.isdisjoint(ENVIRONMENT_READERS)
-    if reads and here:  # the variable's name may stand elsewhere in the module
-        leaves = (leaf for one in here.definitions.values() for leaf in ast.walk(one) if isinstance(leaf, ast.Constant))
-        texts |= {leaf.value for leaf in leaves if isinstance(leaf.value, str) and leaf.value.isidentifier()}
+def _unfollowed(module: str, nodes: Iterable[ast.AST], libraries: Collection[str]) -> Iterable[Name]:
+    """Yield what names can't follow in users' code: any module, modules that texts name, variables of the environment.
+
+    libraries: the dotted names of libraries in it.
+    """
+    bare = {leaf.id for leaf in nodes if isinstance(leaf, ast.Name)}
+    names = {getattr(leaf, "attr", getattr(leaf, "name", None)) for leaf in nodes} | bare
+    texts = {leaf.value for leaf in nodes if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str)}
+    found = {one.removeprefix("os.") for one in libraries}  # os.sys is sys; a bare sys is passed on
+    finds = "sys" in found or any(f"{one}.".startswith(f"{name}.") for one in found for name in UNFOLLOWED_LIBRARIES)
+    dynamic = bool(bare & UNFOLLOWED or names & UNFOLLOWED_PARTS or finds)
     if dynamic:
         yield module, DYNAMIC
-        named = [text for text in texts if text.replace(".", "_").isidentifier() and _is_users(text)]
-        yield from ((text, WHOLE) for text in named if _module(text) is not None)
-    yield from ((VARIABLES, text) for text in texts if reads)
-    yield from ((FILES, file) for text in texts for file in _named_files(module, text))
-
-
-def _is_declared(node: ast.AST) -> bool:
-    """Whether a call makes a StudyFile, whose content is in the key by itself."""
-    return isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "StudyFile"
-
-
-def _named_files(module: str, text: str) -> Iterable[str]:
-    """Yield the files that a text in a user's module names: beside the module or in the project folder; by an ending, all."""
-    spec = importlib.util.find_spec(module) if FILE_NAME.fullmatch(text) and ".." not in text else None
-    if spec is None or not spec.origin or text.startswith("/"):
-        return
-    for place in {Path(spec.origin).parent, *([own] if (own := folder()) else [])}:
-        for file in place.glob(f"*{text}" if text.startswith(".") else text):
-            hidden = any(
-                part.startswith(".") for part in file.relative_to(place).parts[:-1]
-            )  # the store is such a folder
-            if (
-                file.is_file()
-                and not hidden
-                and file.suffix not in (".py", ".pyc")
-                and file.name not in (*BESIDE, FILE)
-            ):
-                yield str(file)
+    for words in (
+        re.split("[.:]", text) for text in texts if PART.fullmatch(text) and (dynamic or not text.isidentifier())
+    ):
+        inner = (".".join(words[:count]) for count in range(len(words), 0, -1))
+        if _is_users(words[0]) and (named := next(filter(_module, inner), None)):
+            yield named, WHOLE
+    readers, here = names | {one.split(".")[-1] for one in libraries}, _module(module)
+    if readers & ENVIRONMENT_READERS and here:  # the variable's name may stand elsewhere in the module
+        leaves = (leaf for one in here.definitions.values() for leaf in ast.walk(one) if isinstance(leaf, ast.Constant))
+        texts |= {leaf.value for leaf in leaves if isinstance(leaf.value, str) and leaf.value.isidentifier()}
+        yield from ((VARIABLES, text) for text in texts)
 
 
 def _run_modules(nodes: Iterable[ast.AST]) -> Iterable[Name]:
@@ -390,7 +313,7 @@ def _resolve(module: str, parts: list[str], seen: frozenset[Name] = frozenset())
         if path[0] == PROJECT or (not _is_project(module) and _is_users(path[0])):
             yield from _in_project(path, seen | {(module, head)})
         else:
-            yield path[0], "" if _is_project(module) else LIBRARY
+            yield (path[0], "") if _is_project(module) else (".".join(path), LIBRARY)
 
 
 def _offers(module: str, name: str) -> bool:
@@ -455,17 +378,24 @@ def _definition(name: Name) -> tuple[str, frozenset[Name]] | None:
     hidden: set[Name] = set()
     if _is_users(module):  # a function may import for what the import registers
         inner = frozenset[Name]().union(*_imports(nodes, found.package).values())
-        hidden = {*_unfollowed(module, nodes), *_import_times(inner)}
+        libraries = [of for of, name in named if name == LIBRARY]
+        hidden = {*_unfollowed(module, nodes, libraries), *_import_times(inner)}
     return digest, frozenset({*named, *hidden, *_run_modules(nodes), *_run_at_import(module)})
 
 
 @cache
 def _run_at_import(module: str) -> frozenset[Name]:
-    """Return the code that runs at a module's import: the statements of its packages, its own, and its imports'."""
+    """Return the code that runs at a module's import: the statements of its packages, its own, and its imports'.
+
+    Of a user's module also the files and variables that its import read.
+    """
     parts = module.split(".")
     packages = ((".".join(parts[:count]), "") for count in range(1, len(parts) + 1))
     found = _module(module)
-    return _import_times([*packages, *(found.imported if found else ())])
+    spec = importlib.util.find_spec(module) if found and _is_users(module) else None
+    file = os.path.abspath(spec.origin) if spec and spec.origin else ""
+    read = {(kind, one) for kind, of in ((FILES, project.READ), (VARIABLES, project.ASKED)) for one in of.get(file, ())}
+    return _import_times([*packages, *(found.imported if found else ())]) | read
 
 
 def _import_times(imported: Iterable[Name]) -> frozenset[Name]:
@@ -486,11 +416,12 @@ def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
     queue = list(roots)
     seen: set[Name] = set()
     source: dict[str, str] = {}
-    libraries, imported, dynamic = {"python": PYTHON}, dict[str, str](), False
+    libraries, imported, files, dynamic = {"python": PYTHON}, dict[str, str](), set[str](), False
     while queue or dynamic:
         if not queue:
-            tops = {one for one in {*added_modules(), *(of.split(".")[0] for of, _ in seen)} if _is_users(one)}
-            queue = [(one, WHOLE) for top in tops for one in _modules_below(top) if (one, WHOLE) not in seen]
+            tops = {*project.modules(), *project.in_added_folders(), *(of.split(".")[0] for of, _ in seen)}
+            below = (one for top in tops if _is_users(top) for one in _modules_below(top))
+            queue = [(one, WHOLE) for one in below if (one, WHOLE) not in seen]
             if not queue:
                 break
         name = queue.pop()
@@ -499,27 +430,29 @@ def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
         seen.add(name)
         module, attribute = name
         if module == VARIABLES:
-            value = os.environ.get(attribute)
-            source |= (
-                {} if value is None else {f"{module}:{attribute}": hashlib.sha256(value.encode()).hexdigest()[:16]}
-            )
+            if (value := os.environ.get(attribute)) is not None:
+                source[f"{module}:{attribute}"] = hashlib.sha256(value.encode()).hexdigest()[:16]
         elif module == FILES:
-            file = f"{module}:{Path(attribute).name}"  # a name may stand in several folders, and folders are no part of a key
-            source[file] = " ".join(sorted({*source.get(file, "").split(), sha256(Path(attribute))[:16]}))
+            files.add(attribute)
         elif attribute in ("", LIBRARY):
-            (imported if attribute else libraries).update(_version(module, bool(attribute)))
+            (imported if attribute else libraries).update(_version(module.split(".")[0], bool(attribute)))
         elif attribute == DYNAMIC:
             dynamic = True
         elif (definition := _definition(name)) is not None:
             if definition[0]:
                 source[f"{module}:{attribute}"] = definition[0]
             queue += definition[1]
+    for path in files:
+        if os.path.isfile(path) and (dynamic or not path.endswith(CODE)):
+            # a name may stand in several folders, and folders are no part of a key
+            file, digest = f"{FILES}:{Path(path).name}", project.content_of(Path(path))[:16]
+            source[file] = " ".join(sorted({*source.get(file, "").split(), digest}))
     return dict(sorted(source.items())), dict(sorted((libraries | imported).items()))
 
 
 def _modules_below(top: str) -> list[str]:
     """Return the names of a user's module and of all modules below it, without tests. No step reaches tests."""
-    place = added_modules().get(top) or users_place(top)
+    place = project.modules().get(top) or users_place(top)
     if place is None or top.startswith("test_") or top == "conftest":
         return []
     files = sorted(place.rglob("*.py")) if place.is_dir() else []
@@ -529,23 +462,8 @@ def _modules_below(top: str) -> list[str]:
 
 def forget() -> None:
     """Forget the parsed files of the project. For processes that see the files change."""
-    for known in (_module, _definition, _run_at_import, _closure, users_place, _distribution, _version):
+    for known in (_module, _definition, _run_at_import, _closure, project._place, project.distribution, _version):
         known.cache_clear()
-
-
-@cache
-def _distributions() -> dict[str, list[str]]:
-    return dict(importlib.metadata.packages_distributions())
-
-
-@cache
-def _distribution(package: str) -> importlib.metadata.Distribution | None:
-    """Return the distribution of an imported package, or None."""
-    try:  # most packages have their distribution's name; to read all distributions takes half a second
-        return importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError:
-        names = _distributions().get(package, [])
-        return importlib.metadata.distribution(names[0]) if names else None
 
 
 @cache
@@ -555,10 +473,10 @@ def _version(package: str, by_users: bool = False) -> dict[str, str]:
     by_users: users' code imports it. This package may not require it, so two builds may have one version. The digest of its
     RECORD then counts, too.
     """
-    if package in sys.stdlib_module_names or (found := _distribution(package)) is None:
+    if package in sys.stdlib_module_names or (found := project.distribution(package)) is None:
         return {}
     name = found.metadata["Name"]
-    known = not by_users or name.lower().replace("-", "_") in _required()
+    known = not by_users or name.lower().replace("-", "_") in project.required()
     more = [] if known else [found.read_text("RECORD") or ""]
     more += [f"{file} {digest}" for file, digest in _edited(found)]
     digest = hashlib.sha256("\n".join(more).encode()).hexdigest()[:16]

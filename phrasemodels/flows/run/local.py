@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import phrasemodels
+from phrasemodels import project
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.artifacts import Artifact, describe, files_of, with_digest, write_durably
-from phrasemodels.data.store.fingerprint import users_places
 from phrasemodels.data.store.store import Executor, Job, Store, digest_of, inherited, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.names import file_name
@@ -216,10 +216,16 @@ def key_of_prepared(stages: Mapping[str, Stage], seed: int, data: Mapping[str, s
 
 
 def code_digest() -> str:
-    """Return the digest of the Python files of this package and of users' code."""
-    places = (Path(phrasemodels.__file__).parent, *users_places())
+    """Return the digest of the Python files of this package and of users' code, and of what imports of users' code read elsewhere."""
+    places = (Path(phrasemodels.__file__).parent, *project.users_places())
     found = (file for place in places for file in files_below(place, lambda one: one.name[0] != "."))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in found if file.suffix == ".py")).hexdigest()
+    read = (Path(path) for module, paths in project.READ.items() if module for path in paths)
+    elsewhere = (path for path in read if path.is_file() and not any(map(path.is_relative_to, places)))
+    texts = [
+        *(file.read_bytes() for file in found if file.suffix == ".py"),
+        *sorted(path.read_bytes() for path in elsewhere),
+    ]
+    return hashlib.sha256(b"".join(texts)).hexdigest()
 
 
 def _libraries() -> dict[str, str]:

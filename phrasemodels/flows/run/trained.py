@@ -149,9 +149,11 @@ def _parsed(file: Path) -> TrainingResult:
 def _read(file: Path, store: Store, executor: Executor, scratch: Path) -> Trained:
     """Return the training of a result file, scored in the folder `scratch`. ValueError: as of `keep_trained`."""
     result = _parsed(file)
-    if result.code != code_digest():
-        raise ValueError("another version of this package trained it; keep it with that one, then take --join")
-    bare = find(result.name, result.overrides)
+    try:
+        bare = find(result.name, result.overrides)
+    finally:  # what the import of users' code read counts, too
+        if result.code != code_digest():
+            raise ValueError("another version of this package trained it; keep it with that one, then take --join")
     stages = bare.recipe.without_optional_libraries().measured_stages(bare.model, bare.train, result.seed)
     key = key_of_prepared(stages, result.seed, result.data, result.code)
     if bare.name != result.name or key != result.key or result.outcomes.keys() != stages.keys() - ENDS:
