@@ -76,7 +76,7 @@ def files_below(place: Path, enter: Callable[[Path], bool]) -> Iterator[Path]:
     """
     if place.is_file():
         yield place
-    seen = set()
+    seen: set[tuple[int, int]] = set()
     for folder, inner, names in os.walk(place, followlinks=True):
         status = os.stat(folder)
         if (here := (status.st_dev, status.st_ino)) in seen:  # links may lead in a circle
