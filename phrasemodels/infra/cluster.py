@@ -244,7 +244,6 @@ class TorchTrainerLaunch:
     group starts again, at most FAILURES times. It continues from the loop's own verified checkpoint, not from Ray's snapshots.
 
     Args:
-        callbacks: Callbacks of Ray Train. They get the reported metrics.
         wait: Seconds to wait for room after the loss of a node, or for new nodes if the cluster `grows`.
         on_wait: Gets the text of what the group waits for, and an empty text once it waits no longer.
     """
@@ -253,7 +252,6 @@ class TorchTrainerLaunch:
     workers: int = 1
     threads: int = 1
     gpus: float = 0.0
-    callbacks: tuple[Any, ...] = ()
     wait: float = 1800.0
     grows: bool = False
     on_wait: Callable[[str], None] = lambda what: None
@@ -330,7 +328,6 @@ class TorchTrainerLaunch:
             run_config=RunConfig(
                 name=self.name,
                 storage_path=storage,
-                callbacks=list(self.callbacks),
                 failure_config=FailureConfig(max_failures=FAILURES, controller_failure_limit=1),  # type: ignore[call-arg]
             ),
         )
@@ -369,52 +366,19 @@ class TorchTrainerLaunch:
         )
 
 
-class TrainMetrics:
-    """Pass on the history of a training, and report its rows to Ray Train.
-
-    Ray Train waits for a report of all workers, but only one worker has the history. So a group of several workers reports
-    only at the end.
-    """
-
-    def __init__(self, report: Callable[[Any], None] | None) -> None:
-        self.report, self.last = report, dict[str, float]()
-
-    def __call__(self, history: Any) -> None:
-        import ray
-        import ray.train
-
-        if self.report is not None:
-            self.report(history)
-        if history:
-            self.last = {name: float(value) for name, value in history[-1].items()}
-            if ray.train.get_context().get_world_size() == 1:
-                ray.train.report(self.last)
-
-    def end(self) -> None:
-        """Report the last row once more, in every worker."""
-        import ray
-        import ray.train
-
-        ray.train.report(self.last)
-
-
 def train_worker(config: dict[str, Any]) -> None:
     """Call the training loop in a worker of Ray Train.
 
-    An argument with a field `report` also reports to Ray Train. Its field `device` becomes the device of this worker.
+    The field `device` of an argument becomes the device of this worker.
     """
     from ray.train.torch import get_device
 
     device = str(get_device()) if config["gpu"] else "cpu"
-    arguments, reports = [], []
-    for value in config["arguments"]:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "report"):
-            reports.append(TrainMetrics(value.report))
-            value = dataclasses.replace(value, report=reports[-1])
-        if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "device"):
-            value = dataclasses.replace(value, device=device)
-        arguments.append(value)
+    arguments = [
+        dataclasses.replace(value, device=device)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "device")
+        else value
+        for value in config["arguments"]
+    ]
     with noting_error_line(), declared_files_only():
         config["function"](*arguments)
-    for one in reports:
-        one.end()

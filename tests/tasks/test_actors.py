@@ -1,6 +1,5 @@
 """ray_map on a Ray cluster: order, caching, errors, dead workers, and parsing in actors."""
 
-import json
 import os
 import signal
 import time
@@ -167,33 +166,6 @@ def test_a_dead_actor_is_started_again(cluster: None, tmp_path: Path) -> None:
     found = in_actors(work, [(n, str(tmp_path)) for n in range(6)])
     assert [square for square, _, _ in found] == [n * n for n in range(6)]
     assert (tmp_path / "died").exists()
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """In place of a training, which has such a field."""
-
-    report: Callable[[list[dict[str, float]]], None]
-
-
-def evaluate(training: Evaluated) -> None:
-    rows = [{"step": 1.0, "dev_loss": 2.0}, {"step": 2.0, "dev_loss": 1.5}]
-    for count in (1, 2):
-        training.report(rows[:count])
-
-
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_ray_train_gets_the_metrics_of_evaluations(cluster: None, workers: int, tmp_path: Path) -> None:
-    from ray.train import UserCallback
-
-    class Written(UserCallback):
-        def after_report(self, run_context: object, metrics: list[dict[str, float]], checkpoint: object) -> None:
-            with (tmp_path / "metrics").open("a") as file:
-                file.write(json.dumps(metrics[0]) + "\n")
-
-    TorchTrainerLaunch("metrics", workers, callbacks=(Written(),))(evaluate, Evaluated(print))
-    found = [json.loads(line)["dev_loss"] for line in (tmp_path / "metrics").read_text().splitlines()]
-    assert found == ([2.0, 1.5, 1.5] if workers == 1 else [1.5])
 
 
 def cut_off() -> None:

@@ -68,42 +68,29 @@ def run_on_node(store: Store, limit: int, step: Step, executor: Executor) -> Art
         return store.run(step, executor)
 
 
-@dataclass(frozen=True)
-class NodeLaunch:
-    """A launch on any node. Workers fetch the data, resume from the newest checkpoint of all nodes, and upload theirs."""
-
-    launch: Callable[..., None]
-    store: Store
-    limit: int
-
-    def __call__(self, function: Callable[..., None], training: Training) -> None:
-        assert self.store.shared is not None, "only nodes with a shared store need this"
-        checkpoints = SharedCheckpoints(self.store.shared, training.key, training.folder)
-        self.launch(_train_on_node, self.store, self.limit, checkpoints, function, training)
-        checkpoints.pull()
-
-
-def _train_on_node(
-    store: Store, limit: int, checkpoints: "SharedCheckpoints", function: Callable[..., None], training: Training
+def _train_on_nodes(
+    launch: Callable[..., None], store: Store, limit: int, function: Callable[..., None], training: Training
 ) -> None:
-    """In a training worker: fetch data and checkpoints, then train."""
+    """Launch a training on any node, and take over its checkpoints."""
+    launch(_train_on_node, store, limit, function, training)
+    SharedCheckpoints.of(store, training.key, training.folder).pull()
+
+
+def _train_on_node(store: Store, limit: int, function: Callable[..., None], training: Training) -> None:
+    """In a training worker: fetch data and the newest checkpoint of all nodes, then train. Checkpoints are uploaded."""
+    checkpoints = SharedCheckpoints.of(store, training.key, training.folder)
+
+    def upload(history: list[dict[str, float]]) -> None:
+        checkpoints.push()
+        if training.report is not None:
+            training.report(history)
+
     with trimmed(store, limit):
         for path in (*training.train, *training.dev):
             store.bring(path)
         checkpoints.pull()
         with checkpoints.sharing_progress():
-            function(replace(training, report=ReportAndUpload(training.report, checkpoints)))
-
-
-@dataclass(frozen=True)
-class RecordedLaunch:
-    """A launch recorded in MLflow. The run begins when a worker begins the training."""
-
-    launch: Callable[..., None]
-    run: TrainingRun
-
-    def __call__(self, function: Callable[..., None], *arguments: Any) -> None:
-        self.launch(_train_recorded, self.run, function, *arguments)
+            function(replace(training, report=upload))
 
 
 def _train_recorded(run: TrainingRun, function: Callable[..., None], *arguments: Any) -> None:
@@ -115,25 +102,18 @@ def _train_recorded(run: TrainingRun, function: Callable[..., None], *arguments:
 
 
 @dataclass(frozen=True)
-class ReportAndUpload:
-    """Upload the newest checkpoint, just saved, then report the metrics."""
-
-    report: Callable[[list[dict[str, float]]], None] | None
-    checkpoints: "SharedCheckpoints"
-
-    def __call__(self, history: list[dict[str, float]]) -> None:
-        self.checkpoints.push()
-        if self.report is not None:
-            self.report(history)
-
-
-@dataclass(frozen=True)
 class SharedCheckpoints:
     """The checkpoints of one training in the shared storage: checkpoints/KEY/step-.../, with state.json written last."""
 
     shared: "ObjectStorage"
     key: str
     folder: Path
+
+    @classmethod
+    def of(cls, store: Store, key: str, folder: Path) -> "SharedCheckpoints":
+        """Return the checkpoints of a training of a shared store."""
+        assert store.shared is not None, "only nodes with a shared store need this"
+        return cls(store.shared, key, folder)
 
     def _complete(self) -> list[str]:
         """Names of the complete checkpoints in the storage, oldest first."""
@@ -270,10 +250,11 @@ def launch_training(
     run, executor = run or store.run, replace(executor, keeps_state=settings.keep_states)
     launch: Callable[..., None] = group or call_here
     if recorded is not None:
-        launch = RecordedLaunch(launch, recorded)
+        launch = partial(launch, _train_recorded, recorded)
     if (shared := store.shared) is None:
         return run(step, replace(executor, launch=launch))
-    trained = run(step, replace(executor, launch=NodeLaunch(launch, store, settings.cache_bytes), fetches=True))
+    launch = partial(_train_on_nodes, launch, store, settings.cache_bytes)
+    trained = run(step, replace(executor, launch=launch, fetches=True))
     with contextlib.suppress(ValueError):  # a damaged lease may belong to another run of the same training
         # one lease is our own; a second one is of a run of the same training, which may still resume from them
         if shared.leased_keys()[step.key] <= 1:
