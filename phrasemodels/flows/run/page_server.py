@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -45,15 +46,15 @@ TURN = 200  # words of a model's turn, or one line
 MOST_WORDS = 80  # of a sentence whose figures are drawn
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'"
 PLAIN, JSON_TEXT, FORM = "text/plain", "application/json", "application/x-www-form-urlencoded"
+INTERFACE = Path(__file__).with_name("openapi.json")  # of parsers and models
 ASK = 'send {"text": "A sentence."} as application/json, or a form with the field text'
 
 
 @dataclass(frozen=True)
 class Served:
-    """A server's answers to a text, in turns: a page, and at `path` a JSON list. Its items have the schema."""
+    """A server's answers to a text, in turns: a page, and at `path` a JSON list."""
 
     path: str
-    schema: dict[str, Any]
     page: Callable[[str, Turn], str]
     answer: Callable[[str, Turn], str]
 
@@ -64,7 +65,7 @@ def served_parser(parser: Parser) -> Served:
     def answer(text: str, turn: Turn) -> str:
         return f"[{', '.join(found.json() for found in parser.parse_in_turns(text, turn))}]"
 
-    return Served("/parse.json", _PARSE, lambda text, turn: page(parser, text, turn=turn), answer)
+    return Served("/parse.json", lambda text, turn: page(parser, text, turn=turn), answer)
 
 
 def served_model(model: "Model") -> Served:
@@ -87,7 +88,7 @@ def served_model(model: "Model") -> Served:
         card = {"name": model.description, "licence": ", ".join(model.weights.meta["licences"])}
         return render("answer.html.jinja", text=text, shown=rows(text, turn), left_out=0, card=card)
 
-    return Served("/predict.json", _ANSWER, page, lambda text, turn: json.dumps(rows(text, turn), ensure_ascii=False))
+    return Served("/predict.json", page, lambda text, turn: json.dumps(rows(text, turn), ensure_ascii=False))
 
 
 def within(texts: Sequence[str], words: int) -> int:
@@ -415,64 +416,8 @@ def _field(form: str) -> str:
     return fields["text"][0]
 
 
-_TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
-_WORDS, _PLACES = ({"type": "array", "items": {"type": kind}} for kind in ("string", "integer"))
-_NUMBER = {"type": "integer"}
-_PHRASE = {
-    "type": "object",
-    "properties": {"label": {"type": "string"}, "start": _NUMBER, "end": _NUMBER},
-}
-_PARSE = {
-    "type": "object",
-    "required": ["tokens", "tags", "tree", "heads", "relations"],
-    "properties": {
-        "start": {"type": "integer", "description": "the first character of the sentence"},
-        "end": {"type": "integer", "description": "the character behind its last"},
-        "text": {"type": "string"},
-        "tokens": _WORDS,
-        "starts": {**_PLACES, "description": "the first character of each word"},
-        "ends": {**_PLACES, "description": "the character behind the last of each word"},
-        "lemmas": _WORDS,
-        "tags": {**_WORDS, "description": "Penn tags"},
-        "universal": {**_WORDS, "description": "tags of Universal Dependencies"},
-        "features": _WORDS,
-        "heads": {**_PLACES, "description": "from 1; 0 is the root"},
-        "relations": _WORDS,
-        "phrases": {"type": "array", "items": _PHRASE, "description": "of words [start, end), from 0"},
-        "tree": {"type": "string", "description": "brackets; empty without phrases"},
-        "note": {"type": "string", "description": "what was done otherwise than asked"},
-    },
-}
-_STRING = {"type": "string"}
-_ANSWER = {
-    "type": "object",
-    "required": ["source", "answer", "error"],
-    "properties": {"source": _STRING, "answer": _STRING, "error": {**_STRING, "description": "why there is no answer"}},
-}
-
-
 def interface(served: Served) -> dict[str, Any]:
     """Return the description of a server in OpenAPI's form."""
-    query = [{"name": "text", "in": "query", "schema": _STRING}]
-    line = {"description": "Refused; why, in one line", "content": {PLAIN: {"schema": _STRING}}}
-    answers = {JSON_TEXT: {"schema": {"type": "array", "items": served.schema}}}
-    responses = {"200": {"description": "The answers", "content": answers}} | {
-        str(code): line for code in (400, 411, 413, 415, 422, 503)
-    }
-    body = {
-        "required": True,
-        "content": {JSON_TEXT: {"schema": _TEXT}, FORM: {"schema": _TEXT}},
-    }
-    health = {"summary": "Whether the server answers", "responses": {"200": {"description": "It does"}}}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "A model of PhraseModels", "version": __version__},
-        "paths": {
-            served.path: {
-                "get": {"summary": "Answer a text", "parameters": query, "responses": responses},
-                "post": {"summary": "Answer a text", "requestBody": body, "responses": responses},
-            },
-            "/health": {"get": health},
-            "/": {"get": {"summary": "The page", "parameters": query, "responses": {"200": {"description": "HTML"}}}},
-        },
-    }
+    known: dict[str, Any] = json.loads(INTERFACE.read_text(encoding="utf-8"))
+    paths = {path: one for path, one in known["paths"].items() if path in (served.path, "/health", "/")}
+    return known | {"info": known["info"] | {"version": __version__}, "paths": paths}
