@@ -152,7 +152,7 @@ def test_mlflow_has_every_run_once_with_its_metrics_and_files(world):
         assert len(run.data.tags["test_set"]) == 64
         assert {"test.bleu", "test.bleu.idiom", "test.sacrebleu"} <= run.data.metrics.keys()
         artifacts = {a.path for a in client.list_artifacts(run.info.run_id)}
-        expected = {"config.json", "scores.json", "sentences.arrow", "predictions.arrow", "learning-curve.png"}
+        expected = {"config.json", "scores.json", "sentences.arrow", "predictions.arrow"}
         assert expected <= artifacts
         used = {one.tags[0].value: one.dataset for one in run.inputs.dataset_inputs}
         assert {name: data.name for name, data in used.items()} == {n: f"sample {n}" for n in ("train", "dev", "test")}

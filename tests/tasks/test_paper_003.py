@@ -13,9 +13,7 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.encoders.parents import NoParentsConfig
-from phrasemodels.flows.experiments.catalogue import PROFILES, Request, experiment, tables_of
-from phrasemodels.flows.experiments.paper_003 import average, listed_average
-from phrasemodels.flows.report.table import averages
+from phrasemodels.flows.experiments.catalogue import PROFILES, experiment, tables_of
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.models.sentence_pair import DecomposableConfig
@@ -68,33 +66,6 @@ def test_a_small_training_of_each_problem_is_scored(row, tmp_path):
     for answer in chosen.answers:
         assert answer.statistic.column in sentences.column_names
     assert len(sentences) == 20
-
-
-def test_averages_as_printed_and_as_the_listed_tasks_give_them():
-    assert listed_average("MemN2N", "answer accuracy") == pytest.approx((81.4, 976.4 / 12))
-    assert listed_average("Binary CRF", "answer accuracy") == pytest.approx((81.0, 971.5 / 12))
-    assert listed_average("MemN2N", "fact sequence accuracy") == pytest.approx((39.6, 36.65))
-    assert listed_average("Binary CRF", "fact sequence accuracy") == pytest.approx((53.7, 53.74))
-    assert average([1.0, 2.0, 6.0]) == 3.0
-
-
-def test_the_report_compares_averages_over_the_same_tasks():
-    experiments = Request("003", "babi", "laptop", 1).resolve().experiments
-    answers = [(e, a) for e in experiments for a in e.answers if a.cell]
-    rows = [
-        {
-            "experiment": e.name,
-            "metric": a.metric,
-            "published": a.cell.published,
-            "intervals": {a.metric: {"mean": 50.0}},
-        }
-        for e, a in answers
-    ]
-    (section,) = averages(experiments, rows)
-    facts = next(r for r in section.rows if r["System"] == "MemN2N" and r["Metric"] == "fact sequence accuracy")
-    assert list(facts.values())[2:] == ["39.6", "36.65", "10", "36.65", "50.00"]
-    (section,) = averages(experiments, [row for row in rows if row["experiment"].endswith("memn2n-qa02")])
-    assert list(section.rows[1].values())[2:] == ["39.6", "36.65", "1", "46.80", "50.00"]
 
 
 def test_the_verdict_on_a_printed_average_names_the_average_of_its_tasks():

@@ -22,7 +22,6 @@ from phrasemodels.flows.experiments.experiment import (
     TableName,
     experiments,
 )
-from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.layers.attention_weights import ReleasedSegmentWeights, SigmoidWeights, SoftmaxWeights, TreeWeights
 from phrasemodels.models.memory import (
     BinaryPotentials,
@@ -359,23 +358,6 @@ def _answering(profile: str, number: str, row: System, name: str, corpus: AnyCor
     made = Row(f"{row.slug}-{name}", row.system, variant, lambda _: row.model(K, starts))
     table = TableName(PAPER, number, f"table{number}")
     return experiments(table, profile, chosen, [made], lambda _: answers)[0]
-
-
-def listed_average(system: str, metric: str) -> tuple[float, float]:
-    """Return the average of bAbI tasks as printed, and as its tasks give it: ten, and for answers 7 and 8 of the full paper.
-
-    The ten of MemN2N's facts give 36.65. The printed 39.6 leaves task 19 out (39.59).
-    """
-    rows = [r for r in published_results() if r["paper"] == PAPER and r["system"] == system and r["metric"] == metric]
-    values = {row["dataset"]: float(row["value"]) for row in rows}
-    printed = values.pop("bAbI 1k AVERAGE")
-    return printed, average(values.values())
-
-
-def average(values: Iterable[float]) -> float:
-    """Of the tasks, each counting the same."""
-    found = list(values)
-    return sum(found) / len(found)
 
 
 RIGHT = Statistic("right", accuracy_of)

@@ -9,7 +9,6 @@ import math
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
@@ -34,26 +33,6 @@ matplotlib.rcdefaults()  # a matplotlibrc may set labels by LaTeX, which reads f
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 matplotlib.rcParams["text.parse_math"] = False  # text between two dollar signs is no formula
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))
-
-
-def learning_curve(history: Sequence[dict[str, float]], path: Path) -> None:
-    """Write a plot of the loss on train and dev against updates."""
-    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
-    steps = [row["step"] for row in history]
-    for index, (name, label) in enumerate((("loss", "train"), ("dev_loss", "dev"))):
-        axes.plot(
-            steps,
-            [row[name] for row in history],
-            label=label,
-            marker=MARKS[index],
-            linestyle=LINES[index],
-            color="black",
-            markersize=3,
-        )
-    axes.set(xlabel="updates", ylabel="loss (nats)")
-    axes.legend()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 def curves(histories: Mapping[str, Sequence[Sequence[Mapping[str, float]]]], ylabel: str = "dev loss") -> str:

@@ -1,7 +1,6 @@
 """The HTML page of a table, in one file: verdicts, tests, plots, examples, attention, and the origin of every number.
 
-It begins with a conclusion in sentences: the gain of phrases, the sentences behind it, and the needs of a verdict. Tables of
-paper 003 also have averages over tasks, as printed and as computed from the listed values, and the time of an epoch. A tuning
+It begins with a conclusion in sentences: the gain of phrases, the sentences behind it, and the needs of a verdict. A tuning
 has the chosen setting of each row and the expected result of each budget. A counted table has every printed number, ours, and
 the verdict.
 """
@@ -9,7 +8,6 @@ the verdict.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -19,16 +17,14 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from phrasemodels.data.formats.shards import BATCH_ROWS, read_shard
-from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Step, digest_of
-from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.report.attention import attention_figures
 from phrasemodels.flows.report.plots import curves, differences, groups, intervals, lines, svg_of
 from phrasemodels.flows.report.templates import is_sure, render, row_name
 from phrasemodels.flows.results.records import commit
 from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.sharded import read_shards, shards
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.recipe import PARTS, Attending, Outcome, Section, attend
 from phrasemodels.tasks.train.trainer import history
 from phrasemodels.verdicts.significance import few_seeds, seed_group
@@ -147,77 +143,6 @@ def _mean(row: Row) -> str:
     return f"{_metric(row)} {ours['mean']:.2f}{half}"
 
 
-def paper_sections(finished: FinishedTable) -> Iterator[Section]:
-    """Yield the paper's own sections of a table."""
-    if finished.table.paper == "003":
-        yield from averages(finished.experiments, finished.comparison.meta["rows"])
-        yield epochs(finished)
-
-
-def averages(experiments: Sequence[Experiment], rows: list[dict[str, Any]]) -> Iterator[Section]:
-    """Yield averages over bAbI's tasks, for each system and metric with a printed one. rows: of the comparison."""
-    from phrasemodels.flows.experiments import paper_003
-
-    cells = {(e.name, a.metric): a.cell for e in experiments for a in e.answers if a.cell}
-    by_system: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        cell = cells.get((row["experiment"], row["metric"]))
-        if cell is not None and cell.dataset.startswith("bAbI"):
-            by_system.setdefault((cell.system, cell.metric), []).append(row)
-    if not by_system:
-        return
-    lines = []
-    for (system, metric), tasks in by_system.items():
-        printed, listed = paper_003.listed_average(system, metric)
-        lines.append(
-            {
-                "System": system,
-                "Metric": metric,
-                "Printed": f"{printed:.1f}",
-                "Of the listed tasks": f"{listed:.2f}",
-                "Tasks here": f"{len(tasks)}",
-                "Of these, published": f"{fmean(t['published'] for t in tasks):.2f}",
-                "Of these, ours": f"{fmean(t['intervals'][t['metric']]['mean'] for t in tasks):.2f}",
-            }
-        )
-    text = (
-        "The printed averages of answers have tasks 7 and 8 in them, which the full paper lists; the printed average of "
-        "MemN2N's facts, 39.6, leaves task 19 out. Compare ours with the published values of the same tasks."
-    )
-    yield Section("Averages over tasks", text, lines)
-
-
-def epochs(finished: FinishedTable) -> Section:
-    """Return the seconds of an epoch, mean over seeds, and their ratio to simple attention on the same data."""
-    seconds: dict[str, list[float]] = {}
-    for pipeline in finished.pipelines:
-        if trained := finished.store.find(pipeline.trained, verify=False):  # else it diverged
-            seconds.setdefault(pipeline.experiment.name, []).append(epoch_seconds(finished, pipeline, trained))
-    means = {name: fmean(times) for name, times in seconds.items()}
-    lines = []
-    for e in (e for e in finished.experiments if e.name in means):
-        same = [o for o in finished.experiments if o.recipe == e.recipe]
-        simple = [o.name for o in same if o.variant.lower().startswith("simple") and o.name in means]
-        ratio = f"{means[e.name] / means[simple[0]]:.2f}" if simple else "–"
-        lines.append({"System": e.row, "Seconds an epoch": f"{means[e.name]:.1f}", "Simple attention = 1": ratio})
-    text = (
-        "Training and evaluation by the clock, whatever ran beside them; the authors' structured attention took 5 times "
-        "as long as simple attention. benchmarks/layers.py measures updates side by side."
-    )
-    return Section("Time of an epoch", text, lines)
-
-
-def epoch_seconds(finished: FinishedTable, pipeline: Pipeline, trained: Artifact) -> float:
-    """Return the seconds of an epoch's updates: the items of the data times the mean seconds of one in the training's history."""
-    rows = history(trained)
-    data = pipeline.trained.inputs["train"]
-    assert isinstance(data, Step)
-    objective = pipeline.trained.settings.objective
-    examples = objective.examples([shard.path for shard in shards(finished.artifact(data))])
-    seconds = float(np.mean([1 / row["items_per_second"] for row in rows]))
-    return float(objective.count(examples, np.arange(len(examples)))) * seconds
-
-
 Trials = Sequence[Mapping[str, Any]]  # of each row, as `trial_records` in flows/run/tune.py returns them
 
 
@@ -281,7 +206,7 @@ def table_text(finished: FinishedTable) -> str:
         **_examples(finished),
         tuning=chosen_settings(finished.table.trials),
         expected_bests=expected_bests(finished.table.trials) if finished.table.trials else "",
-        sections=[*paper_sections(finished), *_problem_sections(finished)],
+        sections=_problem_sections(finished),
         svg=lambda figure: Markup(svg_of(figure)),
         attention=_attention(finished),
         licences=finished.comparison.meta["licences"],

@@ -122,9 +122,7 @@ class Record:
             raise
 
     def finish(self, pipeline: Pipeline, scored: Artifact) -> None:
-        """Log final metrics with the digest of their test set, configuration, predictions and learning curve."""
-        from phrasemodels.flows.report.plots import learning_curve
-
+        """Log final metrics with the digest of their test set, configuration, and predictions."""
         if self.tracker.is_finished(run_id := self.training_run(pipeline)):
             return
         trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
@@ -143,19 +141,16 @@ class Record:
         files = [file for file in files if file.name != MANIFEST]
         if scored.meta["redistributable"]:
             files += sorted(predicted.path.glob("*.arrow"))
-        with tempfile.TemporaryDirectory() as folder:
-            files.append(Path(folder) / "learning-curve.png")
-            learning_curve(history(trained), files[-1])
-            # if another attempt had the run before
-            StepMetrics(self.tracker, run_id, self.attempt)(history(trained), ended_at(trained))
-            used = list(self._used(pipeline, scored))
-            self.tracker.datasets(run_id, used)
-            tested = next(one for one in used if one.context == "test")
-            # the step of the kept weights, not the last one
-            name, step = f"{pipeline.experiment.row}-seed-{pipeline.seed}", int(trained.meta["best_step"])
-            about = {"experiment": pipeline.experiment.name, "licences": tags["licences"], **_code()}
-            model = self.tracker.logged_model(run_id, name, trained.key, step, about)
-            self.tracker.finish(run_id, metrics, files, tags, trained.meta["train_seconds"], model, tested)
+        # if another attempt had the run before
+        StepMetrics(self.tracker, run_id, self.attempt)(history(trained), ended_at(trained))
+        used = list(self._used(pipeline, scored))
+        self.tracker.datasets(run_id, used)
+        tested = next(one for one in used if one.context == "test")
+        # the step of the kept weights, not the last one
+        name, step = f"{pipeline.experiment.row}-seed-{pipeline.seed}", int(trained.meta["best_step"])
+        about = {"experiment": pipeline.experiment.name, "licences": tags["licences"], **_code()}
+        model = self.tracker.logged_model(run_id, name, trained.key, step, about)
+        self.tracker.finish(run_id, metrics, files, tags, trained.meta["train_seconds"], model, tested)
 
     def end_trials(self) -> None:
         """End the runs of a tuning: of the table, and of each finished trial."""
