@@ -18,7 +18,8 @@ from phrasemodels.data.formats.trees import brackets, wh_phrases
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.models.parser import LazyScores, ParsedTrees, ParserConfig
-from phrasemodels.parsing.parser import Divide, Limits, no_pieces, on_threads
+from phrasemodels.parsing.ids import Divide, no_pieces
+from phrasemodels.parsing.parser import Limits, on_threads
 from phrasemodels.structs import joint
 from phrasemodels.tasks.parsers.parse import (
     AddTrees,
