@@ -31,13 +31,11 @@ import pyarrow as pa
 from phrasemodels.data.corpora.bitext import column_blocks
 from phrasemodels.data.corpora.leakage import leakage
 from phrasemodels.data.formats.shards import SHARD_ROWS, write_shard
-from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.store.store import Job, Step, Store
 from phrasemodels.infra.cluster import ray_map
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.prepare.constituents import nodes, syntactic
-from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacent, lists, phrases, subtrees
+from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacent, lists, phrases
 from phrasemodels.tasks.prepare.sharded import run_step, shard_tables, shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, moses, spaces, tokenise, tokenise_shard
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
@@ -192,7 +190,6 @@ def fan_out() -> Iterator[dict[str, Any]]:
 ROUNDS = 15
 LOOPED = 1000  # sentences
 SHARDS = 5  # per round
-LEVELS = (1, 2, 3)
 
 
 def plain_adjacent(lengths: list[int], longest: int) -> list[list[tuple[int, ...]]]:
@@ -201,56 +198,6 @@ def plain_adjacent(lengths: list[int], longest: int) -> list[list[tuple[int, ...
         [tuple(range(first, first + size)) for size in range(2, longest + 1) for first in range(n - size + 1)]
         for n in lengths
     ]
-
-
-def plain_subtrees(trees: list[list[int]], longest: int) -> list[list[tuple[int, ...]]]:
-    """Return all edges, and for longest > 2 all connected subtrees of three words, sentence by sentence."""
-    sentences = []
-    for head in trees:
-        phrases = [(word, up) for word, up in enumerate(head) if up >= 0]
-        if longest > 2:
-            for word, up in enumerate(head):
-                if up >= 0:
-                    phrases += [(word, up, head[up])] if head[up] >= 0 else []
-                    phrases += [(word, up, other) for other in range(word + 1, len(head)) if head[other] == up]
-        sentences.append(phrases)
-    return sentences
-
-
-def plain_levels(trees: list[str]) -> list[list[list[tuple[int, int]]]]:
-    """Return the levels of parsed trees, by dividing phrase after phrase."""
-    sentences = []
-    for text in trees:
-        tree = parse(text)
-        n = len(tree.tokens)
-        spans = sorted({(s.start, s.end) for s in tree.spans} | {(i, i + 1) for i in range(n)},
-                       key=lambda s: (s[0], -s[1]))  # fmt: skip
-        below: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        stack: list[tuple[int, int]] = []
-        for span in spans:
-            while stack and stack[-1][1] <= span[0]:
-                stack.pop()
-            if stack:
-                below.setdefault(stack[-1], []).append(span)
-            stack.append(span)
-        level, levels = [(0, n)], []
-        for depth in range(len(LEVELS)):
-            level = [p for s in level for p in (below.get(s, [s]) if not depth or s[1] - s[0] > 3 else [s])]
-            levels.append(level)
-        sentences.append(levels)
-    return sentences
-
-
-def random_tree(rng: np.random.Generator, n: int) -> tuple[str, list[int]]:
-    """Return a random bracketing and a random dependency tree of n words."""
-
-    def brackets(size: int) -> str:
-        if size == 1:
-            return "(NN word)"
-        cut = int(rng.integers(1, size))
-        return f"(NP {brackets(cut)} {brackets(size - cut)})" if size > 2 else "(NP (NN word) (NN word))"
-
-    return f"(ROOT {brackets(n)})", [int(rng.integers(max(0, i - 4), i)) if i else -1 for i in range(n)]
 
 
 def timed(run: Callable[[], int], seconds: list[float]) -> int:
@@ -275,35 +222,24 @@ def compare(title: str, runs: dict[str, Callable[[], int]]) -> None:
 
 
 def enumeration() -> None:
-    """Print millions of phrases a CPU second beside a loop in Python: adjacent spans, subtrees and levels."""
+    """Print millions of phrases a CPU second beside a loop in Python: adjacent spans."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.poisson(19.6, SHARD_ROWS), 1, None).astype(np.int64)
-    made = [random_tree(rng, n) for n in lengths.tolist()]
-    trees, heads = pa.chunked_array([[tree for tree, _ in made]]), np.array([h for _, tree in made for h in tree])
-    sentences = LengthsAndHeads(lengths, heads)
+    sentences = LengthsAndHeads(lengths)
     with tempfile.TemporaryDirectory() as folder:
-        for title, enumerate_, plain, some in (
-            ("adjacent spans", adjacent, plain_adjacent, lengths[:LOOPED].tolist()),
-            ("subtrees", subtrees, plain_subtrees, [tree for _, tree in made[:LOOPED]]),
-        ):
-            for longest in (2, 3):
-                counts, members = enumerate_(sentences, longest)
-                table = pa.table({"phrases": lists(counts, members)})
+        for longest in (2, 3):
+            counts, members = adjacent(sentences, longest)
+            table = pa.table({"phrases": lists(counts, members)})
 
-                def writing(table: pa.Table = table, count: int = len(members)) -> int:
-                    write_shard(Path(folder) / "shard.arrow", table)
-                    return count
+            def writing(table: pa.Table = table, count: int = len(members)) -> int:
+                write_shard(Path(folder) / "shard.arrow", table)
+                return count
 
-                compare(f"{title} of up to {longest} words", {
-                    "plain loop": lambda p=plain, s=some, k=longest: sum(map(len, p(s, k))),
-                    "ours": lambda e=enumerate_, k=longest: len(e(sentences, k)[1]),
-                    "writing and hashing": writing,
-                })  # fmt: skip
-    compare("levels of constituency trees (phrases of three levels)", {
-        "plain loop": lambda: sum(len(level) for tree in plain_levels(trees[:LOOPED].to_pylist()) for level in tree),
-        "ours": lambda: int((np.diff(syntactic(trees, lengths, LEVELS), axis=0) != 0).sum()),
-        "of that, brackets": lambda: len(nodes(trees, lengths).start),
-    })  # fmt: skip
+            compare(f"adjacent spans of up to {longest} words", {
+                "plain loop": lambda k=longest: sum(map(len, plain_adjacent(lengths[:LOOPED].tolist(), k))),
+                "ours": lambda k=longest: len(adjacent(sentences, k)[1]),
+                "writing and hashing": writing,
+            })  # fmt: skip
 
 
 def main() -> None:

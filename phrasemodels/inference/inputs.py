@@ -1,7 +1,7 @@
 """Inputs of models, and their answers as text: tokens by the names that an exported model gives to them, phrases as positions of words,
 levels of a tree, heads and relations.
 
-Each function does for one sentence what the step of the pipeline of its name does for whole corpora (`tasks/prepare`); tests compare them.
+Of one sentence; steps of the pipeline compute them for whole corpora (`tasks/prepare`), tokens in a faster way, which tests compare.
 """
 
 import json

@@ -16,14 +16,8 @@ from phrasemodels.data.formats.trees import Span, parse
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.tasks.prepare.constituents import (
     Divide,
-    binarised,
-    blocks,
-    bracketed,
     divide,
     equal_blocks,
-    nary,
-    nodes,
-    numbered,
     syntactic,
     syntactic_binarised,
     validate,
@@ -180,17 +174,15 @@ def test_levels_are_those_of_figure_1() -> None:
     assert (halved.max(0) + 1).tolist() == [2, 4, 6]
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.data())
-def test_sizes_of_equal_blocks_differ_by_one_word_at_most(sizes: list[int], data: st.DataObject) -> None:
-    lengths = np.array(sizes, np.int64)
-    begins = np.array([data.draw(st.integers(1, 4)) for _ in range(int(lengths.sum()))], np.int64)
-    begins[(np.cumsum(lengths) - lengths)[lengths > 0]] = 0
-    numbers = numbered(begins, lengths, LEVELS)
-    equal = blocks(numbers, lengths)
+@given(st.lists(brackets(), min_size=1, max_size=4))
+def test_sizes_of_equal_blocks_differ_by_one_word_at_most(trees: list[str]) -> None:
+    lengths = np.array([len(parse(tree).tokens) for tree in trees], np.int64)
+    column = pa.chunked_array([pa.array(trees)])
+    numbers, equal = (partition(column, lengths, LEVELS) for partition in (syntactic, equal_blocks))
     validate(equal, lengths, "here")
     first = 0
-    for n in sizes:
-        for t in range(len(LEVELS) if n else 0):
+    for n in lengths.tolist():
+        for t in range(len(LEVELS)):
             wanted, got = (np.bincount(x[first : first + n, t]) for x in (numbers, equal))
             assert len(wanted) == len(got) and got.max() - got.min() <= 1
         first += n
@@ -201,8 +193,8 @@ def test_sizes_of_equal_blocks_differ_by_one_word_at_most(sizes: list[int], data
     [("(ROOT (X (NN a)", 1), ("(ROOT (NN a))) (", 1), ("(X (NN a)) (X (NN b))", 2), ("(X (NN a))", 2)],
 )
 def test_malformed_trees_are_refused_by_row(tree: str, words: int) -> None:
-    with pytest.raises(ValueError, match=r"row 1: .* is no tree of"):
-        nodes(pa.chunked_array([["(X (NN a))", tree]]), np.array([1, words]))
+    with pytest.raises(ValueError, match=r"row 1: .*(is no tree of|tree that begins here|outside of|trees, not one)"):
+        syntactic(pa.chunked_array([["(X (NN a))", tree]]), np.array([1, words]), LEVELS)
 
 
 def test_levels_that_are_no_partition_are_refused() -> None:
@@ -215,15 +207,6 @@ def test_a_sentence_without_a_tree_is_one_phrase() -> None:
     lengths = np.array([3, 0, 2])
     numbers = syntactic(pa.chunked_array([["", "", "(X (A a) (B b))"]]), lengths, LEVELS)
     assert numbers.tolist() == [[0, 0, 0]] * 4 + [[1, 1, 1]]
-    assert nary(nodes(pa.chunked_array([[""]]), np.array([1])), np.array([1])).tolist() == [0]
-
-
-def test_binary_trees_without_tags_have_levels() -> None:
-    lengths = np.array([4])
-    trees = bracketed(pa.chunked_array([["( ( A girl ) ( runs . ) )"]]))
-    assert syntactic(trees, lengths, LEVELS).tolist() == [[0, 0, 0], [0, 0, 0], [1, 1, 1], [1, 1, 1]]
-    found = nodes(trees, lengths)
-    assert binarised(found, lengths).tolist() == nary(found, lengths).tolist()
 
 
 def test_levels_and_subtrees_of_the_sample_treebank(store: Store) -> None:

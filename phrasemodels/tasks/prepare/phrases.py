@@ -1,7 +1,6 @@
 """Tokens as numbers: ids of words, and the phrases that a model may attend to, as positions of words.
 
-Phrases are adjacent words, or connected parts of a dependency tree. Models see trees only as such positions. No Python loop
-runs over sentences.
+Phrases are adjacent words, or connected parts of a dependency tree. Models see trees only as such positions.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,14 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
 from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import phrase_schema, read_shard, write_shard
 from phrasemodels.data.store.store import Job
+from phrasemodels.inference import inputs
 from phrasemodels.layers.blocks import BEGIN, END, SPECIAL, UNKNOWN
-from phrasemodels.structs.dispatch import CACHED
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.prepare.vocabulary import read_ids
 
@@ -80,60 +78,10 @@ def subtrees(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
         raise ValueError(f"subtrees of up to {longest} words: paper 000 has edges (2) and three connected words (3)")
     if sentences.heads is None:
         raise ValueError("subtrees need trees: give the phrases step an input `trees`, from a treebank or a parser")
-    counts = _count(sentences.lengths, sentences.heads, longest)
-    members = np.full((int(counts.sum()), longest), -1, np.int32)
-    _fill(sentences.lengths, sentences.heads, members)
-    return counts, members
-
-
-@njit(cache=CACHED, nogil=True)
-def _count(lengths: Ints, heads: Ints, longest: int) -> Ints:
-    counts = np.zeros(len(lengths), np.int64)
-    first = 0
-    for row, n in enumerate(lengths):
-        head = heads[first : first + n]
-        dependents = np.zeros(n, np.int64)
-        for word in range(n):
-            if head[word] >= 0:
-                counts[row] += 1
-                dependents[head[word]] += 1
-        if longest > 2:
-            for word in range(n):
-                counts[row] += dependents[word] * (dependents[word] - 1) // 2
-                if head[word] >= 0:
-                    counts[row] += dependents[word]  # chains: its head, the word, a dependent
-        first += n
-    return counts
-
-
-@njit(cache=CACHED, nogil=True)
-def _fill(lengths: Ints, heads: Ints, members: Members) -> None:
-    first = at = 0
-    for n in lengths:
-        head = heads[first : first + n]
-        for word in range(n):
-            if head[word] >= 0:
-                members[at, 0], members[at, 1] = min(word, head[word]), max(word, head[word])
-                at += 1
-        if members.shape[1] > 2:
-            for word in range(n):
-                if head[word] < 0:
-                    continue
-                if head[head[word]] >= 0:
-                    _three(members[at], word, head[word], head[head[word]])
-                    at += 1
-                for other in range(word + 1, n):
-                    if head[other] == head[word]:
-                        _three(members[at], word, head[word], other)
-                        at += 1
-        first += n
-
-
-@njit(cache=CACHED, nogil=True)
-def _three(phrase: Members, a: int, b: int, c: int) -> None:
-    """Write three positions in ascending order."""
-    phrase[0], phrase[2] = min(a, b, c), max(a, b, c)
-    phrase[1] = a + b + c - phrase[0] - phrase[2]
+    parts = np.split(sentences.heads, np.cumsum(sentences.lengths)[:-1])
+    found = [inputs.phrases("subtrees", len(heads), longest, heads.tolist()) for heads in parts]
+    counts = np.array([len(phrases) for phrases in found], np.int64)[: len(sentences.lengths)]
+    return counts, np.concatenate(found)
 
 
 @dataclass(frozen=True)
