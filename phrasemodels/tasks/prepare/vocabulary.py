@@ -1,15 +1,12 @@
 """Vocabularies: files of entries, one a line, whose line number, from 0, is the entry's id.
 
 Byte-pair encoding (Sennrich et al. 2016) of both sides together: learned from train, applied to all splits.
-
-A piece ends with `@@` if its word goes on.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import TOKENS, check, read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job
+from phrasemodels.inference.inputs import Pieces
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, shard_tables
 
@@ -100,7 +98,7 @@ def ids_of(tokens: Sequence[str], words: Sequence[str]) -> list[int]:
     return [ids.get(token, UNKNOWN) for token in tokens]
 
 
-WORD_END, UNKNOWN_PIECE, GOES_ON = "</w>", "<unk>", "@@"
+UNKNOWN_PIECE = "<unk>"
 
 
 @dataclass(frozen=True)
@@ -122,14 +120,14 @@ def learn_bpe(job: Job, settings: LearnBpe) -> dict[str, Any]:
     counts, _ = word_counts(shard_tables(job.inputs["rows"]))
     words = counts["source"] + counts["target"]
     # As special tokens, letters have fixed ids; ties between pairs are broken by ids, so results do not vary.
-    alphabet = [UNKNOWN_PIECE, *sorted({c for w in words for c in w} | {w[-1] + WORD_END for w in words})]
-    tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN_PIECE, end_of_word_suffix=WORD_END))
+    alphabet = [UNKNOWN_PIECE, *sorted({c for w in words for c in w} | {w[-1] + Pieces.END for w in words})]
+    tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN_PIECE, end_of_word_suffix=Pieces.END))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.BpeTrainer(
         vocab_size=len(alphabet) + settings.merges,
         min_frequency=settings.min_count,
         special_tokens=alphabet,
-        end_of_word_suffix=WORD_END,
+        end_of_word_suffix=Pieces.END,
         show_progress=False,
     )
     tokenizer.train_from_iterator((" ".join([word] * count) for word, count in sorted(words.items())), trainer)
@@ -145,34 +143,13 @@ def apply_bpe(job: Job, settings: None) -> dict[str, Any]:
 
 def apply_bpe_shard(job: Job, settings: None) -> dict[str, Any]:
     """Write the pieces of one shard."""
-    divide = cache(divider(job.inputs["bpe"].file("bpe.json").read_text(encoding="utf-8")))
+    divide = Pieces(job.inputs["bpe"].file("bpe.json"))
     table = read_shard(job.inputs["shard"].path)
     for side in ("source", "target"):
-        pieces = [[piece for word in words for piece in divide(word)] for words in table[side].to_pylist()]
+        pieces = [divide(words) for words in table[side].to_pylist()]
         place = table.schema.get_field_index(side)
         table = table.set_column(place, table.schema.field(side), pa.array(pieces, table.schema.field(side).type))
     return {"dropped": 0, **write_shard(job.out / SHARD, check(table, TOKENS, str(job.inputs["shard"].path)))}
-
-
-def divider(learned: str) -> Callable[[str], list[str]]:
-    """Return the function from a word to its pieces, for a bpe.json; an unknown letter is a piece by itself."""
-    from tokenizers import models
-
-    found = json.loads(learned)
-    merges = [tuple(pair) for pair in found["merges"]]
-    model = models.BPE(found["vocab"], merges, unk_token=UNKNOWN_PIECE, end_of_word_suffix=WORD_END)
-
-    def divide(word: str) -> list[str]:
-        raw = word.encode()  # offsets are of bytes
-        pieces = [raw[slice(*token.offsets)].decode() for token in model.tokenize(word)]
-        return [*(piece + GOES_ON for piece in pieces[:-1]), pieces[-1]]
-
-    return divide
-
-
-def without_bpe(tokens: list[str]) -> str:
-    """Return the words of pieces as text; the last piece ends its word in any case."""
-    return " ".join(tokens).replace(f"{GOES_ON} ", "").removesuffix(GOES_ON)
 
 
 def joined(tokens: list[str]) -> str:

@@ -18,6 +18,7 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
 from phrasemodels.encoders.transformer import NgramEncoderConfig
+from phrasemodels.inference.inputs import without_pieces
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Translation
 from phrasemodels.layers.attention import MultiHeadAttention, with_attend
@@ -37,7 +38,6 @@ from phrasemodels.tasks.prepare.vocabulary import (
     joined,
     learn_bpe,
     vocabulary,
-    without_bpe,
 )
 from phrasemodels.tasks.problems.recipe import (
     ErrorKind,
@@ -455,7 +455,7 @@ class SemanticParsingRecipe(Recipe):
     @property
     def form(self) -> AsText:
         """How the tokens of a model become a logical form."""
-        return without_bpe if self.forms.merges else joined
+        return without_pieces if self.forms.merges else joined
 
     def test_rows(self) -> Step:
         return self.corpus.split(self.splits["test"])
