@@ -84,18 +84,6 @@ def spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     return float(stats.spearmanr(x, y)[0]) if np.ptp(x) and np.ptp(y) else 0.0
 
 
-def correlation_statistics(x: Array, y: Array) -> Array:
-    """Return the statistics of each sentence (n, 6) for `correlation_of`: (1, x, y, x², y², xy)."""
-    return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], -1)
-
-
-def correlation_of(sums: Array) -> Array:
-    """Return 100 r of summed `correlation_statistics` (..., 6). With ranks in the whole test set for x and y, 100 ρ."""
-    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(100 * (n * xy - x * y) / np.sqrt((n * xx - x**2) * (n * yy - y**2)), nan=0.0)
-
-
 def tokenised_bleu() -> "BLEU":
     """BLEU as Moses' multi-bleu computes it: tokens as they are, lower case, no smoothing, 0 to 100."""
     from sacrebleu.metrics.bleu import BLEU

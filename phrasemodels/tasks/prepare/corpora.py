@@ -328,22 +328,13 @@ def _both_tags(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "tags": [f"{penn}{BOTH_TAGS}{universal}" for penn, universal in pairs]}
 
 
-class Treebank(Protocol):
-    """A treebank, such as a Corpus: its name, and the steps that yield its records."""
-
-    @property
-    def name(self) -> str: ...
-
-    def split(self, split: str) -> Step: ...
-
-
 @dataclass(frozen=True)
 class JoinedTreebanks:
     """A training set of several treebanks; dev and test are from one treebank, complete."""
 
     name: str
-    parts: tuple[Treebank, ...]
-    evaluated: Treebank
+    parts: tuple[AnyCorpus, ...]
+    evaluated: AnyCorpus
     takes: Mapping[str, Take] = field(default_factory=dict)
 
     def split(self, split: str) -> Step:
