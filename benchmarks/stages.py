@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from phrasemodels.data.corpora.bitext import column_blocks
-from phrasemodels.data.corpora.leakage import leakage
+from phrasemodels.data.corpora.readers import leakage
 from phrasemodels.data.formats.shards import SHARD_ROWS, write_shard
 from phrasemodels.data.store.store import Job, Step, Store
 from phrasemodels.infra.cluster import ray_map

@@ -13,8 +13,17 @@ import pytest
 
 from phrasemodels.data.corpora import added, babi, bitext, senteval, snli, treebank
 from phrasemodels.data.corpora.added import Added, add
-from phrasemodels.data.corpora.leakage import counts, leakage
-from phrasemodels.data.corpora.readers import READERS, counted, read, read_files, read_split, take, whole
+from phrasemodels.data.corpora.readers import (
+    READERS,
+    counted,
+    counts,
+    leakage,
+    read,
+    read_files,
+    read_split,
+    take,
+    whole,
+)
 from phrasemodels.data.download.manifest import Part, Split
 from phrasemodels.data.download.manifest import read as read_manifest
 from phrasemodels.data.formats.lines import bounded

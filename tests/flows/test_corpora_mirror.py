@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 from conftest import CORPORA
 
-from phrasemodels.data.corpora.leakage import leakage
-from phrasemodels.data.corpora.readers import read, reasons
+from phrasemodels.data.corpora.readers import leakage, read, reasons
 from phrasemodels.data.corpora.treebank import OTHER_WORDS
 from phrasemodels.data.download.manifest import Sources, load, names
 from phrasemodels.data.download.user_files import obtain

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from phrasemodels.data.corpora.leakage import Leak
+from phrasemodels.data.corpora.readers import Leak
 from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.formats.trees import parse

@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from phrasemodels.data.corpora.bitext import BadLine, divided
-from phrasemodels.data.corpora.leakage import Counts, counts, merged
-from phrasemodels.data.corpora.readers import blocks, in_part, part_keys, read, reasons
+from phrasemodels.data.corpora.readers import Counts, blocks, counts, in_part, merged, part_keys, read, reasons
 from phrasemodels.data.download.manifest import Manifest, Part, explain, names
 from phrasemodels.data.download.manifest import read as read_manifest
 from phrasemodels.data.formats.lines import lines

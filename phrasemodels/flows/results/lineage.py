@@ -8,8 +8,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.data.corpora.leakage import Counts, counts
-from phrasemodels.data.corpora.readers import blocks
+from phrasemodels.data.corpora.readers import Counts, blocks, counts
 from phrasemodels.data.download.manifest import Manifest, closest
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.disk_cache import cached_on_disk

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phrasemodels.config import to_json
-from phrasemodels.data.corpora.leakage import Leak
+from phrasemodels.data.corpora.readers import Leak
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, has_own_digest, with_digest, write_durably

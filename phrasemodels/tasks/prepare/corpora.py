@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from phrasemodels.config import at_least
 from phrasemodels.data.corpora import readers
-from phrasemodels.data.corpora.leakage import leakage
-from phrasemodels.data.corpora.readers import Reader, take
+from phrasemodels.data.corpora.readers import Reader, leakage, take
 from phrasemodels.data.corpora.samples import Records, Translations
 from phrasemodels.data.download.manifest import Languages, Part, Split, find_corpus
 from phrasemodels.data.formats.conllu import BOTH_TAGS
