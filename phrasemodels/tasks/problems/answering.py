@@ -22,7 +22,7 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job, Step, Store
-from phrasemodels.inference.problems import Answering
+from phrasemodels.inference.problems import Answering, story_of
 from phrasemodels.layers.blocks import PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.memory import Chain, ChainConfig, Hops, HopsConfig
 from phrasemodels.saved import check_finite
@@ -351,10 +351,7 @@ def story_figure(trained: TrainedModel, text: str) -> Heatmaps:
 
     ValueError: it is no story, or has too many words.
     """
-    parts = [part.strip() for part in re.split(r"[.?!]", text) if part.strip()]
-    if len(parts) < 2:
-        raise ValueError(f"{text[:60]!r} is no story: give facts and then a question, each with a mark at its end")
-    *facts, question = parts
+    *facts, question = story_of(text)
     vocabulary = read_words(trained.artifacts["vocabulary"], "words")
     rows = [words(fact) for fact in facts]
     longest = max(map(len, rows))
