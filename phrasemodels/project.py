@@ -432,7 +432,7 @@ def watch() -> None:
         return encode(name)
 
     os.environ.encodekey = asked
-    threading.Thread.start = started  # type: ignore[method-assign] # Python 3.11 has no event for it
+    threading.Thread.start = started  # type: ignore[assignment, method-assign] # Python 3.11 has no event for it
     sys.addaudithook(observe)
 
 

@@ -33,8 +33,7 @@ from phrasemodels.models.parser import (
     as_released,
     phrases_alone,
 )
-from phrasemodels.parsing.ids import Pieces
-from phrasemodels.parsing.parser import no_pieces
+from phrasemodels.parsing.ids import Pieces, no_pieces
 from phrasemodels.parsing.words import universal_sentences
 from phrasemodels.tasks.metrics.parseval import f1_of
 from phrasemodels.tasks.metrics.scores import accuracy_of
