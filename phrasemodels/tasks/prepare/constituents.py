@@ -48,7 +48,7 @@ def equal_blocks(trees: pa.ChunkedArray, lengths: Ints, levels: tuple[int, ...])
 
 def _each(divided: inputs.Levels, trees: pa.ChunkedArray, lengths: Ints) -> NDArray[np.int32]:
     """Divide each sentence by its tree in brackets, or "". ValueError: a tree is malformed, or has other words."""
-    found = [np.zeros((0, len(divided.levels)), np.int32)]
+    found: list[NDArray[np.int32]] = [np.zeros((0, len(divided.levels)), np.int32)]
     for row, (tree, n) in enumerate(zip(trees.to_pylist(), lengths.tolist(), strict=True)):
         try:
             found += [divided([""] * n, tree)] if n else []
