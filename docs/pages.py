@@ -259,7 +259,7 @@ def commands() -> str:
 
 def tasks() -> str:
     """Return every table of every paper as a task: what it is about, problem, corpora, metrics, rows, and printed numbers."""
-    from phrasemodels.flows.cli.experiments import listed, tables
+    from phrasemodels.flows.cli.run import listed, tables
     from phrasemodels.flows.experiments.published import paper_name
 
     names = ["about", "problem", "corpora", "metrics", "rows", "printed numbers"]
@@ -403,8 +403,7 @@ def filtered(text: str) -> str:
 
 def all_verdicts() -> str:
     """Return every printed number with its verdict."""
-    from phrasemodels.flows.experiments.names import plain_reason
-    from phrasemodels.flows.experiments.published import paper_name
+    from phrasemodels.flows.experiments.published import paper_name, plain_reason
 
     rows = asked(
         "select paper, table_, system, variant, dataset, printed_metric, printed, ours, half_width, verdict, reason, needs "

@@ -25,7 +25,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("any speed")
 PROJECT = Path(__file__).parent.parent
-CLI = (sys.executable, "-m", "phrasemodels.flows.cli")  # the command line in a process of its own
+CLI = (sys.executable, "-m", "phrasemodels")  # the command line in a process of its own
 ISOLATED = (
     shutil.which("unshare") and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
 )

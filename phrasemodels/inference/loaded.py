@@ -13,8 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from phrasemodels.config import name_of, parts_of
-from phrasemodels.folders import check_folder, copy_folder
-from phrasemodels.hub import Pretrained, readme
+from phrasemodels.folders import check_folder, copy_folder, writing_folder
 from phrasemodels.inference.inputs import Pieces
 from phrasemodels.inference.problems import Predictor, predictor
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
@@ -23,6 +22,7 @@ from phrasemodels.parsing.parser import Parser
 from phrasemodels.saved import (
     DAMAGED,
     LIBRARY,
+    Pretrained,
     check_finite,
     check_form,
     check_header,
@@ -32,9 +32,9 @@ from phrasemodels.saved import (
     first_line,
     forms,
     own_parts,
+    readme,
     restored,
 )
-from phrasemodels.written import writing_folder
 
 MOST_TEXTS = 256  # answered at a time
 # in a folder

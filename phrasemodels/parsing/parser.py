@@ -24,7 +24,7 @@ from phrasemodels.data.formats.conllu import BOTH_TAGS, analysed_again, predicte
 from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets, restore, wh_phrases
 from phrasemodels.encoders.inputs import ParserInput
-from phrasemodels.hub import Pretrained, readme
+from phrasemodels.folders import check_replaceable
 from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.models.fused_parser import fused
 from phrasemodels.models.parser import (
@@ -50,9 +50,9 @@ from phrasemodels.parsing.words import (
     spaced,
     undivided,
 )
+from phrasemodels.saved import Pretrained, readme
 from phrasemodels.structs import eisner, joint
 from phrasemodels.structs.kernels import reference_only
-from phrasemodels.written import check_replaceable
 
 NO_SPACE = "SpaceAfter=No"
 NO_PHRASES = "this parse has no phrases: decode jointly or phrases alone"

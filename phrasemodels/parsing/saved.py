@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from phrasemodels.config import to_json
-from phrasemodels.folders import check_folder
+from phrasemodels.folders import check_folder, check_replaceable
 from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.models.parser import (
     DECODES,
@@ -38,7 +38,6 @@ from phrasemodels.saved import (
     forms,
     restored,
 )
-from phrasemodels.written import check_replaceable
 
 ENGLISH = Path(__file__).parent / "english"
 SIDES = ("words", "characters", "tags", "labels", "relations")  # of vocabularies

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from conftest import PROJECT
 
-from phrasemodels.flows.report.attention import attention
-from phrasemodels.flows.report.plots import curves
+from phrasemodels.flows.report.plots import attention, curves
 
 FILES = sorted((PROJECT / "phrasemodels").rglob("*.py"))
 UNSAFE = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "shelve", "marshal", "joblib", "yaml", "telnetlib"}

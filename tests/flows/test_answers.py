@@ -23,11 +23,10 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of, with_digest
 from phrasemodels.data.store.store import Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.experiments.names import file_name
-from phrasemodels.flows.report.attention import attention_figures, write_attention
-from phrasemodels.flows.report.page import origins, write_overview, write_report
+from phrasemodels.flows.experiments.published import file_name
+from phrasemodels.flows.report.page import comparisons, origins, write_overview, write_report
+from phrasemodels.flows.report.plots import attention_figures, write_attention
 from phrasemodels.flows.report.table import table_text
-from phrasemodels.flows.results.comparison import comparisons
 from phrasemodels.flows.results.keep import join, keep
 from phrasemodels.flows.results.lineage import Lineage, difference
 from phrasemodels.flows.results.models import champion, find, load, named

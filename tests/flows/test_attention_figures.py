@@ -12,8 +12,7 @@ from phrasemodels.encoders.parents import SoftParentsConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.flows.cli import models as commands
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.flows.report.attention import attention_figures, in_words
-from phrasemodels.flows.report.plots import draw, svg_of
+from phrasemodels.flows.report.plots import attention_figures, draw, in_words, svg_of
 from phrasemodels.layers.attention_weights import SegmentWeights, SigmoidWeights, SoftmaxWeights, TreeWeights
 from phrasemodels.models.memory import ChainConfig, HopsConfig
 from phrasemodels.models.recurrent import RecurrentConfig

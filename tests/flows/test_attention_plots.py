@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from phrasemodels.flows.report.attention import attention, heads, tree
-from phrasemodels.flows.report.plots import svg_of
+from phrasemodels.flows.report.plots import attention, heads, svg_of, tree
 from phrasemodels.flows.report.templates import render
 from phrasemodels.layers.attention import attention_probe
 from phrasemodels.layers.ngrams import NgramBiLSTM, PhraseAttention, final_states, grams_alone

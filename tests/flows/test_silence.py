@@ -13,7 +13,7 @@ from phrasemodels.data.store.artifacts import MANIFEST
 from phrasemodels.flows.cli import models
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.experiments.names import divided, file_name, plain_reason
+from phrasemodels.flows.experiments.published import divided, file_name, plain_reason
 from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.report.table import conclusion
 from phrasemodels.flows.report.templates import templates

@@ -16,8 +16,8 @@ from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments import catalogue, comparability, overrides, published
 from phrasemodels.flows.experiments.catalogue import PAPERS, Request, made_by
 from phrasemodels.flows.experiments.experiment import Cell
-from phrasemodels.flows.experiments.names import TAKEN
 from phrasemodels.flows.experiments.paper_000 import table_1
+from phrasemodels.flows.experiments.published import TAKEN
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.study import table
 from phrasemodels.tasks.metrics import scores

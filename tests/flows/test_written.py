@@ -13,7 +13,7 @@ from running import run_cli
 
 from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.results.keep import keep
-from phrasemodels.written import check_replaceable, writing_folder
+from phrasemodels.folders import check_replaceable, writing_folder
 
 JUDGE = str(PROJECT / "examples" / "judge")
 OUTPUTS = {  # command and parameter -> arguments in front of the output, and its name

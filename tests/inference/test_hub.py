@@ -15,11 +15,10 @@ import phrasemodels
 from phrasemodels import LoadedModel, Parser
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.psan import PsanConfig
-from phrasemodels.hub import readme
 from phrasemodels.inference.problems import Tagging, Translation
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, _parts
-from phrasemodels.saved import LIBRARY
+from phrasemodels.saved import LIBRARY, readme
 
 SENTENCE = "The red house doesn't sleep."
 

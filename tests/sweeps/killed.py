@@ -63,7 +63,7 @@ def _start(store: Path, startup: Path, chosen: Sequence[str], workers: int, now:
     command = [
         sys.executable,
         "-m",
-        "phrasemodels.flows.cli",
+        "phrasemodels",
         "train",
         EXPERIMENT,
         *settings,

@@ -54,7 +54,7 @@ MODULES = {
     "flows/test_study_mistakes.py -k (test_query or refused or sql or question or frame) and not stays",
     "phrasemodels/flows/run/page_server.py": "flows/test_served.py tasks/test_parsing.py "
     "-k test_served or client or page or server or refused or port or turn",
-    "phrasemodels/written.py": "flows/test_written.py -k a_folder or no_file",
+    "phrasemodels/folders.py": "flows/test_written.py -k a_folder or no_file",
     "phrasemodels/structs/chain.py": f"{STRUCTS} -k chain or tags or argmax or without or k_best or refused",
     "phrasemodels/structs/eisner.py": f"{STRUCTS} -k root or argmax or without or k_best or refused or counts",
 }

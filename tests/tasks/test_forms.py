@@ -14,8 +14,7 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.encoders.transformer import PsanTokenEncoderConfig
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.report.attention import attention_figures
-from phrasemodels.flows.report.plots import draw, svg_of
+from phrasemodels.flows.report.plots import attention_figures, draw, svg_of
 from phrasemodels.flows.report.table import _problem_sections
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, load

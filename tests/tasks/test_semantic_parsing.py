@@ -29,7 +29,7 @@ from phrasemodels.flows.experiments.paper_002 import (
     profile_of,
 )
 from phrasemodels.flows.experiments.paper_002 import experiment as row_of
-from phrasemodels.flows.results.comparison import comparisons
+from phrasemodels.flows.report.page import comparisons
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, load
 from phrasemodels.flows.results.results import stored_results

@@ -262,7 +262,7 @@ def export(
     from phrasemodels.data.corpora.readers import blocks
     from phrasemodels.data.download.manifest import find_corpus
     from phrasemodels.data.formats.shards import write_parquet
-    from phrasemodels.written import check_replaceable
+    from phrasemodels.folders import check_replaceable
 
     manifest = find_corpus(name)
     for chosen in split or list(manifest.splits):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperGroup
 
-from phrasemodels.flows.cli import corpora, experiments, machine, models, parse, parsers, results, run, store
+from phrasemodels.flows.cli import corpora, machine, models, parse, results, run
 from phrasemodels.flows.cli.terminal import clean, one_line
 from phrasemodels.infra.signals import ENDED, Stopped, noting_error_line
 from phrasemodels.project import check_working_folder
@@ -60,8 +60,8 @@ app = typer.Typer(
     "_MLFLOW_URI, _RAY_ADDRESS, _PREFECT_API_URL, _CPUS, or a file that PHRASEMODELS_SETTINGS names; PHRASEMODELS_DEBUG=1 "
     "shows tracebacks.",
 )
-FILES = (run, results, experiments, models, parse, machine)
-GROUPS = {"corpora": corpora.app, "parsers": parsers.app, "store": store.app}
+FILES = (run, results, models, parse, machine)
+GROUPS = {"corpora": corpora.app, "parsers": parse.parsers, "store": machine.store}
 # Commands and groups by what one wants to do: first what one needs every day.
 PANELS: dict[str, tuple[str, ...]] = {
     "Every day": ("reproduce", "plan", "verdicts", "sql", "judge", "train", "predict", "parse", "init", "corpora"),

@@ -92,8 +92,8 @@ def draw(
         raise ValueError("an empty text: give a sentence")
     if to.suffix not in (".svg", ".html"):
         raise ValueError(f"{to}: name a figure that ends with .svg, or a page of attention that ends with .html")
+    from phrasemodels.folders import check_replaceable
     from phrasemodels.inference.inputs import too_long
-    from phrasemodels.written import check_replaceable
 
     if not as_json:
         check_replaceable(to, force)
@@ -110,8 +110,8 @@ def draw(
 def _draw(drawers: "list[Model]", text: str, target: str, labels: int | None, to: Path) -> None:
     """Write a figure, or a page of attention."""
     from phrasemodels.data.store.artifacts import write_durably
-    from phrasemodels.flows.report.attention import write_attention, write_labels
     from phrasemodels.flows.report.plots import draw as drawn
+    from phrasemodels.flows.report.plots import write_attention, write_labels
     from phrasemodels.tasks.problems.parsing import view_labels
     from phrasemodels.tasks.problems.recipe import check_size
 
@@ -170,7 +170,7 @@ def export(
     Examples: phrasemodels export 000/table1/sample/transformer exported --ctranslate2 phrasemodels export
     004/english/laptop/lal english --parser
     """
-    from phrasemodels.written import check_replaceable
+    from phrasemodels.folders import check_replaceable
 
     check_replaceable(to, force)
     if card and not for_parse:
@@ -189,8 +189,8 @@ def export(
 
 def _export_parser(model: "Model", to: Path, card: dict[str, Any], force: bool) -> None:
     """Write a parser to a folder that reads raw text with torch alone."""
+    from phrasemodels.folders import writing_folder
     from phrasemodels.parsing.saved import Saved, save
-    from phrasemodels.written import writing_folder
 
     recipe, parser = parser_of(model)
     about = model.card() | card

@@ -185,7 +185,7 @@ def _ours(row: dict[str, Any]) -> str:
 
 def _line(row: dict[str, Any]) -> str:
     """Return a number in at most 110 characters: place, system, printed, ours ± interval (seeds), verdict, reason."""
-    from phrasemodels.flows.experiments.names import short_reason
+    from phrasemodels.flows.experiments.published import short_reason
 
     place = row["table"].replace("Table ", "T").replace("Slide: ", "")[:9]
     what = " ".join(part for part in (row["system"], row["variant"], row["dataset"], row["metric"]) if part)
@@ -198,7 +198,7 @@ def _line(row: dict[str, Any]) -> str:
 
 def _print_number(row: dict[str, Any]) -> None:
     """Print all that is known of one number, a sentence a line."""
-    from phrasemodels.flows.experiments.names import plain_reason
+    from phrasemodels.flows.experiments.published import plain_reason
 
     print(
         clean(
@@ -270,7 +270,7 @@ def sql(
     from phrasemodels.data.formats.shards import write_parquet
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.sql import answered, arrow_of, query, write_database, write_shards
-    from phrasemodels.written import check_replaceable
+    from phrasemodels.folders import check_replaceable
 
     if to is not None and to.suffix != ".parquet":
         raise ValueError(f"{to}: answers are written as Parquet; name a file that ends with .parquet")
@@ -412,9 +412,9 @@ def judge(
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.report.judgement import is_page, write_judgement
     from phrasemodels.flows.results.exchange import read_both
+    from phrasemodels.folders import check_replaceable
     from phrasemodels.verdicts.judgement import how_read, judge_gains, judge_table, plain, unused
     from phrasemodels.verdicts.tables import Names
-    from phrasemodels.written import check_replaceable
 
     if page.suffix != ".html":
         raise ValueError(f"--page {page}: a page is HTML; name a file that ends with .html")

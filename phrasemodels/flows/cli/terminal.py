@@ -219,7 +219,7 @@ def print_table(result: dict[str, Any]) -> None:
 
 def _verdicts(rows: list[dict[str, Any]]) -> str:
     """Return how many rows have each verdict, with the reasons of all of them."""
-    from phrasemodels.flows.experiments.names import plain_reason
+    from phrasemodels.flows.experiments.published import plain_reason
     from phrasemodels.flows.report.table import reasons
 
     counts = Counter(row["verdict"] for row in rows)
@@ -242,8 +242,7 @@ def _best(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _next(rows: list[dict[str, Any]]) -> list[str]:
     """Return what to do next: look at the models and the results of this paper, judge what needs no training, take real data."""
-    from phrasemodels.flows.experiments.names import divided
-    from phrasemodels.flows.experiments.published import papers
+    from phrasemodels.flows.experiments.published import divided, papers
 
     best = _best(rows)
     row, _ = divided(best["experiment"])

@@ -22,8 +22,8 @@ from phrasemodels.data.download.user_files import digests
 from phrasemodels.encoders.inputs import PretrainedConfig, content_of, load_pretrained
 from phrasemodels.flows.experiments.experiment import PROFILE as COUNTED_PROFILE
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
-from phrasemodels.flows.experiments.names import CHANGE, divided, file_name
 from phrasemodels.flows.experiments.overrides import overridden
+from phrasemodels.flows.experiments.published import CHANGE, divided, file_name
 from phrasemodels.parsing.ids import Pieces
 from phrasemodels.tasks.prepare.corpora import Corpus
 from phrasemodels.tasks.problems.sentence_data import VectorFile

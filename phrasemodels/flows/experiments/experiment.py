@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from phrasemodels import project
 from phrasemodels.data.store.store import Step
 from phrasemodels.flows.experiments.comparability import Aspect, caveat, compare_settings, reason
-from phrasemodels.flows.experiments.names import CHANGE
-from phrasemodels.flows.experiments.published import PRINTED, printed_value, published_results
+from phrasemodels.flows.experiments.published import CHANGE, PRINTED, printed_value, published_results
 from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
 from phrasemodels.tasks.train.config import TrainConfig

@@ -9,8 +9,7 @@ import jinja2
 
 from phrasemodels.data.store.disk_cache import contents
 from phrasemodels.data.store.store import digest_of
-from phrasemodels.flows.experiments.names import plain_reason
-from phrasemodels.flows.experiments.published import paper_name, papers, with_names
+from phrasemodels.flows.experiments.published import paper_name, papers, plain_reason, with_names
 
 SURE = 0.05  # largest p of a difference, corrected over the table
 UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")

@@ -34,8 +34,7 @@ from phrasemodels.flows.results.results import (
     same_settings,
     statistics_of,
 )
-from phrasemodels.folders import read_regular
-from phrasemodels.written import put_in_place
+from phrasemodels.folders import put_in_place, read_regular
 
 MEANS = ("train_seconds", "peak_memory_mib")  # of a training, kept as means over seeds
 DERIVED = {"against", "intervals", "verdict", "reason"}  # of a row, computed again from the rest

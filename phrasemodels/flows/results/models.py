@@ -28,11 +28,10 @@ from phrasemodels.encoders.inputs import ExportedEncoderConfig, PretrainedConfig
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.catalogue import experiments, replaced, resolved, with_encoders
 from phrasemodels.flows.experiments.experiment import Experiment
-from phrasemodels.flows.experiments.names import divided
-from phrasemodels.flows.experiments.published import papers
+from phrasemodels.flows.experiments.published import divided, papers
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.results import TRAININGS
-from phrasemodels.folders import check_folder, copy_folder
+from phrasemodels.folders import check_folder, copy_folder, writing_folder
 from phrasemodels.inference.export import check_plain, write_ctranslate2
 from phrasemodels.inference.inputs import too_long
 from phrasemodels.inference.loaded import README, LoadedModel, model_readme
@@ -46,7 +45,6 @@ from phrasemodels.tasks.problems.recipe import PARTS
 from phrasemodels.tasks.problems.translation import TranslationRecipe
 from phrasemodels.tasks.train.checkpoints import load_trained
 from phrasemodels.verdicts.significance import seed_group
-from phrasemodels.written import writing_folder
 
 if TYPE_CHECKING:
     from phrasemodels.data.download.manifest import Sources

@@ -37,7 +37,7 @@ from phrasemodels.data.store.artifacts import (
 )
 from phrasemodels.data.store.gc import DAY, Waste, collect, is_alive, lease, leased_keys, trim, trimmed, waste
 from phrasemodels.data.store.store import Step, Store, with_dependencies
-from phrasemodels.flows.experiments.names import CHANGE, file_name
+from phrasemodels.flows.experiments.published import CHANGE, file_name
 from phrasemodels.folders import NotAFileError, check_folder, read_regular
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import COMPLETED, DEAD, KEY, Tracker, flatten, readable
@@ -254,8 +254,8 @@ def remove_row(store: Store, tracker: Tracker, name: str, sources: Sources, dry:
 def _keys_today(name: str, seeds: Collection[int], sources: Sources) -> tuple[set[str], set[str]]:
     """Return the keys of all steps of a row, by its name today, and of all other rows of its paper and of the project."""
     from phrasemodels.flows.experiments.catalogue import experiments, resolved
-    from phrasemodels.flows.experiments.names import divided
     from phrasemodels.flows.experiments.overrides import overridden
+    from phrasemodels.flows.experiments.published import divided
 
     row, overrides = divided(name)
     own = project.parts("papers")

@@ -27,8 +27,8 @@ from phrasemodels.data.store.fingerprint import closure
 from phrasemodels.data.store.store import Step, Store, digest_of, with_dependencies
 from phrasemodels.flows.experiments.catalogue import PAPERS, PROFILES, Table, experiments, resolved
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, Pipeline
-from phrasemodels.flows.experiments.names import divided
 from phrasemodels.flows.experiments.overrides import MACHINE, overridden, with_precision_of
+from phrasemodels.flows.experiments.published import divided
 from phrasemodels.flows.results.records import (
     RESULT,
     SENTENCES,

@@ -30,15 +30,14 @@ from phrasemodels.data.formats.shards import read_shard, write_parquet
 from phrasemodels.data.store.artifacts import Artifact, atomic_replace
 from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.names import divided, file_name
-from phrasemodels.flows.experiments.published import published_results
+from phrasemodels.flows.experiments.published import divided, file_name, published_results
 from phrasemodels.flows.results.judged import cached_rows, cached_values, judged, judged_claims
 from phrasemodels.flows.results.lineage import Lineage, setting
 from phrasemodels.flows.results.records import limited_memory, open_to_read
+from phrasemodels.folders import writing_folder
 from phrasemodels.infra.tracking import KEY, Tracker, flatten
 from phrasemodels.tasks.metrics.compare import finite
 from phrasemodels.verdicts.significance import seed_group
-from phrasemodels.written import writing_folder
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

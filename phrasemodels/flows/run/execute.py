@@ -24,7 +24,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.gc import trimmed
 from phrasemodels.data.store.store import Executor, Step, Store, call_here
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
-from phrasemodels.flows.experiments.names import file_name
+from phrasemodels.flows.experiments.published import file_name
 from phrasemodels.flows.results.records import sources_of
 from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.flows.run.plan import Plan

@@ -18,12 +18,11 @@ from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.artifacts import Artifact, describe, files_of, with_digest, write_durably
 from phrasemodels.data.store.store import Executor, Job, Store, digest_of, inherited, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment
-from phrasemodels.flows.experiments.names import file_name
+from phrasemodels.flows.experiments.published import file_name
 from phrasemodels.flows.run.bars import LINES_EVERY
-from phrasemodels.folders import check_folder, files_below
+from phrasemodels.folders import check_folder, files_below, writing_folder
 from phrasemodels.tasks.problems.recipe import Stage
 from phrasemodels.tasks.train.trainer import PROGRESS, history
-from phrasemodels.written import writing_folder
 
 RECIPE = "recipe.sha256"  # in a prepared folder: digest of the settings that its data was made with
 

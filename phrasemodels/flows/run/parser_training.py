@@ -18,6 +18,7 @@ from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import experiment, resolved
 from phrasemodels.flows.results.records import open_store, sources_of
 from phrasemodels.flows.run.local import train_experiment
+from phrasemodels.folders import check_replaceable, writing_folder
 from phrasemodels.infra.settings import Settings
 from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.parser import Parser
@@ -32,7 +33,6 @@ from phrasemodels.tasks.parsers.splitting import (
 from phrasemodels.tasks.prepare.corpora import Corpus, JoinedTreebanks
 from phrasemodels.tasks.problems.parsing import ParsingRecipe
 from phrasemodels.tasks.problems.sentence_data import VectorFile
-from phrasemodels.written import check_replaceable, writing_folder
 
 EXPERIMENT = "004/alone/laptop/arcs"
 
