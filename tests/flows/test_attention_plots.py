@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from phrasemodels.flows.report import render
 from phrasemodels.flows.report.plots import attention, heads, svg_of, tree
-from phrasemodels.flows.report.templates import render
 from phrasemodels.layers.attention import attention_probe
 from phrasemodels.layers.ngrams import NgramBiLSTM, PhraseAttention, final_states, grams_alone
 from phrasemodels.tasks.problems.recipe import Matrix, Neighbours

@@ -21,7 +21,7 @@ from phrasemodels.flows.cli.main import main
 from phrasemodels.flows.cli.terminal import CONTROL, _best, clean, print_rows, wrapped
 from phrasemodels.flows.experiments.catalogue import about, all_tables, experiment
 from phrasemodels.flows.experiments.published import file_name
-from phrasemodels.flows.report.templates import readable
+from phrasemodels.flows.report import readable
 from phrasemodels.flows.run.local import prepare_folder, train_prepared
 from phrasemodels.tasks.train.config import inverse_sqrt
 

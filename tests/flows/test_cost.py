@@ -7,7 +7,7 @@ from running import prepared
 from test_tune import SMALL
 
 from phrasemodels.data.store.store import Executor
-from phrasemodels.flows.run.cost import Cost, costs, memory_limit
+from phrasemodels.flows.run.local import Cost, costs, memory_limit
 from phrasemodels.infra.settings import Settings
 
 

@@ -14,9 +14,9 @@ from phrasemodels.flows.cli import models
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.published import divided, file_name, plain_reason
+from phrasemodels.flows.report import templates
 from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.report.table import conclusion
-from phrasemodels.flows.report.templates import templates
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, find
 from phrasemodels.flows.results.results import stored_results

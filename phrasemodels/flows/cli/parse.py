@@ -267,7 +267,7 @@ def check_names(form: str, decode: str, read: str) -> None:
 @contextmanager
 def _progress(files: Sequence[Path]) -> "Iterator[Callable[[Iterable[Answer]], Iterator[Answer]]]":
     """Yield a function that passes answers on, and shows on stderr how many lines are done."""
-    from phrasemodels.flows.run.bars import bar
+    from phrasemodels.flows.run import bar
 
     lengths = [_rows_in(file) for file in files] if all(file.is_file() for file in files) else []
     before = dict(zip(map(str, files), accumulate(lengths, initial=0), strict=False))

@@ -503,7 +503,7 @@ def _name_of(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
 
 def _judged_line(row: dict[str, Any]) -> dict[str, Any]:
     """Return a judged number as it is printed."""
-    from phrasemodels.flows.report.templates import digits_of
+    from phrasemodels.flows.report import digits_of
 
     ours, test, shown = row["ours"], row["test"], digits_of(row["value"])
     half = "" if not ours or ours["half_width"] is None else f" ± {ours['half_width']:.{shown}f}"

@@ -178,7 +178,7 @@ def _print_costs(made: "Plan", store: "Store", settings: "Settings", as_json: bo
     from phrasemodels.data.store.store import Executor
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.records import sources_of
-    from phrasemodels.flows.run.cost import costs, memory_limit
+    from phrasemodels.flows.run.local import costs, memory_limit
 
     limit, measured = memory_limit(), []
     for cost in costs(made, store, Executor(sources=sources_of(settings))):

@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.flows.experiments.published import VERDICTS
+from phrasemodels.flows.report import digits_of, render
 from phrasemodels.flows.report.plots import differences, intervals
-from phrasemodels.flows.report.templates import digits_of, render
 from phrasemodels.verdicts.judgement import Judged, JudgedGain, Read, plain
 from phrasemodels.verdicts.readers import Scores
 

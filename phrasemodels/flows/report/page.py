@@ -21,6 +21,7 @@ from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import HasKey, Job, Step, Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.published import JUDGED, papers
+from phrasemodels.flows.report import render, templates_digest
 from phrasemodels.flows.report.table import (
     conclusion,
     counts_text,
@@ -29,7 +30,6 @@ from phrasemodels.flows.report.table import (
     table_text,
     tested,
 )
-from phrasemodels.flows.report.templates import render, templates_digest
 from phrasemodels.flows.results.claims import answered_claims
 from phrasemodels.flows.results.judged import headline, needed, reasons, summary
 from phrasemodels.flows.results.records import TRIALS, place_of, read_kept

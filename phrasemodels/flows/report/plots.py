@@ -23,7 +23,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from phrasemodels.data.store.artifacts import write_durably
-from phrasemodels.flows.report.templates import readable, render
+from phrasemodels.flows.report import readable, render
 from phrasemodels.tasks.problems.recipe import Figure, Heatmap, Heatmaps, Matrix, Neighbours, Sweep, too_large
 from phrasemodels.verdicts.significance import seed_group
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from phrasemodels.data.formats.shards import BATCH_ROWS, read_shard
 from phrasemodels.data.store.store import HasKey, Step, digest_of
+from phrasemodels.flows.report import is_sure, render, row_name
 from phrasemodels.flows.report.plots import attention_figures, curves, differences, groups, intervals, lines, svg_of
-from phrasemodels.flows.report.templates import is_sure, render, row_name
 from phrasemodels.flows.results.records import commit
 from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.tasks.prepare.corpora import SampleCorpus

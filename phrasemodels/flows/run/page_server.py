@@ -30,7 +30,7 @@ from urllib.parse import parse_qs, urlsplit
 from markupsafe import Markup
 
 from phrasemodels import __version__
-from phrasemodels.flows.report.templates import readable, render
+from phrasemodels.flows.report import readable, render
 from phrasemodels.parsing.parser import Parse, Parser, Turn
 from phrasemodels.saved import first_line
 

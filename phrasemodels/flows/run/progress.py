@@ -16,7 +16,7 @@ from prefect import get_run_logger
 from rich.progress import TaskID
 
 from phrasemodels.data.store.store import Step
-from phrasemodels.flows.run.bars import LINES_EVERY, bars
+from phrasemodels.flows.run import LINES_EVERY, bars
 from phrasemodels.flows.run.execute import PROGRESS_EVERY, Execution, progress_of
 from phrasemodels.tasks.train.trainer import train
 

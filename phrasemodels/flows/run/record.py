@@ -19,7 +19,7 @@ from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import OutOfTimeError, Step, Store, digest_of, with_dependencies
 from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.experiments.published import file_name
-from phrasemodels.flows.report.templates import render
+from phrasemodels.flows.report import render
 from phrasemodels.flows.results import records
 from phrasemodels.flows.results.records import RUNNING, commit, leased_steps
 from phrasemodels.flows.run.plan import Plan
