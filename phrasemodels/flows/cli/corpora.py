@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Force, Json, clean, print_json
+from phrasemodels.flows.cli.terminal import Force, Json, clean, file_sources, print_json, writable_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ Names = Annotated[list[str] | None, typer.Argument(help="Corpora; without names,
 @app.command(name="list")
 def list_corpora(as_json: Json = False) -> None:
     """List every corpus, and whether it has been fetched."""
-    _store(), _sources()  # a wrong setting is said once, not for each corpus
+    writable_store(), file_sources()  # a wrong setting is said once, not for each corpus
     manifests, failed = _loaded([])
     rows = _each(manifests, _summary, failed)
     if as_json:
@@ -161,7 +161,7 @@ def fetch(names: Names = None) -> None:
     Example: phrasemodels corpora fetch multi30k gum
     """
     manifests, failed = _loaded(names)
-    store, sources = _store(), _sources()
+    store, sources = writable_store(), file_sources()
     for manifest in manifests if names else [manifest for manifest in manifests if manifest.files]:
         print(f"fetching {manifest.name}", file=sys.stderr, flush=True)
         try:
@@ -186,7 +186,7 @@ def verify(names: Names = None) -> None:
     from phrasemodels.flows.results.lineage import verified
 
     manifests, broken = _loaded(names)
-    store, sources = _store(), _sources()
+    store, sources = writable_store(), file_sources()
     steps = _each(manifests, lambda manifest: (manifest, _step(manifest, sources)), broken)
     fetched, failed = [], bool(broken)
     for manifest, step in steps:
@@ -228,7 +228,7 @@ def show(
     description = _summary(manifest) | _details(manifest)
     if head or split:
         chosen = split or next(iter(manifest.splits))
-        every = blocks(manifest, chosen, _artifact(_store(), manifest, _sources()).folder())
+        every = blocks(manifest, chosen, _artifact(writable_store(), manifest, file_sources()).folder())
         records = list(islice((record for rows in every for record in rows.slice(0, head).to_pylist()), head))
         description |= {"split": chosen, "head": records}
     if as_json:
@@ -267,7 +267,7 @@ def export(
     manifest = find_corpus(name)
     for chosen in split or list(manifest.splits):
         check_replaceable(to / f"{chosen}.parquet", force)
-    artifact = _artifact(_store(), manifest, _sources())
+    artifact = _artifact(writable_store(), manifest, file_sources())
     to.mkdir(parents=True, exist_ok=True)
     for chosen in split or list(manifest.splits):
         terms = {key: str(value) for key, value in manifest.terms(chosen)._asdict().items()}
@@ -281,7 +281,7 @@ def where(name: Name) -> None:
     """Print the folder of the store that holds a corpus."""
     from phrasemodels.data.download.manifest import find_corpus
 
-    artifact = _store().find(_step(find_corpus(name), _sources()), verify=False)
+    artifact = writable_store().find(_step(find_corpus(name), file_sources()), verify=False)
     if artifact is None:
         raise OSError(f"{name} has not been fetched: phrasemodels corpora fetch {name}")
     print(artifact.folder())
@@ -304,7 +304,7 @@ def _changed(manifest: "Manifest") -> str:
 
 
 def _summary(manifest: "Manifest") -> dict[str, Any]:
-    step = _step(manifest, _sources())
+    step = _step(manifest, file_sources())
     return {
         "name": manifest.name,
         "title": manifest.title,
@@ -314,7 +314,7 @@ def _summary(manifest: "Manifest") -> dict[str, Any]:
         "redistributable": manifest.redistributable,
         "stand_in": manifest.stand_in,
         "by_hand": not manifest.files,
-        "fetched": _store().find(step, verify=False) is not None,
+        "fetched": writable_store().find(step, verify=False) is not None,
     }
 
 
@@ -377,22 +377,3 @@ def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Arti
     if not digests(manifest, sources):
         raise OSError(how_to_supply(manifest, manifest.sources[0]))
     return store.run(_step(manifest, sources), Executor(sources=sources))
-
-
-def _sources() -> "Sources":
-    from phrasemodels.data.download.manifest import Sources
-    from phrasemodels.infra.settings import Settings
-
-    settings = Settings()
-    return Sources(settings.mirrors, settings.offline, settings.private)
-
-
-def _store() -> "Store":
-    from phrasemodels.flows.results.records import open_store
-    from phrasemodels.infra.settings import Settings
-
-    return open_store(Settings())
-
-
-if __name__ == "__main__":
-    app()

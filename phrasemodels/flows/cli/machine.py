@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phrasemodels.flows.cli.terminal import Json, clean, opened, print_json
+from phrasemodels.flows.cli.terminal import Json, clean, opened, print_json, writable_store
 
 if TYPE_CHECKING:
-    from phrasemodels.data.store.store import Store
     from phrasemodels.infra.settings import Settings
 
 
@@ -295,7 +294,7 @@ def gc(
     from phrasemodels.flows.results.records import collect_garbage
     from phrasemodels.infra.settings import Settings
 
-    removed = collect_garbage(_opened(), Settings(), days, newest, dry)
+    removed = collect_garbage(writable_store(), Settings(), days, newest, dry)
     rows = [{"path": str(item.path), "label": item.label, "bytes": item.bytes} for item in removed]
     if as_json:
         print_json(rows)
@@ -320,7 +319,7 @@ def forget(
     from phrasemodels.infra.tracking import Tracker
 
     settings = Settings()
-    removed = remove_row(_opened(), Tracker(settings.tracking_uri), row, sources_of(settings), dry)
+    removed = remove_row(writable_store(), Tracker(settings.tracking_uri), row, sources_of(settings), dry)
     for text in removed:
         print(clean(text))
     print(f"{len(removed)} things" + (" would go" if dry else " removed"))
@@ -390,11 +389,3 @@ def size(count: object) -> str:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
         number /= 1024
     return f"{number:.1f} TiB"
-
-
-def _opened() -> "Store":
-    import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.flows.results.records import open_store
-    from phrasemodels.infra.settings import Settings
-
-    return open_store(Settings())

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from phrasemodels.flows.cli.models import find_model, parser_of
-from phrasemodels.flows.cli.terminal import Force, Json, clean, print_json
+from phrasemodels.flows.cli.terminal import Force, Json, clean, file_sources, print_json, writable_store
 from phrasemodels.folders import check_inside
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from phrasemodels.data.store.artifacts import Artifact
-    from phrasemodels.data.store.store import Step, Store
+    from phrasemodels.data.store.store import Step
     from phrasemodels.flows.results.models import Model
     from phrasemodels.flows.run.page_server import Served
     from phrasemodels.parsing.files import Answer, ParseTexts, Table
@@ -376,7 +376,7 @@ def list_parsers(as_json: Json = False) -> None:
     from phrasemodels.data.download.manifest import load_parser, parser_names
     from phrasemodels.tasks.parsers.shipped import shipped_card
 
-    store = _store()
+    store = writable_store()
     known = {
         name: (load_parser(name).title, load_parser(name).licence, load_parser(name).stand_in)
         for name in parser_names()
@@ -508,7 +508,7 @@ def levels(
     trees = Step(parse, f"parse {label}", ParseColumn(parser, column), {"rows": rows, **models})
     divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
     question = f"select * exclude (label, key) from ({TABLE_1}) where key = '{divided.key}'"
-    names, rows_by_level = query(_store(), Tracker(Settings().tracking_uri), question)
+    names, rows_by_level = query(writable_store(), Tracker(Settings().tracking_uri), question)
     if as_json:
         print_json([dict(zip(names, row, strict=True)) for row in rows_by_level])
         return
@@ -563,17 +563,7 @@ def step_of(name: str) -> "Step":
 
 
 def _artifact(step: "Step") -> "Artifact":
-    from phrasemodels.data.download.manifest import Sources
     from phrasemodels.data.store.store import Executor
-    from phrasemodels.infra.settings import Settings
 
-    settings = Settings()
     print(step.label, file=sys.stderr, flush=True)
-    return _store().run(step, Executor(sources=Sources(settings.mirrors, settings.offline, settings.private)))
-
-
-def _store() -> "Store":
-    from phrasemodels.flows.results.records import open_store
-    from phrasemodels.infra.settings import Settings
-
-    return open_store(Settings())
+    return writable_store().run(step, Executor(sources=file_sources()))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from phrasemodels.data.download.manifest import Sources
     from phrasemodels.data.store.store import Store
     from phrasemodels.infra.tracking import Tracker
 
@@ -75,6 +76,23 @@ def opened() -> tuple["Store", "Tracker"]:
     from phrasemodels.flows.results.records import open_to_read
 
     return open_to_read()
+
+
+def writable_store() -> "Store":
+    """Return the store of the settings, opened to write to it. OSError: it cannot be used."""
+    import phrasemodels.infra.environment  # noqa: F401
+    from phrasemodels.flows.results.records import open_store
+    from phrasemodels.infra.settings import Settings
+
+    return open_store(Settings())
+
+
+def file_sources() -> "Sources":
+    """Return where files may come from, by the settings."""
+    from phrasemodels.flows.results.records import sources_of
+    from phrasemodels.infra.settings import Settings
+
+    return sources_of(Settings())
 
 
 def print_json(value: Any, indent: int | None = 1) -> None:

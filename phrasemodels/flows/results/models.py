@@ -30,6 +30,7 @@ from phrasemodels.flows.experiments.catalogue import experiments, replaced, reso
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.published import divided, papers
 from phrasemodels.flows.results.lineage import Lineage, setting
+from phrasemodels.flows.results.records import sources_of, store_of
 from phrasemodels.flows.results.results import TRAININGS
 from phrasemodels.folders import check_folder, copy_folder, writing_folder
 from phrasemodels.inference.export import check_plain, write_ctranslate2
@@ -154,7 +155,6 @@ class Model:
 
     def test_inputs(self) -> dict[str, Artifact]:
         """Return the inputs of the prediction of the test set. ValueError: the store has no such step."""
-        from phrasemodels.flows.results.records import store_of
         from phrasemodels.infra.settings import Settings
 
         artifacts = {artifact.key: artifact for artifact in store_of(Settings()).artifacts()}
@@ -328,12 +328,10 @@ def champion(lineage: Lineage, experiment: str) -> Model | None:
 
     A row's own name never means a model with overrides or of another corpus.
     """
-    from phrasemodels.data.download.manifest import Sources
     from phrasemodels.flows.results.results import code_of, matches
     from phrasemodels.infra.settings import Settings
 
-    settings = Settings()
-    sources = Sources(settings.mirrors, settings.offline, settings.private)
+    sources = sources_of(Settings())
     try:
         known = find_experiment(experiment)
     except ValueError:
@@ -436,13 +434,11 @@ def _model(
     exported: Path | None = None,
 ) -> Model:
     """Return a model. exported: its exported folder. It then has the encoder from there."""
-    from phrasemodels.data.download.manifest import Sources
     from phrasemodels.infra.settings import Settings
 
     encoder = str((exported or Path()) / ENCODER)
     if exported is None:
-        settings = Settings()
-        known = with_encoders(known, Sources(settings.mirrors, settings.offline))
+        known = with_encoders(known, sources_of(Settings()))
     config = from_template(known.model, trained.manifest["parts"]["settings"]["model"], known.name)
     made = dataclasses.replace(known, model=config)
     if exported is not None:
