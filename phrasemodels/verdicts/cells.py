@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 MOST_BYTES = 1 << 30  # of one file, unpacked
 LONGEST = 2000  # characters of a cell
-MOST_BYTES_OF_EXCEL = 1 << 27  # unpacked: XML takes many times as much memory
+MOST_BYTES_OF_EXCEL = 1 << 24  # unpacked: XML takes many times as much memory
 DIVIDERS = ",;\t"
 TABULAR = re.compile(r"\\begin\{(tabular[xy*]?|longtable|tabu|array)\}(?:\{[^{}]*\})?(?=\{)")
 
@@ -32,12 +32,13 @@ class Line(NamedTuple):
 
 @dataclass
 class Grid:
-    """A table as text. where: its file. notes: lines outside of it."""
+    """A table as text. where: its file. title: the line above it, or its sheet's name. notes: what isn't read of it."""
 
     where: str
     lines: list[Line]
     divider: str = ""
     notes: list[str] = field(default_factory=list)
+    title: str = ""
 
 
 def content(path: Path) -> bytes:
@@ -128,15 +129,15 @@ def _even(text: str, divider: str) -> tuple[int, int]:
 
 def _markdown(where: str, lines: Sequence[str]) -> list[Grid]:
     found: list[Grid] = []
-    inside = False
+    inside, title = False, ""
     for number, line in enumerate(lines, 1):
         if "|" not in line:
-            inside = False
+            inside, title = False, line.strip(" #*_:.") or title
             continue
         if re.fullmatch(r"[\s|:-]+", line) and "-" in line:
             continue
         if not inside:
-            found.append(Grid(where, []))
+            found.append(Grid(where, [], title=title))
         inside = True
         cells = re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
         found[-1].lines.append(Line(number, [plain(_bounded(cell.replace(r"\|", "|"))) for cell in cells]))
@@ -156,6 +157,7 @@ def _latex(where: str, text: str) -> list[Grid]:
         start = _closing(text, begin.end())
         end = text.find("\\end{" + begin[1], start)
         found.append(_tabular(where, text, start, len(text) if end < 0 else end))
+        found[-1].title = f"table {len(found)}"
     return found or [_tabular(where, text, 0, len(text))]
 
 
@@ -204,23 +206,30 @@ def _sheets(path: Path) -> list[Grid]:
     try:
         with zipfile.ZipFile(packed) as archive:
             size = sum(part.file_size for part in archive.infolist())  # no part can be read beyond its size
-        book = openpyxl.load_workbook(packed, read_only=True, data_only=True) if size <= MOST_BYTES_OF_EXCEL else None
-        found = [
-            Grid(
-                f"{path}, sheet {sheet.title}",
-                [
-                    Line(number, [_shown(cell) for cell in row])
-                    for number, row in enumerate(sheet.iter_rows(), 1)
-                    if any(cell.value is not None for cell in row)
-                ],
-            )
-            for sheet in (book.worksheets if book else ())
-        ]
+        book = openpyxl.load_workbook(packed, data_only=True) if size <= MOST_BYTES_OF_EXCEL else None
+        found = [_sheet(f"{path}, sheet {sheet.title}", sheet) for sheet in (book.worksheets if book else ())]
     except Exception as error:  # of openpyxl, zipfile or the parser of XML
         raise ValueError(f"{path}: no Excel file ({' '.join(str(error).split())[:100]})") from error
     if book is None:
         raise ValueError(f"{path}: unpacked it has more than {MOST_BYTES_OF_EXCEL} bytes; divide it")
     return found
+
+
+def _sheet(where: str, sheet: Any) -> Grid:
+    """Return what is seen of a sheet of Excel; notes: what is hidden."""
+    if sheet.sheet_state != "visible":
+        return Grid(where, [], notes=[f"{where}: not read: it is hidden"])
+    spans = [one for one in sheet.column_dimensions.values() if one.hidden]
+    columns = {number for one in spans for number in range(one.min, one.max + 1)}
+    rows = [number for number, one in sheet.row_dimensions.items() if one.hidden]
+    notes = [f"{where}: not read: hidden {kind} {', '.join(map(str, sorted(found)))[:80]}"
+             for kind, found in (("rows", rows), ("columns", columns)) if found]  # fmt: skip
+    lines = [
+        Line(number, [_shown(cell) for cell in row if cell.column not in columns])
+        for number, row in enumerate(sheet.iter_rows(), 1)
+        if number not in rows and any(cell.value is not None for cell in row)
+    ]
+    return Grid(where, lines, notes=notes, title=sheet.title)
 
 
 def _shown(cell: Any) -> str:
@@ -249,7 +258,8 @@ def plain(text: str) -> str:
     text = re.sub(r"<br\s*/?>", " ", text)
     text = re.sub(r"^(\W*\d+)\s*<sup>\s*([-−+]?\d+)\s*</sup>", r"\1^\2", text)  # a power or a footnote, which is asked
     text = re.sub(r"^(\s*\d+)(?=[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+\s*$)", r"\1^", text)
-    text = re.sub(r"^(\W*\d+\.?\d*)\s*<sub>\s*(±?\s*\d[\d.]*)\s*</sub>", r"\1 (\2)", text)
+    text = re.sub(r"(?<=[\d*%])\s*<(sub|sup)>\s*([±+−-]\s*[\d.]+%?|\d*\.\d+%?)\s*</\1>", r" (\2)", text)
+    text = re.sub(r"^(\W*\d+\.?\d*)\s*<sub>\s*(\d+)\s*</sub>", r"\1 (\2)", text)
     text = re.sub(r"<(sup|sub)>[^<>]*</\1>|</?[a-zA-Z][^<>]*>|\[\^\w+\]", "", text)
     if "\\" in text or "$" in text or "{" in text:
         text = re.sub(r"\\([%&#_])", r"\1", text).replace("\\,", " ").replace("~", " ")
@@ -365,7 +375,7 @@ def _rest(cell: str, number: str, rest: str) -> tuple[float | None, str]:
     """Return the deviation, and a note, after a number. ValueError: the text is unknown."""
     if not rest:
         return None, ""
-    if re.fullmatch(r"[(\[]\s*[+-]\s*[\d.]+\s*%?\s*[)\]]", rest):
+    if re.fullmatch(r"([(\[]|_\{?|\^(?=.*\.))\s*[+-]\s*[\d.]+\s*%?\s*[)\]}]?", rest):
         return None, f"{cell[:40]!r}: {rest} is taken as a difference, and isn't read"
     if re.fullmatch(rf"[\[(]\s*{NUMBER}\s*%?\s*(,|-|–|to|;)\s*{NUMBER}\s*%?\s*[\])]", rest):
         return None, f"{cell[:40]!r}: {rest} is taken as an interval, and isn't read"

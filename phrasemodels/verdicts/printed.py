@@ -322,12 +322,8 @@ def _numbers(table: Table, names: Names, problems: list[str]) -> Iterator[tuple[
     roles, columns = columns_of(table, names, "value")
     problems += table.bad
     several = len({row.get("split", roles) for row in table.rows}) > 1
-    above: dict[str, str] = {}
     for row in table.rows:
         given = {role: row.get(role, roles).strip() for role in roles}
-        for role in ("system", "dataset", "metric", "paper", "table") if columns and not columns[0].long else ():
-            if role in roles:  # an empty cell stands below a name that is for several rows
-                above[role] = given[role] = given[role] or above.get(role, "")
         if {*words(given.get("system", ""))} and {*words(given.get("system", ""))} <= CHANGING:
             table.notes.append(f"{row.where}: not read: {given['system'][:40]!r} is a difference of rows")
             continue

@@ -33,6 +33,7 @@ from phrasemodels.verdicts.tables import (
     fold_of,
     folded,
     json_of,
+    roles_of,
     rows_of_json,
     tables,
     with_split,
@@ -507,9 +508,24 @@ def from_file(path: Path, names: Names, unread: list[str]) -> Iterator[Observati
     found = tables(path)
     if not found:
         unread.append(f"{path}: no table")
+    titles, unclear = 0, ""
     for table in found:
-        seed, setting = _run_of([table.where.rpartition(", sheet ")[2]] if ", sheet " in table.where else [])
-        yield from from_table(table, names._replace(seed=seed, setting=setting) if seed else names, unread)
+        seed, setting = _run_of([table.title])
+        named = names._replace(seed=seed, setting=setting) if seed else names
+        role = next((one for one in ("dataset", "system") if folded(table.title) in getattr(names, f"{one}s")), "")
+        named = named._replace(**{role: table.title}) if role and table.title else named
+        some = False
+        for one in from_table(table, named, unread):
+            some = True
+            yield one
+        titles += some
+        unclear = unclear or (
+            table.title if some and named == names and "dataset" not in roles_of(table.columns) else ""
+        )
+    if titles > 1 and unclear:
+        raise ValueError(
+            f"{path}: several tables, one under {unclear[:40]!r}: add a column dataset, or write a file for each"
+        )
 
 
 def from_lm_eval(path: Path) -> Iterator[Observation]:
@@ -643,17 +659,9 @@ def _of_harness(found: Mapping[str, Any], path: Path) -> Iterator[Observation]:
                 metric, _, kept = name.partition(",")
                 if isinstance(value, int | float) and not metric.endswith("_stderr"):
                     shown = metric if kept in ("", "none") else name
-                    yield Observation(
-                        _text(model),
-                        _text(task),
-                        _text(shown),
-                        date,
-                        "",
-                        _number(value, str(path)),
-                        where=str(path),
-                        problem=PART if "; limit " in f"; {setting}" else "",
-                        setting=setting,
-                    )
+                    key = (_text(model), _text(task), _text(shown), date, "", _number(value, str(path)))
+                    problem = PART if "; limit " in f"; {setting}" else ""
+                    yield Observation(*key, where=str(path), problem=problem, setting=setting)
 
 
 def _config(path: Path) -> dict[str, Any]:

@@ -35,6 +35,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the 
     "dataset": tuple("dataset;data set;data;corpus;task;tasks;benchmark;testset;test set;datensatz;korpus".split(";")),
     "split": ("split",),
     "metric": tuple("metric;measure;metrik".split(";")),
+    "filter": ("filter",),
     "number": tuple("value;score;printed;reported;published;result;wert;valeur".split(";")),
     "seed": tuple("seed;random seed;random state;run;trial;fold;repetition;run id;startwert".split(";")),
     "item": tuple("item;item id;example;example id;doc id;sentence;sentence id".split(";")),
@@ -56,6 +57,7 @@ OURS = (
     "system",
     "dataset",
     "metric",
+    "filter",
     "number",
     "seed",
     "item",
@@ -105,13 +107,15 @@ class Row(NamedTuple):
     def get(self, role: str, roles: Mapping[str, str]) -> str:
         """Return the text of the column that has a role; empty if there is none."""
         found = self.cells.get(roles[role], "") if role in roles else ""
-        return "" if found is None else str(found)
+        text = "" if found is None else str(found)
+        kept = self.get("filter", roles) if role == "metric" and text else ""  # of lm-evaluation-harness
+        return f"{text},{kept}" if kept not in ("", "none") else text
 
 
 @dataclass
 class Table:
     """Rows with one header. comma: decimals stand after commas; None: that isn't known. bad: lines that are no rows; notes: lines that
-    are left out; alone: those of them with a name alone."""
+    are left out; alone: those of them with a name alone; title: the line above it; merged: an empty cell is part of the name above it."""
 
     where: str
     columns: list[str]
@@ -120,6 +124,8 @@ class Table:
     bad: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     alone: list[Row] = field(default_factory=list)
+    title: str = ""
+    merged: bool = False
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]], where: str) -> "Table":
@@ -132,7 +138,11 @@ def tables(path: Path) -> list[Table]:
     """Return the tables of a file with their headers. ValueError: it cannot be read."""
     if suffix(path) in JSON:
         return [Table.of(rows, str(path))] if (rows := rows_of_json(json_of(path, as_text=True))) else []
-    return [table for grid in grids(path) if (table := _table(grid)) is not None]
+    found = grids(path)
+    made = [table for grid in found if (table := _table(grid)) is not None]
+    for table in made[:1]:
+        table.notes[:0] = [note for grid in found for note in grid.notes]
+    return made
 
 
 def json_of(path: Path, as_text: bool = False) -> Any:
@@ -258,7 +268,7 @@ def _table(grid: Grid) -> Table | None:
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"{grid.where}: two columns have the name {twice[0][:40]!r}: rename one")
     rows: list[Row] = []
-    table = Table(grid.where, names, rows, False, [], notes)
+    table = Table(grid.where, names, rows, False, [], notes, title=grid.title, merged=not grid.divider)
     for line in body:
         _add(table, rows, grid, line, kept, len(header))
     cells = [str(cell) for row in rows for cell in row.cells.values()]
@@ -404,12 +414,17 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
     What is left out is added to the table's notes.
     """
     roles = roles_of(table.columns, OURS if kind == "score" else ROLES)
+    names_metrics = "system" in roles and "metric" not in roles and isinstance(table.rows, list) and bool(table.rows)
+    if names_metrics and all(known(row.get("system", roles)).kind for row in table.rows):  # as JSON of sacreBLEU does
+        roles["metric"] = roles.pop("system")
     if "number" in roles:
         rest = [name for name in table.columns if name not in roles.values()]
         if "system" not in roles and isinstance(table.rows, list):
             _first_names(roles, table, rest)
         if kind == "value" and (left := [name for name in rest if name not in roles.values()]):
             table.notes.append(NOT_READ.format(table.where, ", ".join(map(repr, left))[:100]))
+        if table.merged:
+            _fill(table.rows, roles)
         metric = (names.metric,) if names.metric else ("",)
         return roles, [Column(roles["number"], metrics=metric, long=True, deviation=roles.get("deviation", ""))]
     rows = table.rows = list(table.rows)
@@ -437,7 +452,18 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
         else:
             one = _column(name, names, "metric" in roles)
             found.append(Column(name, metrics=(name,)) if one.guessed and "dataset" in roles else one)
+    if table.merged or kind == "value":
+        _fill(rows, roles)
     return roles, found
+
+
+def _fill(rows: Iterable[Row], roles: Mapping[str, str]) -> None:
+    """Write names into empty cells below them."""
+    columns = [roles[role] for role in ("system", "dataset", "metric", "paper", "table") if role in roles]
+    above: dict[str, Any] = {}
+    for row in rows:
+        for name in columns:
+            row.cells[name] = above[name] = row.cells.get(name) or above.get(name, "")
 
 
 def _first_names(roles: dict[str, str], table: Table, columns: Sequence[str]) -> None:

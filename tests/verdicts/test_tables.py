@@ -804,3 +804,50 @@ def test_a_cell_without_an_end_costs_no_time_and_is_no_number(tmp_path: Path) ->
         assert is_value(cell) == (cell[0] != "-")
         with pytest.raises(ValueError, match="is no number"):
             value_of(cell)
+
+
+def test_tables_under_headings_are_of_the_printed_data_sets_or_refused(tmp_path):
+    table = "## {}\n\n| model | accuracy |\n|---|---|\n| {} | {}.{} |\n\n"
+    ours = {f"seed{n}.md": table.format("X", "A", 87, n) + table.format("Y", "B", 60, n) for n in range(3)}
+    _, found = judged(tmp_path, ("t.csv", "model,data,accuracy\nA,X,87.1\nB,Y,87.1\n", Names()), ours)
+    assert [one.verdict for one in found] == ["reproduced", "lower"]
+    with pytest.raises(ValueError, match="several tables, one under 'X': add a column dataset"):
+        judged(tmp_path, ("t.csv", "model,accuracy\nA,87.1\nB,60.1\n", Names()), ours)
+
+
+def test_tables_of_lm_eval_and_json_of_sacrebleu_are_read(tmp_path):
+    ours = {f"A/seed{n}.md": "|Tasks|Filter|n-shot|Metric|   |Value|\n|---|---|---|---|---|---|\n"
+            f"|d|none|5|acc|↑|0.42{n}|\n| |none|5|acc_norm|↑|0.55{n}|\n| |strict|5|em|↑|0.32{n}|\n" for n in range(3)}  # fmt: skip
+    table = 'model,data,metric,value\nA,d,acc,0.421\nA,d,acc_norm,0.551\nA,d,"em,strict",0.321\n'
+    _, found = judged(tmp_path / "1", ("t.csv", table, Names()), ours)
+    assert [one.verdict for one in found[:2]] == ["reproduced"] * 2 and len(found[2].values) == 3
+    ours = {
+        f"A/seed{n}.json": json.dumps([{"name": "BLEU", "score": 27.3 + n / 10}, {"name": "chrF2", "score": 55}])
+        for n in range(3)
+    }
+    _, (one,) = judged(tmp_path / "2", ("t.csv", "system,BLEU\nA,27.4\n", Names()), ours)
+    assert one.verdict == "reproduced"
+
+
+def test_what_is_hidden_in_excel_is_named_and_not_read(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for name in ("seed 0", "seed 1", "seed 2", "seed 3"):
+        sheet = book.create_sheet(name)
+        for row in (("Model", "Accuracy", "F1"), ("Base", 82.3, 1), ("Base", 10, 1)):
+            sheet.append(row)
+        sheet.row_dimensions[3].hidden = sheet.column_dimensions["C"].hidden = True
+    sheet.sheet_state = "hidden"
+    book.save(tmp_path / "s.xlsx")
+    both, found = scores_of(tmp_path, {"s.xlsx": (tmp_path / "s.xlsx").read_bytes()})
+    assert found[("Base", "accuracy")][1] == 3 and sum("not read" in line for line in both.unread) == 7
+
+
+@pytest.mark.parametrize(
+    ("cell", "deviation", "note"),
+    [("$81.2_{+9.3}$", None, True), ("81.2$_{\\textcolor{green}{-1.3}}$", None, True), ("81.2 <sub>+1.3</sub>", None, True),
+     ("**81.2** <sub>±0.3</sub>", 0.3, False), ("81.2<sup>0.3</sup>", 0.3, False)],
+)  # fmt: skip
+def test_a_sign_in_a_subscript_is_a_difference(cell, deviation, note):
+    found = value_of(cell)
+    assert (found.text, found.deviation, "taken as a difference" in found.note) == ("81.2", deviation, note)
