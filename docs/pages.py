@@ -192,7 +192,10 @@ def views() -> str:
 
     parts = [
         f"### {name}\n\nA row is {view.row}.\n\n"
-        + table(["column", "type"], [(f"`{c}`", kind) for c, kind in view.columns.items()])
+        + table(
+            ["column", "type", "meaning"],
+            [(f"`{c}`" + " (key)" * (c in view.key), kind, meaning) for c, (kind, meaning) in view.columns.items()],
+        )
         for name, view in VIEWS.items()
     ]
     return "\n".join(parts)
@@ -452,3 +455,48 @@ def squares(**pictures: Any) -> str:
             f"{cells}</svg><figcaption>{name}</figcaption></figure>"
         )
     return f'<div class="squares">{"".join(drawn)}</div>\n'
+
+
+def schema() -> str:
+    """Return a picture of the views of SQL: each with its key, and an arrow to each view whose values stand in it."""
+    from phrasemodels.flows.results.sql import VIEWS
+
+    def depth(name: str) -> int:
+        return max((1 + depth(parent) for parent in VIEWS[name].parents), default=0)
+
+    width, gap, height, apart = 215, 90, 44, 58
+    columns = [[name for name in VIEWS if depth(name) == level] for level in range(max(map(depth, VIEWS)), -1, -1)]
+    places = {name: (x * (width + gap), y * apart) for x, names in enumerate(columns) for y, name in enumerate(names)}
+    drawn = []
+    for name, view in VIEWS.items():
+        x, y = places[name]
+        drawn.append(
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="4" fill="none" stroke="currentColor"/>'
+            f'<text x="{x + 8}" y="{y + 18}" font-weight="bold">{name}</text>'
+            f'<text x="{x + 8}" y="{y + 35}" font-size="11">{" ".join(view.key)}</text>'
+        )
+        for parent, joined in view.parents.items():
+            to_x, to_y = places[parent][0], places[parent][1] + height / 2
+            drawn.append(
+                f'<line x1="{x + width}" y1="{y + height / 2}" x2="{to_x}" y2="{to_y}" stroke="currentColor" '
+                f'stroke-opacity="0.5" marker-end="url(#to)"><title>{name} → {parent}: {", ".join(joined)}</title></line>'
+            )
+    across, down = len(columns) * (width + gap) - gap, max(map(len, columns)) * apart
+    arrow = (
+        '<defs><marker id="to" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+        '<path d="M0 0L8 4L0 8z" fill="currentColor"/></marker></defs>'
+    )
+    svg = (
+        f'<svg viewBox="-1 -1 {across + 2} {down}" width="100%" role="img" fill="currentColor" font-size="13" '
+        f'aria-label="The views and their keys">{arrow}{"".join(drawn)}</svg>'
+    )
+    joins = [
+        (f"`{name}`", f"`{parent}`", f"`{', '.join(by)}`")
+        for name, v in VIEWS.items()
+        for parent, by in v.parents.items()
+    ]
+    return (
+        figure(svg, "Views, each with its key; an arrow leads to the view that a row belongs to")
+        + "\n"
+        + table(["view", "belongs to", "by"], joins)
+    )

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from phrasemodels.parsing.parser import Parse, Parser
 
 __all__ = [
-    "LoadedModel", "Parse", "Parser", "__version__", "encoders", "layers", "levels", "load", "members", "models", "results",
-    "structs",
+    "LoadedModel", "Parse", "Parser", "__version__", "encoders", "layers", "levels", "load", "members", "models", "opened_results",
+    "results", "structs",
 ]  # fmt: skip
 _NAMES = {  # they need torch
     "LoadedModel": "inference.loaded", "Parse": "parsing.parser", "Parser": "parsing.parser",
@@ -69,3 +69,14 @@ def results(question: str = "verdicts", kind: str = "") -> Any:
     from phrasemodels.flows.results.sql import frame
 
     return frame(question, kind)
+
+
+def opened_results() -> Any:
+    """Return the results at this moment, for several questions: `with opened_results() as db: db.ask("from verdicts")`.
+
+    A view is made when a question first names it, and kept for the next ones.
+    """
+    from phrasemodels.flows.results.records import open_to_read
+    from phrasemodels.flows.results.sql import Answers
+
+    return Answers(*open_to_read())

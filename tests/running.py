@@ -10,6 +10,8 @@ from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import Model, champion
+from phrasemodels.flows.results.sql import VIEWS, Answers
+from phrasemodels.flows.results.sql import _rows_of as rows_of
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import planned
 from phrasemodels.infra.settings import Settings
@@ -44,6 +46,19 @@ def trained(store: Store, name: str, *changes: str) -> Model | None:
     small = ("train.steps=2", "train.evaluate_every=1", "recipe.corpus.train=60", "recipe.corpus.dev=10", *changes)
     store.run(experiment(name, small).steps(0).trained)
     return champion(Lineage(store), experiment(name, small).name)
+
+
+def check_keys(answers: Answers) -> None:
+    """Check that the key of each view is unique, and that what its rows name stands in the other views."""
+    for name, view in VIEWS.items():
+        counted = f"select count(*), count(distinct ({', '.join(view.key)})) from {name}"
+        ((rows, distinct),) = answers.answer(counted, rows_of)[1]
+        assert rows == distinct, name
+        for parent, columns in view.parents.items():
+            same = " and ".join(f"one.{column} = other.{column}" for column in columns)
+            known = " and ".join(f"{column} is not null" for column in columns)
+            lost = f"select {', '.join(columns)} from {name} one where {known} and not exists (from {parent} other where {same})"
+            assert not answers.answer(lost, rows_of)[1], f"{name} -> {parent}"
 
 
 def resident(process: int) -> int:

@@ -9,6 +9,7 @@ import getpass
 import hashlib
 import json
 import os
+import posixpath
 import random
 import re
 import shutil
@@ -32,6 +33,7 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 KEY = "phrasemodels.key"
 SQLITE = "sqlite:///"
 TABLES = {"experiments", "runs", "metrics", "latest_metrics", "params", "tags"}  # that hold what is asked for
+LONGEST_TAG, PREVIEW = 5000, "predictions.json"
 LONGEST = 250  # characters of the name of a metric, or of a run, which Postgres refuses and SQLite does not
 ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that logs metrics to the MLflow run
 AT_WORK = f"{ATTEMPT}."  # begins the names of tags of all flow runs at work on the MLflow run; their values are the ids
@@ -47,6 +49,8 @@ COMPLETED, DIVERGED, FAILED, STOPPED, CANCELLED, DEAD = (
 STATUS = {  # MLflow's words for ours
     COMPLETED: "FINISHED", DIVERGED: "FAILED", FAILED: "FAILED", STOPPED: "KILLED", CANCELLED: "KILLED", DEAD: "KILLED",
 }  # fmt: skip
+KIND_OF_EXPERIMENT = {"mlflow.experimentKind": "custom_model_development"}  # its page has runs, not traces
+PREVIEWED = 100  # rows of predictions
 WAITS = "phrasemodels.waits_for"  # processors that a training waits for
 
 
@@ -115,7 +119,7 @@ class Tracker:
         if found is None:
             location = f"{self.artifacts}/{name}" if self.artifacts else None
             try:
-                return str(client.create_experiment(name, artifact_location=location))
+                return str(client.create_experiment(name, artifact_location=location, tags=KIND_OF_EXPERIMENT))
             except MlflowException:
                 if (found := client.get_experiment_by_name(name)) is None:  # else another run has just created it
                     raise
@@ -222,18 +226,26 @@ class Tracker:
             if not (token := page.token):
                 return runs
 
-    def keys(self) -> dict[str, str]:
-        """Return the ids of all runs by their keys. A database in the store is read without MLflow's slow import."""
+    def listed(self) -> "list[Run]":
+        """Return every run with its tags, the newest first. A database in the store is read without MLflow's slow import."""
         if self.uri.startswith(SQLITE):
             try:
-                return _keys(Path(self.uri.removeprefix(SQLITE)))
+                return _listed(Path(self.uri.removeprefix(SQLITE)))
             except sqlite3.OperationalError:
                 pass
             except sqlite3.DatabaseError:
                 if damage := self.damage():
                     _warn_once(damage)
-                    return {}
-        return {run.data.tags[KEY]: str(run.info.run_id) for run in self.runs() if KEY in run.data.tags}
+                    return []
+        return [
+            Run(i.run_id, i.run_name, i.status, i.start_time, i.end_time, run.data.tags)
+            for run in self.runs()
+            for i in [run.info]
+        ]
+
+    def keys(self) -> dict[str, str]:
+        """Return the ids of all runs by their keys."""
+        return {run.tags[KEY]: run.run_id for run in self.listed() if KEY in run.tags}
 
     def parameters(self, run_id: str, values: Mapping[str, Any]) -> None:
         """Log the parameters that the run lacks. Parameters of a key never change."""
@@ -332,6 +344,23 @@ class Tracker:
         _despite_others(end)
         client.set_terminated(run_id, STATUS[COMPLETED], ended)
 
+    def tag(self, key: str, tags: Mapping[str, str]) -> None:
+        """Set tags of the run with this key, if there is one."""
+        if run := self.run_of(key):
+            for name, value in tags.items():
+                self.client().set_tag(run.info.run_id, name, value[:LONGEST_TAG])
+
+    def preview(self, run_id: str, shards: Iterable[Any]) -> None:
+        """Log the first PREVIEWED predictions as a table that MLflow's page shows. shards: Arrow tables."""
+        for rows in shards:
+            first = rows.slice(0, PREVIEWED).to_pydict()
+            table = {
+                name: [" ".join(map(str, one)) if isinstance(one, list) else one for one in column]
+                for name, column in first.items()
+            }
+            self.client().log_dict(run_id, {"columns": [*table], "data": [*zip(*table.values(), strict=True)]}, PREVIEW)
+            self.client().set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([{"path": PREVIEW, "type": "table"}]))
+
     def logged_model(self, run_id: str, name: str, key: str, step: int, tags: Mapping[str, str]) -> str:
         """Find or create the logged model with this key, made by a run at a step. Return its id."""
         from mlflow.entities import LoggedModelOutput
@@ -396,19 +425,34 @@ def _at_work(attempt: str) -> str:
     return AT_WORK + hashlib.sha256(attempt.encode()).hexdigest()[:16]
 
 
-def _keys(database: Path) -> dict[str, str]:
-    """Return the ids of the runs in a database by their keys; none without a database."""
+@dataclass(frozen=True)
+class Run:
+    """A run of MLflow. Times are milliseconds since 1970; ended: None while it runs."""
+
+    run_id: str
+    name: str
+    status: str
+    started: int | None
+    ended: int | None
+    tags: Mapping[str, str]
+
+
+def _listed(database: Path) -> list[Run]:
+    """Return the runs in a database, the newest first; none without a database."""
     if not database.exists():
-        return {}
+        return []
     if _no_database(database):
         raise sqlite3.DatabaseError
     question = (
-        "select tags.value, tags.run_uuid from tags join runs using (run_uuid) join experiments using (experiment_id) "
-        "where tags.key = ? and runs.lifecycle_stage = 'active' and experiments.lifecycle_stage = 'active' "
-        "order by runs.start_time desc, runs.run_uuid"
+        "select run_uuid, runs.name, status, start_time, end_time from runs join experiments using (experiment_id) where "
+        "runs.lifecycle_stage = 'active' and experiments.lifecycle_stage = 'active' order by start_time desc, run_uuid"
     )
     with contextlib.closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        return dict(connection.execute(question, (KEY,)).fetchall())
+        tags: dict[str, dict[str, str]] = {}
+        for run_id, name, value in connection.execute("select run_uuid, key, value from tags"):
+            tags.setdefault(run_id, {})[name] = value
+        rows = [(run_id, *rest, tags.get(run_id, {})) for run_id, *rest in connection.execute(question)]
+    return [Run(*row) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -544,7 +588,8 @@ def quoted(text: str) -> str:
 
 def _metric(name: str) -> str:
     """Make a name valid for MLflow: other characters become `_`. A long name is cut and gets a digest."""
-    plain = re.sub(r"[^\w.: -]", "_", name.replace("/", "."))
+    plain = re.sub(r"[^\w.: /-]", "_", name)
+    plain = plain if plain == posixpath.normpath(plain) and plain[0] not in "./" else plain.replace("/", ".")
     return _shortened(plain, name)
 
 
@@ -562,6 +607,12 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
     return {prefix.rstrip("."): value if isinstance(value, str | int | float) else json.dumps(value)}
 
 
+def as_set(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a training by the names that `--set` takes: train.steps, model.encoder.layers."""
+    parts = {"train": settings.get("config", {}), "model": settings.get("model", {})}
+    return {name: value for name, value in flatten(parts).items() if not name.endswith(".type")}
+
+
 ALIAS = "champion"
 ARTIFACT = "served"
 EXAMPLE = "The red house has a door ."  # an input of a served model
@@ -569,7 +620,9 @@ REQUIREMENTS = ("mlflow", "pandas", "torch", "numpy", "numba", "safetensors", "p
 SETTING, DEV_LOSS = "phrasemodels.setting", "phrasemodels.dev_loss"  # tags of a version
 
 
-def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: str, tags: Mapping[str, str]) -> str:
+def register(
+    tracker: Tracker, name: str, exported: Path, code: Path, run_id: str, tags: Mapping[str, str], about: str = ""
+) -> str:
     """Register an exported model as a version of model `name`, with the files of the run's logged model.
 
     It becomes the champion, unless the champion has the same setting and a lower loss on dev. A version with the same key is
@@ -577,6 +630,7 @@ def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: st
 
     Args:
         tags: Among them KEY (of the weights), SETTING and DEV_LOSS.
+        about: What the model is, for people.
 
     Returns:
         The version.
@@ -586,7 +640,8 @@ def register(tracker: Tracker, name: str, exported: Path, code: Path, run_id: st
 
     client = tracker.client()
     try:
-        client.create_registered_model(name)
+        own = {one: text for one, text in tags.items() if one in ("experiment", "licences")}
+        client.create_registered_model(name, own, about)
     except MlflowException as error:
         if error.error_code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
             raise

@@ -21,10 +21,17 @@ import torch
 from conftest import PROJECT, copy_project
 
 from phrasemodels.config import to_json
-from phrasemodels.data.store.artifacts import made_elsewhere, parse_manifest, this_machine, with_digest, write_durably
+from phrasemodels.data.store.artifacts import (
+    MANIFEST,
+    made_elsewhere,
+    parse_manifest,
+    this_machine,
+    with_digest,
+    write_durably,
+)
 from phrasemodels.data.store.fingerprint import closure, forget
 from phrasemodels.data.store.gc import damage, leased_keys, usage, waste
-from phrasemodels.data.store.store import Job, Step, Store, TemporaryStore
+from phrasemodels.data.store.store import INDEX, Job, Step, Store, TemporaryStore
 from phrasemodels.flows.results.records import records
 from phrasemodels.layers.attention import identity
 from phrasemodels.tasks.prepare.sharded import write_shards
@@ -155,6 +162,21 @@ def test_an_artifact_copied_over_another_is_not_used_and_is_reported(
     assert store.find(step) is None
     assert store.run(step).file("text").read_text() == "abc"
     assert damage(store) == []
+
+
+@pytest.mark.parametrize("damage", ["", "no digest\n{}", "cut off"])
+def test_an_index_has_what_the_manifests_have_and_is_made_again(damage: str, store: Store) -> None:
+    first, second = (store.run(Step(write, f"write {text}", Text(text))) for text in "ab")
+    assert {one.key for one in store.indexed()} == {first.key, second.key}
+    index = store.root / INDEX
+    if damage:
+        index.write_text(damage if "\n" in damage else index.read_text()[:-9])
+    changed = with_digest({**second.manifest, "meta": {"text": "changed since"}})
+    (second.path / MANIFEST).write_text(json.dumps(changed))
+    found = {one.key: one for one in store.indexed()}
+    assert [found[one.key].meta for one in (first, second)] == [first.meta, changed["meta"]]
+    shutil.rmtree(first.path)
+    assert [one.key for one in store.indexed()] == [second.key]
 
 
 def test_private_files_of_libraries_get_the_mode_of_the_users_umask(store: Store) -> None:

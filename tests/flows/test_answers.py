@@ -16,7 +16,7 @@ import pytest
 import torch
 from browser import chromium
 from conftest import CLI, PROJECT
-from running import executed, prepared, small_corpus
+from running import check_keys, executed, prepared, small_corpus
 
 from phrasemodels.config import from_template
 from phrasemodels.data.formats.shards import read_shard
@@ -34,7 +34,7 @@ from phrasemodels.flows.results.records import COMPLETED, KEPT, TESTS, records, 
 from phrasemodels.flows.results.records import write as write_record
 from phrasemodels.flows.results.results import all_results, kept_results, key_of, stored_results
 from phrasemodels.flows.results.results import tested as with_tests
-from phrasemodels.flows.results.sql import query
+from phrasemodels.flows.results.sql import Answers, query
 from phrasemodels.flows.results.verdicts import verdicts
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Plan, outlined
@@ -406,6 +406,8 @@ def test_runs_are_joined_each_with_its_own_metrics_and_predictions(session):
     assert query(session.store, tracker, ask.format(run))[1] == [(pipeline.seed, 40, 40)]
     ask = "select list_contains(run_ids, '{}') from seeds where experiment = '{}' and metric = 'bleu'"
     assert query(session.store, tracker, ask.format(run, pipeline.experiment.name))[1] == [(True,)]
+    with Answers(session.store, tracker) as answers:
+        check_keys(answers)
 
 
 def test_a_model_answers_text_as_it_answered_the_test_set(session, tmp_path):

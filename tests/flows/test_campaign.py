@@ -24,7 +24,7 @@ from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.keep import keep
 from phrasemodels.flows.results.records import read_kept, records
 from phrasemodels.flows.results.results import NOT_COUNTED, FinishedTable, contradiction
-from phrasemodels.flows.results.sql import compared, seeds
+from phrasemodels.flows.results.sql import query
 from phrasemodels.flows.run.record import attempt
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
@@ -77,14 +77,12 @@ def test_a_training_that_diverged_is_a_result_with_the_worst_value(tmp_path, los
     assert (
         len(bleu) == 2 and all(bleu[seed] == 0 for seed in lost) and row["intervals"]["bleu"]["mean"] == sum(bleu) / 2
     )
-    shown = {
-        row["experiment"]: row for row in seeds(store, execution.record.tracker).to_pylist() if row["metric"] == "bleu"
-    }
-    own = shown[row["experiment"]]
-    assert (own["n"], own["diverged"], own["mean"]) == (2, len(lost), row["intervals"]["bleu"]["mean"])
-    assert [
-        one["diverged"] for one in compared(store, execution.record.tracker).to_pylist() if one["origin"] == "store"
-    ] == [0, len(lost)]
+    question = (
+        "select s.n, s.diverged, s.mean, c.diverged from seeds s join compared c using (experiment, metric, origin) "
+        f"where metric = 'bleu' and origin = 'store' and experiment = '{row['experiment']}'"
+    )
+    (own,) = query(store, execution.record.tracker, question)[1]
+    assert own == (2, len(lost), row["intervals"]["bleu"]["mean"], len(lost))
     page = write_report(finished).read_text()
     assert f"2, of which {len(lost)} diverged" in page
     made = plan.as_compared(store)

@@ -24,7 +24,7 @@ from phrasemodels import project
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.cli.main import app
-from phrasemodels.flows.results.sql import VIEWS_OF_TABLES, write_database
+from phrasemodels.flows.results.sql import VIEWS, write_database
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.saved import LIBRARY, describe
@@ -181,9 +181,11 @@ def test_a_file_of_a_configuration_stays_in_the_folder(tmp_path: Path) -> None:
 def test_a_plain_duckdb_opens_what_sql_writes(tmp_path: Path, store: Store) -> None:
     file = write_database(store, Tracker(f"sqlite:///{tmp_path}/none.db"), tmp_path / "out.duckdb")
     with duckdb.connect(file, read_only=True) as connection:
-        assert connection.execute("select count(*), sum(numbers) from counts").fetchone()[1] == 470  # type: ignore[index]
-        for view in VIEWS_OF_TABLES:
-            connection.execute(f"select * from {view}").fetchall()
+        assert connection.execute("select count(*) from verdicts").fetchone() == (470,)
+        said = connection.execute(
+            "select column_name, comment from duckdb_columns() where table_name = 'seeds'"
+        ).fetchall()
+    assert said == [(name, meaning) for name, (_, meaning) in VIEWS["seeds"].columns.items()]
 
 
 @pytest.mark.parametrize(("kind", "package"), [("pandas", "pandas"), ("polars", "polars"), ("arrow", "pyarrow")])

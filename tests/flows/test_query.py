@@ -12,14 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import run_cli
+from running import check_keys, run_cli
 
+import phrasemodels
 from phrasemodels.data.formats import shards
 from phrasemodels.data.formats.shards import write_parquet
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results import exchange, sql
 from phrasemodels.flows.results.exchange import read_scores
-from phrasemodels.flows.results.sql import VIEWS, frame, query, write_shards
+from phrasemodels.flows.results.sql import VIEWS, Answers, frame, query, write_shards
+from phrasemodels.flows.results.sql import _rows_of as rows_of
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 
@@ -68,6 +70,14 @@ def test_an_answer_of_any_type_is_written_as_json_and_as_parquet(
     assert json.loads(done.stdout, parse_constant=pytest.fail) == ANSWERS[question]
     assert run_cli("sql", question, "--to", str(tmp_path / "a.parquet")).exit_code == 0
     assert pq.read_table(tmp_path / "a.parquet").num_rows == 1
+
+
+def test_an_answer_is_written_as_csv_and_a_list_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
+    run_cli("sql", "select 'a, b' as x, sum(2) as n", "--to", str(tmp_path / "a.csv"))
+    assert (tmp_path / "a.csv").read_text() == '"x","n"\n"a, b",2\n'
+    done = run_cli("sql", "select [1] as x", "--to", str(tmp_path / "b.csv"))
+    assert "cast the column to text" in str(done.exception) and not (tmp_path / "b.csv").exists()
 
 
 def test_a_type_that_parquet_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,25 +136,46 @@ def test_a_plain_duckdb_reads_the_shards_by_their_path_in_the_view(store: Store,
         assert duckdb.sql(f"select count(*) from '{tmp_path}/some/records/{path}'").fetchall() == [(rows,)]
 
 
-@pytest.mark.parametrize("view", ["verdicts", "published", "seeds", "costs", "sentence_scores"])
-def test_the_key_of_a_view_is_unique_over_all_kept_results(view: str, store: Store, tmp_path: Path) -> None:
-    key = ", ".join(VIEWS[view].key)
-    question = f"select count(*), count(distinct ({key})) from {view}"
-    ((rows, distinct),) = query(store, Tracker(f"sqlite:///{tmp_path}/none.db"), question)[1]
-    assert rows == distinct > 100
+def test_keys_are_unique_and_what_they_name_exists_over_all_kept_results(store: Store, tmp_path: Path) -> None:
+    with Answers(store, Tracker(f"sqlite:///{tmp_path}/none.db")) as answers:
+        check_keys(answers)
+        (counts,) = answers.answer("select " + ", ".join(f"(select count(*) from {view})" for view in KEPT), rows_of)[1]
+    assert min(counts) > 30
+
+
+KEPT = ("verdicts", "claims", "published", "compared", "seeds", "experiments", "settings", "sentence_scores")
+
+
+def test_several_questions_are_asked_of_views_that_are_made_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    rows = sql._rows
+    monkeypatch.setattr(sql, "_rows", lambda name, data: (made.append(name), rows(name, data))[1])
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(store.root))
+    with phrasemodels.opened_results() as db:
+        assert len(db.ask("published", "arrow")) == len(db.ask("from published", "arrow")) > 400
+        with pytest.raises(ValueError, match='"paperr" not found'):
+            db.ask("select paperr from verdicts")
+        assert db.ask("select count(*) as n from published", "arrow")["n"].to_pylist() == [470]
+    assert made == ["published"]
+
+
+def test_a_view_is_described_with_the_meaning_of_its_columns(store: Store) -> None:
+    columns, rows = query(store, None, " DESCRIBE Seeds;")  # type: ignore[arg-type]
+    assert columns == ["column_name", "column_type", "key", "meaning"]
+    assert [row[0] for row in rows if row[2]] == list(VIEWS["seeds"].key) and all(row[3] for row in rows)
 
 
 def test_a_mean_is_over_the_newest_code_alone_and_says_which_seeds_it_leaves_out() -> None:
     groups = [{0: (70.0, "a"), 1: (74.0, "b")}, {1: (90.0, "c"), 2: (92.0, "d")}]
-    row = sql._stored("mine/table1/sample/row", "bleu", groups)
-    assert (row["mean"], row["n"], row["origin"], row["run_ids"]) == (91.0, 2, "store", ["c", "d"])
+    row = sql._stored(groups)
+    assert (row["mean"], row["n"], row["run_ids"]) == (91.0, 2, ["c", "d"])
     assert "seeds 0 are of earlier settings or code and left out" in row["warning"]
 
 
 @pytest.mark.parametrize(
     ("question", "made"),
     [
-        ("select 'seeds', 'costs' as sentence_scores", []),
+        ("select 'seeds', 'runs' as sentence_scores", []),
         ("with seeds as (select 1 as a) select a from seeds", []),
         ("select (select count(*) from Published)", ["published"]),
         ("pivot (select paper, value from published) on paper using avg(value)", ["published"]),

@@ -21,7 +21,7 @@ from phrasemodels.flows.cli.terminal import _next
 from phrasemodels.flows.experiments.published import JUDGED, papers, published_results
 from phrasemodels.flows.results.claims import answered_claims
 from phrasemodels.flows.results.judged import FULLER
-from phrasemodels.flows.results.results import kept_results, kept_values
+from phrasemodels.flows.results.results import kept_results
 from phrasemodels.flows.results.verdicts import EXACT, verdicts
 from phrasemodels.verdicts.significance import seed_group
 
@@ -48,7 +48,7 @@ def claims() -> dict[str, dict[str, Any]]:
 def gain(claim: dict[str, Any], where: str | tuple[str, str]) -> float:
     """Return our gain, at the paper's size, in one reading of it, elsewhere, or of one kept mean over another one."""
     if isinstance(where, tuple):
-        kept = {name: values for _, name, values in kept_values()}
+        kept = {r.experiment.name: r.row["values"] for r in kept_results()}
         better, than = (seed_group(kept[name]["las"]).mean for name in where)
         return better - than
     parts = [claim | {"reading": ""}, *claim["readings"], *claim["elsewhere"]]

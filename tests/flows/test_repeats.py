@@ -6,7 +6,7 @@ from conftest import CORPORA, PARSERS
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.flows.results.results import kept_values
+from phrasemodels.flows.results.results import kept_results
 
 CHEAPEST = {
     "000": "000/table2-ud_english_ewt-tags/laptop/transformer",
@@ -22,7 +22,7 @@ CHEAPEST = {
 @pytest.mark.parametrize("paper", CHEAPEST)
 def test_a_kept_seed_repeats(paper: str, store: Store) -> None:
     name = CHEAPEST[paper]
-    kept = [values for _, experiment, values in kept_values() if experiment == name]
+    kept = [one.row["values"] for one in kept_results() if one.experiment.name == name]
     scored = store.run(experiment(name).steps(0).scored, Executor(sources=Sources((CORPORA, PARSERS), True, False)))
     ours = {metric: score["value"] for metric, score in scored.meta["scores"].items()}
     assert kept and ours in [{metric: values[0] for metric, values in one.items() if metric in ours} for one in kept]

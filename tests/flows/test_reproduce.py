@@ -26,7 +26,7 @@ from running import run_cli, small_corpus
 
 from phrasemodels.data.store.artifacts import Artifact, sha256_of
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.results.sql import VIEWS, query
+from phrasemodels.flows.results.sql import VIEWS, Answers, query
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker
@@ -147,19 +147,20 @@ def test_mlflow_has_every_run_once_with_its_metrics_and_files(world):
         if run is parent:
             continue
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
-        assert run.data.params["config.steps"] == "30"
+        assert run.info.run_name == f"{run.data.tags['row']}, seed 0" and run.data.tags["verdict"] == "not comparable"
+        assert run.data.params["train.steps"] == parent.data.params["train.steps"] == "30"
         assert [m.step for m in client.get_metric_history(run.info.run_id, "dev_loss")[:3]] == [10, 20, 30]
         assert len(run.data.tags["test_set"]) == 64
-        assert {"test.bleu", "test.bleu.idiom", "test.sacrebleu"} <= run.data.metrics.keys()
+        assert {"bleu", "bleu/idiom", "sacrebleu"} <= run.data.metrics.keys()
         artifacts = {a.path for a in client.list_artifacts(run.info.run_id)}
-        expected = {"config.json", "scores.json", "sentences.arrow", "predictions.arrow"}
+        expected = {"config.json", "scores.json", "sentences.arrow", "predictions.arrow", "predictions.json"}
         assert expected <= artifacts
         used = {one.tags[0].value: one.dataset for one in run.inputs.dataset_inputs}
         assert {name: data.name for name, data in used.items()} == {n: f"sample {n}" for n in ("train", "dev", "test")}
         assert json.loads(used["train"].profile) == {"rows": 300}
         (model,) = run.outputs.model_outputs
         logged = {metric.key: metric for metric in client.get_logged_model(model.model_id).metrics}
-        assert logged["test.bleu"].dataset_digest == used["test"].digest
+        assert logged["bleu"].dataset_digest == used["test"].digest
         assert Path(mlflow.data.get_source(used["test"]).load()).is_dir()
         assert abs(client.get_metric_history(run.info.run_id, "dev_loss")[0].timestamp / 1000 - time.time()) < 86400
         assert (run.info.end_time - run.info.start_time) / 1000 == pytest.approx(
@@ -236,39 +237,25 @@ def test_sql_writes_an_answer_as_parquet(world, tmp_path, limit, rows):
 
 
 PAGE = (PROJECT / "docs" / "reference" / "sql.md").read_text(encoding="utf-8")
-QUESTIONS = re.findall(r'^phrasemodels sql "(.*)"$', PAGE, re.MULTILINE)
+QUESTIONS = re.findall(r"^-- \d+\. (.*)\n(.*);$", PAGE, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    ("place", "columns", "rows"),
-    [
-        (0, {"system", "variant", "published", "ours", "half_width", "verdict"}, range(100, 1000)),
-        (1, {"id", "claim", "printed", "difference", "low", "high", "verdict"}, [2]),
-        (2, {"metric", "step", "mean"}, [3]),
-        (3, {"grp", "exact", "n"}, [2]),
-        (4, {"experiment", "origin"}, range(5, 1000)),
-        (
-            5,
-            {"experiment", "metric", "baseline", "difference", "difference_low", "difference_high", "p_holm"},
-            range(2, 20),
-        ),
-        (6, {"licences", "redistributable", "stand_in", "rows"}, [1]),
-        (7, {"experiment", "seed", "status", "seconds", "run_id"}, [2]),
-        (8, {"experiment", "n", "mean", "deviation", "low", "high", "warning"}, range(2, 1000)),
-        (9, {"experiment", "seed", "run_id", "workers", "dev_loss"}, [2]),
-        (10, {"experiment", "seeds", "steps", "seconds", "mib"}, range(2, 1000)),
-        (11, {"id", "seed", "transformer", "n_grams"}, range(1, 1000)),
-    ],
-)
-def test_the_questions_of_the_documentation_have_answers(world, place, columns, rows):
-    assert len(QUESTIONS) == 12
-    assert all(re.search(rf"from {view}\b", " ".join(QUESTIONS)) for view in VIEWS.keys() - {"levels", "published"})
-    found = asked(world, QUESTIONS[place])
-    assert len(found) in rows  # of seeds and verdicts, kept results are there, too
-    assert set(found[0]) == columns
-    unknown = {"half_width", "deviation", "low", "high"}  # of one seed
-    unknown |= {"baseline", "difference", "difference_low", "difference_high", "p_holm"}  # of a baseline
-    assert all(v is not None for row in found for name, v in row.items() if name not in unknown)
+def test_the_questions_of_the_documentation_have_answers(world):
+    assert len(QUESTIONS) == 20
+    assert all(
+        re.search(rf"(from|join) {view}\b", " ".join(sql for _, sql in QUESTIONS))
+        for view in VIEWS.keys() - {"published"}
+    )
+    settings = Settings(store=world["store"])
+    with Answers(Store(settings.root).open(), Tracker(settings.tracking_uri)) as answers:
+        for question, sql in QUESTIONS:
+            found = answers.ask(sql, "arrow")
+            empty = {
+                name
+                for name, column in zip(found.column_names, found.columns, strict=True)
+                if column.null_count == len(found)
+            }
+            assert len(found) and empty <= {"failure", "run_id"}, question
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from phrasemodels.flows.cli.main import main
+from phrasemodels.flows.results.exchange import from_mlflow
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import AT_WORK, ATTEMPT, KEY, WAITS, StepMetrics, Tracker, TrainingRun, UsedData
@@ -312,3 +313,15 @@ def test_a_server_gets_no_password_of_the_home_folder(tmp_path: Path, monkeypatc
     monkeypatch.setenv("HOME", str(tmp_path))
     Tracker("http://127.0.0.1:9").client()
     assert get_default_host_creds("http://127.0.0.1:9").password is None
+
+
+def test_judge_reads_runs_of_the_project_by_row_and_seed_and_leaves_tables_out(tracker: Tracker) -> None:
+    for seed in "01":
+        about = {"phrasemodels.kind": "training", "row": "phrase-k2", "seed": seed, ATTEMPT: "a"}
+        run = tracker.open_run("x", f"phrase-k2, seed {seed}", f"key {seed}", about)
+        tracker.parameters(run, {"train.steps": 20})
+        tracker.finish(run, {"bleu/idiom": 1.0 + int(seed)}, [], {})
+    table = tracker.open_run("x", "000/table1/sample", "table", {"phrasemodels.kind": "table", ATTEMPT: "a"})
+    tracker.finish(table, {"phrase-k2/bleu": 1.5, "phrase-k2/bleu/seeds": 2}, [], {})
+    found = from_mlflow(tracker.uri, [])
+    assert sorted((one.row, one.metric, one.seed) for one in found) == [("phrase-k2", "bleu/idiom", s) for s in "01"]

@@ -1,15 +1,13 @@
-"""Leakage of test records, and the levels of a treebank by SQL."""
+"""Leakage of test records, and the levels of a treebank."""
 
-import numpy as np
 import pytest
 
 from phrasemodels.data.corpora.readers import Leak
 from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.store.store import Step, Store
+from phrasemodels.flows.cli.parse import _by_level
 from phrasemodels.flows.experiments.catalogue import Request
-from phrasemodels.flows.results.sql import TABLE_1, query
 from phrasemodels.flows.run.plan import planned
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.constituents import Divide, divide
@@ -17,32 +15,25 @@ from phrasemodels.tasks.prepare.corpora import SampleCorpus, leaks
 from phrasemodels.tasks.prepare.sharded import shards
 
 
-def test_the_query_of_table_1_counts_phrases_and_words(store: Store) -> None:
-    """Paper 001's Table 1 is one query: phrases a sentence, words a phrase."""
-    corpus = SampleCorpus(train=60, dev=5, test=5, records=Treebank())
-    made = store.run(Step(divide, "divide sample", Divide(), {"rows": corpus.split("train")}))
-    columns, rows = query(store, None, TABLE_1)
-    assert columns == ["label", "level", "phrases", "words", "published_phrases", "published_words", "key"]
-    assert {row[-1] for row in rows} == {made.key}
-    trees = [parse(t) for t in read_shard(shards(store.run(corpus.split("train")))[0].path)["tree"].to_pylist()]
-    words = sum(len(tree.tokens) for tree in trees)
+@pytest.mark.parametrize(
+    ("label", "published"),
+    [
+        ("divide senteval SST2.test by x", (1, 1.95, 5.53)),
+        ("divide senteval SICK.test by x", (3, 4.92, 1.97)),
+        ("divide SST2s", (1, None, None)),
+    ],
+)
+def test_levels_stand_beside_those_of_the_paper(label: str, published: tuple[int, float, float], store: Store) -> None:
+    rows = SampleCorpus(train=60, dev=5, test=5, records=Treebank()).split("train")
+    made = store.run(Step(divide, label, Divide(), {"rows": rows}))
     levels = read_shard(shards(made)[0].path)["levels"].to_pylist()
-    for (label, level, phrases, per_phrase, *published, _), place in zip(rows, range(3), strict=True):
-        counts = [row[-1][place] + 1 for row in levels]
-        assert (label, level, published) == ("divide sample", place + 1, [None, None])
-        assert phrases == pytest.approx(np.mean(counts), abs=0.006)
-        assert per_phrase == pytest.approx(words / sum(counts), abs=0.006)
-
-
-def test_the_query_of_table_1_finds_the_published_numbers(store: Store) -> None:
-    corpus = SampleCorpus(train=5, dev=5, test=5, records=Treebank())
-    for split, label in (("train", "divide senteval SST2.test by x"), ("dev", "divide senteval SICK.test by x")):
-        store.run(Step(divide, label, Divide(), {"rows": corpus.split(split)}))
-    store.run(Step(divide, "divide SST2s", Divide(), {"rows": corpus.split("test")}))
-    beside = {(row[0], row[1]): row[4:6] for row in query(store, None, TABLE_1)[1]}
-    assert beside["divide senteval SST2.test by x", 1] == (1.95, 5.53)
-    assert beside["divide senteval SICK.test by x", 3] == (4.92, 1.97)
-    assert beside["divide SST2s", 1] == (None, None) and len(beside) == 9
+    found = _by_level(made)
+    for place, row in enumerate(found):
+        counts = [one[-1][place] + 1 for one in levels]
+        assert row["phrases"] == pytest.approx(sum(counts) / len(counts), abs=0.006)
+        assert row["words"] == pytest.approx(sum(map(len, levels)) / sum(counts), abs=0.006)
+    beside = found[published[0] - 1]
+    assert (beside["level"], beside["published_phrases"], beside["published_words"]) == published
 
 
 def test_leaks_are_counted(store: Store) -> None:

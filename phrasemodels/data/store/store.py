@@ -2,6 +2,7 @@
 
     ROOT/objects/STEP/KEY/...       an artifact: the files of the step, and manifest.json, written last
     ROOT/work/KEY/{out,checkpoints} a running step; a training continues from the checkpoints after a crash
+    ROOT/index.json                 what answers in SQL need of all manifests
     ROOT/locks/KEY.lock             of two runs at once, one makes the artifact and the other waits for it
 
 A key is the sha256 of the step's name, its reachable source code, the versions of its libraries, its settings and the keys of
@@ -31,6 +32,7 @@ from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import (
     MANIFEST,
     Artifact,
+    atomic_replace,
     damage_of,
     describe,
     files_of,
@@ -405,6 +407,33 @@ class Store:
             found = {place.name: one for place, one in self._elsewhere.items() if place in there} | found
         return sorted(found.values(), key=lambda artifact: artifact.finished)
 
+    def indexed(self) -> list[Artifact]:
+        """Return every artifact, oldest first, with one digest of the package's code in place of those of its functions.
+
+        Manifests are read once and kept in ROOT/index.json. One that has changed since is read again.
+        """
+        if self.shared is not None:
+            return self.all_artifacts()
+        index, known = self.root / INDEX, dict[str, Any]()
+        with contextlib.suppress(OSError, ValueError):
+            digest, _, text = index.read_bytes().partition(b"\n")
+            known = json.loads(text) if digest.decode() == hashlib.sha256(text).hexdigest() else {}
+        found = dict[str, Any]()
+        for path in self.root.glob(f"objects/*/*/{MANIFEST}"):
+            with contextlib.suppress(FileNotFoundError):
+                status, name = path.stat(), f"{path.parent.parent.name}/{path.parent.name}"
+                stamp = [status.st_mtime_ns, status.st_size]
+                if name in known and known[name][0] == stamp:
+                    found[name] = known[name]
+                elif artifact := self._local(path.parent, verify=False):
+                    found[name] = [stamp, _in_brief(artifact.manifest)]
+        if found != known:
+            text = json.dumps(found).encode()
+            with contextlib.suppress(OSError), atomic_replace(index) as temporary:  # the folder may be read-only
+                temporary.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+        artifacts = (Artifact(self.root / "objects" / name, manifest) for name, (_, manifest) in found.items())
+        return sorted(artifacts, key=lambda artifact: artifact.manifest["finished"])
+
     def run(self, step: Step, executor: Executor | None = None) -> Artifact:
         """Return the artifact of a step. If it does not exist, make its inputs, then the step itself.
 
@@ -515,6 +544,17 @@ class Store:
             error.add_note(step.label)
             raise
         return Artifact(out, manifest)
+
+
+INDEX = "index.json"
+
+
+def _in_brief(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a manifest with one digest of the package's code. Code of users stays as it is."""
+    code = manifest["parts"].get("source", {})
+    own = {name: digest for name, digest in code.items() if name.partition(".")[0] == "phrasemodels"}
+    source = {name: digest for name, digest in code.items() if name not in own} | {"phrasemodels": digest_of(own)}
+    return {**manifest, "parts": {**manifest["parts"], "source": source}}
 
 
 def _end_of(manifest: Path) -> bytes:

@@ -1,6 +1,7 @@
 """The commands that use a trained parser, parse and serve, and `phrasemodels parsers`: list, fetch, train and score parsers."""
 
 import os
+import re
 import sys
 import time
 from collections import deque
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -493,9 +494,6 @@ def levels(
     Example: phrasemodels parsers levels senteval --split TREC.test --column text --parser gum
     """
     from phrasemodels.data.store.store import Step
-    from phrasemodels.flows.results.sql import TABLE_1, query
-    from phrasemodels.infra.settings import Settings
-    from phrasemodels.infra.tracking import Tracker
     from phrasemodels.tasks.parsers.parse import GoldTrees, ParseColumn, parse
     from phrasemodels.tasks.prepare.constituents import Divide, divide
     from phrasemodels.tasks.prepare.corpora import Corpus, TakeShare, take_share
@@ -507,14 +505,41 @@ def levels(
         rows = Step(take_share, f"share {rows.label}", TakeShare({"stop": head}), {"rows": rows})
     trees = Step(parse, f"parse {label}", ParseColumn(parser, column), {"rows": rows, **models})
     divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
-    question = f"select * exclude (label, key) from ({TABLE_1}) where key = '{divided.key}'"
-    names, rows_by_level = query(writable_store(), Tracker(Settings().tracking_uri), question)
+    found = _by_level(divided)
     if as_json:
-        print_json([dict(zip(names, row, strict=True)) for row in rows_by_level])
+        print_json(found)
         return
-    for level, phrases, words, *published in rows_by_level:
-        beside = f" (paper: {published[0]:.2f}, {published[1]:.2f})" if published[0] else ""
-        print(f"level {level}: {phrases:.2f} phrases a sentence, {words:.2f} words a phrase{beside}")
+    for row in found:
+        theirs = row["published_phrases"], row["published_words"]
+        beside = " (paper: {:.2f}, {:.2f})".format(*theirs) if theirs[0] else ""
+        print(
+            f"level {row['level']}: {row['phrases']:.2f} phrases a sentence, {row['words']:.2f} words a phrase{beside}"
+        )
+
+
+def _by_level(divided: "Artifact") -> list[dict[str, Any]]:
+    """Return phrases a sentence and words a phrase at each level of divided trees, beside those of Table 1 of paper 001."""
+    from phrasemodels.data.formats.shards import read_shard
+    from phrasemodels.flows.experiments.published import published_results
+
+    sentences = [
+        one for shard in divided.meta["shards"] for one in read_shard(divided.file(shard["file"]))["levels"].to_pylist()
+    ]
+    whole = [one for one in sentences if one]  # of one that can't be divided there are no words
+    printed = {
+        (row["variant"].partition(" of ")[0], row["metric"]): float(row["value"])
+        for row in published_results()
+        if (row["paper"], row["table"]) == ("001", "Table 1")
+        and row["variant"].startswith("layer")
+        and re.search(rf"\b{re.escape(row['dataset'].replace('SICK-E', 'SICK'))}\b", divided.manifest["label"])
+    }
+    rows = []
+    for place, level in enumerate(divided.manifest["parts"]["settings"]["levels"]):
+        phrases, words = sum(one[-1][place] + 1 for one in whole), sum(map(len, whole))
+        theirs = [printed.get((f"layer {level}", name)) for name in ("phrases_per_sentence", "words_per_phrase")]
+        ours = {"level": level, "phrases": round(phrases / len(whole), 2), "words": round(words / phrases, 2)}
+        rows.append({**ours, "published_phrases": theirs[0], "published_words": theirs[1]})
+    return rows
 
 
 def _back_end(name: str, processors: tuple[str, ...] = ()) -> "tuple[ParserBackend, dict[str, Step]]":

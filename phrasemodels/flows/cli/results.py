@@ -246,7 +246,7 @@ def sql(
         str,
         typer.Argument(help="A query of DuckDB; `show tables` lists the views."),
     ] = "",
-    to: Annotated[Path | None, typer.Option(help="Write the answer to this Parquet file.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Write the answer to this file: .parquet or .csv.")] = None,
     database: Annotated[
         Path | None, typer.Option(help="Write all views to this file, which any DuckDB opens.", metavar="FILE.duckdb")
     ] = None,
@@ -265,15 +265,17 @@ def sql(
     verdicts where ours is not null order by ours desc"
     """
     import pyarrow as pa
+    from pyarrow import csv
 
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.data.formats.shards import write_parquet
+    from phrasemodels.data.store.artifacts import atomic_replace
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.sql import answered, arrow_of, query, write_database, write_shards
     from phrasemodels.folders import check_replaceable
 
-    if to is not None and to.suffix != ".parquet":
-        raise ValueError(f"{to}: answers are written as Parquet; name a file that ends with .parquet")
+    if to is not None and to.suffix not in (".parquet", ".csv"):
+        raise ValueError(f"{to}: answers are written as Parquet or CSV; name a file that ends with .parquet or .csv")
     if to is not None:
         check_replaceable(to, force)
     if database is not None:
@@ -289,13 +291,17 @@ def sql(
     if not rows and not store.present():
         where = store.root if store.shared is None else store.shared.url
         print(f"nothing has been run in {where}; kept results are in verdicts, seeds and published", file=sys.stderr)
-    elif not rows and not tracker.runs():
+    elif not rows and not tracker.listed():
         print("runs are of `reproduce`; what `train` made is in metrics, seeds, costs and predictions", file=sys.stderr)
     if to is not None and table is not None:
         try:
-            write_parquet(to, table)
-        except pa.ArrowNotImplementedError as error:
-            raise ValueError(f"Parquet has no such type: {str(error).splitlines()[0]}; cast the column") from error
+            if to.suffix == ".parquet":
+                write_parquet(to, table)
+            else:
+                with atomic_replace(to) as path:
+                    csv.write_csv(table, path)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            raise ValueError(f"{to}: no such type: {str(error).splitlines()[0]}; cast the column to text") from error
         print(to)
         return
     answer = [dict(zip(columns, row, strict=True)) for row in rows]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from phrasemodels.data.formats.shards import check_unpacked
-from phrasemodels.infra.tracking import Tracker, readable
+from phrasemodels.infra.tracking import KEY, Tracker, readable
 from phrasemodels.saved import first_line
 from phrasemodels.verdicts.cells import content
 from phrasemodels.verdicts.printed import Printed, read_printed
@@ -216,7 +216,10 @@ def from_mlflow(uri: str, unread: list[str]) -> Iterator[Observation]:
                 f"{uri}: run {run.info.run_name or run.info.run_id} isn't read: its status is {run.info.status}"
             )
             continue
-        known = run.data.params
+        tags = run.data.tags if KEY in run.data.tags else {}  # of a run of this project
+        if tags.get("phrasemodels.kind", "training") != "training":  # a table, whose metrics are means, or a trial
+            continue
+        known = {name: tags[name] for name in ("row", "seed") if name in tags} | run.data.params
         row = next((known[name] for name in ROWS_OF_RUNS if name in known), run.info.run_name or run.info.run_id)
         seed = next((known[name] for name in SEEDS_OF_RUNS if name in known), run.info.run_id)
         logged = [one.dataset.name for one in run.inputs.dataset_inputs] if run.inputs else []

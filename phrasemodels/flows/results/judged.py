@@ -46,37 +46,41 @@ def judged_claims(store: Store, tracker: Tracker, paper: str = "") -> list[dict[
     return list(cached_on_disk("claims", [paper, run_ids, present, _kept_contents()], make))
 
 
-def cached_values() -> list[tuple[str, str, dict[str, list[float]]]]:
-    """Return the output of `kept_values`."""
-
-    def make() -> list[Any]:
-        from phrasemodels.flows.results.results import kept_values
-
-        return list(kept_values())
-
-    return [tuple(one) for one in cached_on_disk("kept values", _kept_contents(), make)]
+KEPT = (
+    "experiment", "metric", "published", "verdict", "reason", "seeds", "diverged", "values", "training", "settings", "sentences",
+)  # fmt: skip
 
 
-COMPARED = ("experiment", "metric", "published", "verdict", "reason", "seeds", "intervals", "against", "diverged")
+def problem_of(experiment: Any) -> list[str]:
+    """Return the problem and the corpus of an experiment. One that counts something has no corpus."""
+    return [experiment.recipe.name, getattr(getattr(experiment.recipe, "corpus", None), "name", "")]
 
 
-def cached_rows() -> list[tuple[str, str, dict[str, Any], str]]:
-    """Return the title, the origin, the compared columns, and the older code, of each row of kept results."""
+def cached_kept() -> list[dict[str, Any]]:
+    """Return the rows of kept results, with title, origin, problem, older code, and the interval and tests of the metric."""
 
     def make() -> list[Any]:
         from phrasemodels.flows.results.results import kept_results, older_code
 
         return [
-            [
-                r.title,
-                r.source,
-                {k: r.row[k] for k in COMPARED if k in r.row},
-                older_code(r.experiment, r.row.get("code", "")),
-            ]
-            for r in kept_results()
-        ]
+            {
+                **{name: r.row[name] for name in KEPT if name in r.row},
+                "intervals": {r.row["metric"]: r.row["intervals"][r.row["metric"]]},
+                "against": _of_metric(r.row["against"], r.row["metric"]),
+                "title": r.title,
+                "origin": r.source,
+                "older": older_code(r.experiment, r.row.get("code", "")),
+                "problem": problem_of(r.experiment),
+            }
+            # of two rows with one answer, the first: what the second answered is no longer asked
+            for r in {(r.source, r.row["experiment"], r.row["metric"]): r for r in [*kept_results()][::-1]}.values()
+        ][::-1]
 
-    return [tuple(one) for one in cached_on_disk("kept rows", _kept_contents(), make)]
+    return list(cached_on_disk("kept rows", _kept_contents(), make))
+
+
+def _of_metric(against: dict[str, Any] | None, metric: str) -> dict[str, Any] | None:
+    return against and {"baseline": against["baseline"], "differences": {metric: against["differences"][metric]}}
 
 
 def _kept_contents() -> list[dict[str, str]]:

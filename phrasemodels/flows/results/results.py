@@ -220,7 +220,7 @@ def all_results(store: Store, tracker: Tracker) -> list[Result]:
 
 def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]:
     """Yield the rows of every comparison in the store. run_ids: MLflow's, by the store key of the training."""
-    artifacts = {artifact.key: artifact for artifact in store.all_artifacts()}
+    artifacts = {artifact.key: artifact for artifact in store.indexed()}
     for key, artifact in artifacts.items():
         if artifact.manifest["step"] != "compare":
             continue
@@ -254,31 +254,6 @@ def kept_results() -> Iterator[Result]:
     """Yield the rows of kept results: NAME/result.json, with the per-sentence statistics beside it."""
     for path in kept_files():
         yield from _kept_results(path, path.stat().st_mtime_ns)
-
-
-def kept_rows() -> Iterator[tuple[Path, str, dict[str, Any]]]:
-    """Yield the folder, the experiment and the row of each experiment of each kept result.
-
-    A row is kept for each metric of an experiment, and each of them has all seeds, values and statistics.
-    """
-    for path in kept_files():
-        rows, known = _answered(read_kept(path))
-        for name, row in {experiment.name: row for row, (experiment, *_) in zip(rows, known, strict=True)}.items():
-            yield path.parent, name, row
-
-
-def kept_sentences() -> Iterator[tuple[str, str, int, pa.Table]]:
-    """Yield the origin, the experiment, the seed and the statistics of the test sentences of kept results."""
-    for folder, name, row in kept_rows():
-        for tables in statistics_of(folder, [row] if row.get("sentences") else []):
-            for seed, statistics in zip(row["seeds"], tables, strict=True):
-                yield f"results/{folder.name}", name, seed, statistics
-
-
-def kept_values() -> Iterator[tuple[str, str, Mapping[str, list[float]]]]:
-    """Yield the origin, the experiment, and the values by seed of each metric, of kept results."""
-    for folder, name, row in kept_rows():
-        yield f"results/{folder.name}", name, row["values"]
 
 
 @cache

@@ -10,11 +10,12 @@ import os
 import re
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import phrasemodels.infra.environment  # noqa: F401
 from phrasemodels import project
@@ -31,155 +33,59 @@ from phrasemodels.data.store.artifacts import Artifact, atomic_replace
 from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.published import divided, file_name, published_results
-from phrasemodels.flows.results.judged import cached_rows, cached_values, judged, judged_claims
-from phrasemodels.flows.results.lineage import Lineage, setting
-from phrasemodels.flows.results.records import limited_memory, open_to_read
+from phrasemodels.flows.results.judged import cached_kept, judged, judged_claims, problem_of
+from phrasemodels.flows.results.lineage import setting
+from phrasemodels.flows.results.records import SENTENCES, limited_memory, open_to_read, place_of
 from phrasemodels.folders import writing_folder
-from phrasemodels.infra.tracking import KEY, Tracker, flatten
+from phrasemodels.infra.tracking import KEY, REASON, Run, Tracker, as_set
 from phrasemodels.tasks.metrics.compare import finite
+from phrasemodels.verdicts.scales import lower_is_better
 from phrasemodels.verdicts.significance import seed_group
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-TEXT, NUMBER, WHOLE, FLAG, WORDS, TIME = "text", "double", "bigint", "boolean", "text[]", "timestamp"
-
 
 @dataclass(frozen=True)
 class View:
-    """A view: the meaning of a row, the type of each column, and its unique key."""
+    """A view: the meaning of a row, the type and meaning of each column, and its unique key.
+
+    parents: other views by the columns that join them. Each value that is not null stands there.
+    """
 
     row: str
-    columns: dict[str, str]
+    columns: dict[str, tuple[str, str]]
     key: tuple[str, ...]
+    parents: dict[str, tuple[str, ...]]
 
 
-def _of(kind: str, names: str) -> dict[str, str]:
-    return dict.fromkeys(names.split(), kind)
+def _read_views() -> dict[str, View]:
+    """Return the views of views.toml."""
+    known = tomllib.loads(Path(__file__).with_name("views.toml").read_text(encoding="utf-8"))
+    return {name: _view(**one) for name, one in known.items()}
 
 
-# the columns that identify a printed number
-PRINTED = _of(TEXT, "paper table_ system variant dataset split printed_metric")
+def _view(row: str, key: str, columns: str, parents: Mapping[str, str] = MappingProxyType({})) -> View:
+    lines = (line.partition(": ") for line in columns.strip().splitlines())
+    named = {name.split()[0]: (name.split()[1], meaning) for name, _, meaning in lines}
+    return View(row, named, tuple(key.split()), {view: tuple(joined.split()) for view, joined in parents.items()})
 
 
-EXPERIMENT = {"experiment": TEXT, "seed": WHOLE}
-PLACE = _of(TEXT, "paper table_name profile row")  # of an experiment, as its name says
-
-
-VIEWS = {
-    "verdicts": View(
-        "a printed number, as `phrasemodels verdicts` judges it; metric: our name of it; origin: a kept result, or the store, where "
-        "key is its comparison",
-        {
-            "number": WHOLE,
-            **PRINTED,
-            **_of(TEXT, "printed verdict kind reason needs experiment metric origin key title"),
-        }
-        | {**_of(NUMBER, "published ours half_width"), "seeds": WHOLE},
-        ("number",),
-    ),
-    "claims": View(
-        "a claim of a paper, and its answer at the paper's size; elsewhere: answers at a small size or on other data",
-        {**_of(TEXT, "id paper kind claim table_ better than dataset printed_metric verdict reason origin")}
-        | {**_of(NUMBER, "printed difference low high"), "seeds": WHOLE, "further_seeds": WHOLE, "elsewhere": WORDS},
-        ("id",),
-    ),
-    "published": View(
-        "a row of data/published_results.csv: a number that a paper printed",
-        {"number": WHOLE, **PRINTED, "value": NUMBER, "stdev": NUMBER, "notes": TEXT},
-        ("number",),
-    ),
-    "compared": View(
-        "a row of a compared table, of a kept result or of the newest run of the table (origin), with its difference from its baseline",
-        {
-            **_of(TEXT, "title experiment metric origin verdict reason"),
-            **PLACE,
-            **_of(NUMBER, "published ours half_width"),
-            **_of(WHOLE, "seeds diverged"),
-        }
-        | {"baseline": TEXT, **_of(NUMBER, "difference difference_low difference_high p_holm")},
-        ("title", "experiment", "metric", "origin"),
-    ),
-    "runs": View(
-        "a run of MLflow, which `reproduce` records and `train` does not: a training, or a table; workers: of Ray Train, in turn",
-        {**_of(TEXT, "run_id run_name kind status"), **EXPERIMENT}
-        | {**_of(TEXT, "paper profile row corpus train_key workers commit"), "started": TIME, "seconds": NUMBER},
-        ("run_id",),
-    ),
-    "metrics": View(
-        "a value of a training in the store, at a step; the step of final metrics is 0; run_id: its run in `runs`, if it has one",
-        {**_of(TEXT, "train_key run_id"), **EXPERIMENT, "metric": TEXT, "step": WHOLE, "value": NUMBER},
-        ("train_key", "experiment", "metric", "step"),
-    ),
-    "seeds": View(
-        "a metric over n seeds of a kept result, or of the newest settings and code in the store (origin): 95 % interval "
-        "[low, high]; diverged: how many of the n diverged, with the worst value; run_ids: of the seeds' runs, empty for a kept result",
-        {**_of(TEXT, "experiment metric origin"), **PLACE, **_of(NUMBER, "mean deviation"), **_of(WHOLE, "n diverged")}
-        | {**_of(NUMBER, "low high"), "warning": TEXT, "run_ids": WORDS},
-        ("experiment", "metric", "origin"),
-    ),
-    "costs": View(
-        "a training, mean over its seeds, of kept results and of the store: what it cost; origin: a kept result, or the store",
-        {"experiment": TEXT, **PLACE, "seeds": WHOLE, "parameters": WHOLE, "steps": WHOLE}
-        | {**_of(NUMBER, "train_seconds peak_memory_mib"), "origin": TEXT},
-        ("experiment", "origin"),
-    ),
-    "settings": View(
-        "a setting of the trainings of a kept result, or of the newest ones in the store (origin), by the name that `--set` takes",
-        _of(TEXT, "experiment origin name value"),
-        ("experiment", "origin", "name"),
-    ),
-    "sentence_scores": View(
-        "a test sentence of a kept result, by seed: what its metrics are sums of, such as (right, all) of an accuracy; id: its row",
-        {**EXPERIMENT, "id": WHOLE, "grp": TEXT, "statistic": TEXT, "value": "double[]", "origin": TEXT},
-        ("experiment", "seed", "id", "statistic", "origin"),
-    ),
-    "predictions": View(
-        "a test sentence with an answer of a run's model; grp: its group of sentences; key: of the artifact with the answers",
-        {
-            "run_id": TEXT,
-            **EXPERIMENT,
-            **_of(TEXT, "train_key key"),
-            "id": WHOLE,
-            "grp": TEXT,
-            **_of(WORDS, "source reference hypothesis"),
-        }
-        | {"score": NUMBER, "licences": TEXT, "redistributable": FLAG},
-        ("key", "id"),
-    ),
-    "levels": View(
-        "a sentence at a level of its tree: of how many words and phrases",
-        {"label": TEXT, "id": WHOLE, **_of(TEXT, "grp reason"), **_of(WHOLE, "level words phrases"), "key": TEXT},
-        ("key", "level", "id"),
-    ),
-    "shards": View(
-        "a file of records in the store, with the terms of its corpora; parquet: its path in the folder of `sql --shards`",
-        {
-            **_of(TEXT, "step label file"),
-            "rows": WHOLE,
-            **_of(TEXT, "content licences"),
-            **_of(FLAG, "redistributable stand_in"),
-        }
-        | _of(TEXT, "key parquet"),
-        ("key", "file"),
-    ),
-}
-
-
+VIEWS = _read_views()
 TYPES = {
-    TEXT: pa.string(),
-    NUMBER: pa.float64(),
-    WHOLE: pa.int64(),
-    FLAG: pa.bool_(),
-    WORDS: pa.list_(pa.string()),
-    TIME: pa.timestamp("ms"),
+    "text": pa.string(),
+    "double": pa.float64(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "text[]": pa.list_(pa.string()),
     "double[]": pa.list_(pa.float64()),
+    "timestamp": pa.timestamp("ms"),
 }
 
 
 def schema_of(view: str) -> pa.Schema:
     """Return the columns of a view."""
-    return pa.schema([(name, TYPES[kind]) for name, kind in VIEWS[view].columns.items()])
+    return pa.schema([(name, TYPES[kind]) for name, (kind, _) in VIEWS[view].columns.items()])
 
 
 def table(view: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
@@ -193,39 +99,112 @@ def parquet_path(artifact: Artifact, file: str) -> str:
     return f"{manifest['step']}/{file_name(manifest['label'])}-{artifact.key[:8]}/{Path(file).stem}.parquet"
 
 
-def of_step(store: Store, step: str) -> list[Artifact]:
-    """Return the artifacts of a step, oldest first."""
-    return [artifact for artifact in store.all_artifacts() if artifact.manifest["step"] == step]
-
-
-# SQL: phrases per sentence and words per phrase at each level, beside those that Table 1 of paper 001 prints for the corpus
-TABLE_1 = r"""
-with ours as (
-    select label, key, level, round(avg(phrases), 2) as phrases, round(sum(words) / sum(phrases), 2) as words
-    from levels where words > 0 group by all
-), paper as (
-    select replace(dataset, 'SICK-E', 'SICK') as dataset, regexp_extract(variant, '\d')::int as level,
-        max(value) filter (printed_metric = 'phrases_per_sentence') as phrases,
-        max(value) filter (printed_metric = 'words_per_phrase') as words
-    from published where paper = '001' and table_ = 'Table 1' and variant like 'layer%' group by all
-)
-select label, ours.level, ours.phrases, ours.words, paper.phrases as published_phrases, paper.words as published_words,
-    key
-from ours left join paper on paper.level = ours.level and regexp_matches(label, '\b' || dataset || '\b')
-order by label, key, ours.level
-"""
-
-# SQL: views of the file that `write_database` writes
-VIEWS_OF_TABLES = {
-    "counts": "select paper, verdict, count(*) as numbers from verdicts group by all order by all",
-    "answers": "select paper, table_, system, variant, dataset, metric, printed, ours, half_width, seeds, verdict, reason "
-    "from verdicts where ours is not null order by number",
-    "levels_of_corpora": TABLE_1,
-}
 CHANGES = {"ALTER", "DELETE", "DROP", "INSERT", "MERGE_INTO", "UPDATE"}  # kinds of statements
 MEMORY = "4GB"  # of a question
+CLOSED: dict[str, Any] = {  # a DuckDB that loads and writes nothing
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "temp_directory": "",
+}
+LOCKED = {"python_enable_replacements": "false", "enable_external_access": "false", "lock_configuration": "true"}
 EMPTY = "the question is empty: ask one, like select * from verdicts"
 T = TypeVar("T")
+
+
+class Answers:
+    """The results at one moment, in a DuckDB that reads no other files and writes none.
+
+    A view is made when a question first names it, and kept for the next ones.
+    """
+
+    def __init__(self, store: Store, tracker: Tracker) -> None:
+        import duckdb
+
+        self._made, self._data = set[str](), Data(store, tracker)
+        self._names = duckdb.connect(":memory:")
+        self._views = duckdb.connect(":memory:", config=CLOSED | {"memory_limit": MEMORY})
+        for name, view in VIEWS.items():
+            columns = ", ".join(f'"{column}" {kind}' for column, (kind, _) in view.columns.items())
+            self._names.execute(f"create table {name} ({columns})")
+            self._views.register(name, schema_of(name).empty_table())
+        for name, value in LOCKED.items():
+            self._views.execute(f"set {name} = {value}")
+
+    def __enter__(self) -> "Answers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._names.close()
+        self._views.close()
+
+    def ask(self, sql: str, kind: str = "") -> Any:
+        """Return a view by its name, or the answer to a query, as a DataFrame.
+
+        Args:
+            kind: polars, pandas or arrow. Default: the first installed one.
+
+        Raises:
+            ValueError: The kind is unknown or not installed, or the question is wrong.
+        """
+        return _framed(self.answer, sql, kind)
+
+    def answer(self, sql: str, ask: "Callable[[DuckDBPyConnection, str], T]") -> T:
+        """Return the result of `ask` for a question. ValueError: the question is wrong."""
+        import duckdb
+
+        if sql.encode(errors="ignore").decode() != sql:
+            raise ValueError("the question is no UTF-8: write it again")
+        if described := DESCRIBED.fullmatch(sql):
+            sql = _columns_of(described[1].lower())
+        try:
+            statements = duckdb.extract_statements(sql)
+            if any(statement.type.name in CHANGES for statement in statements):
+                raise ValueError("the question changes tables, which are copies: ask one, like select * from verdicts")
+            if len(statements) > 1:
+                raise ValueError(f"these are {len(statements)} questions: ask one at a time")
+            if new := self._named(sql):
+                if statements[0].type.name == "SELECT" and "pivot" not in sql.lower():  # whose columns are its rows
+                    self._views.execute(f"explain {sql}")  # a mistake is found at once: to make a view may take seconds
+                for name in new:  # not copied: a question reads the columns that it names
+                    self._views.register(name, _rows(name, self._data))
+                    self._made.add(name)
+            with limited_memory():  # the rows of an answer are not DuckDB's
+                return _interruptibly(self._views, partial(ask, self._views, sql))
+        except duckdb.Error as error:
+            raise ValueError(explained(str(error))) from error
+
+    def _named(self, sql: str) -> list[str]:
+        """Return the views that a question names and that aren't made.
+
+        If DuckDB can't tell, they are those whose names occur in it, or all if it computes names.
+        """
+        import duckdb
+
+        try:
+            read = {name.lower() for name in self._names.get_table_names(sql)}
+        except duckdb.Error:  # of a pivot, which is several statements, or of query_table
+            computed = re.search(r"\bquery(_table)?\s*\(", sql.lower())
+            read = {name for name in VIEWS if computed or name in sql.lower()}
+        return [name for name in VIEWS if name in read - self._made]
+
+
+DESCRIBED = re.compile(rf"\s*(?:describe|desc)\s+({'|'.join(VIEWS)})\s*;?\s*", re.IGNORECASE)
+
+
+def _columns_of(view: str) -> str:
+    """Return the question whose answer is the columns of a view, with their types and meanings."""
+    key, quote = VIEWS[view].key, str.maketrans({"'": "''"})
+    rows = (
+        f"('{name}', '{kind}', '{'key' if name in key else ''}', '{meaning.translate(quote)}')"
+        for name, (kind, meaning) in VIEWS[view].columns.items()
+    )
+    return f"select * from (values {', '.join(rows)}) as t(column_name, column_type, key, meaning)"
+
+
+def answered(store: Store, tracker: Tracker, sql: str, ask: "Callable[[DuckDBPyConnection, str], T]") -> T:
+    """Return the result of `ask` for one question. ValueError: the question is wrong."""
+    with Answers(store, tracker) as answers:
+        return answers.answer(sql, ask)
 
 
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -257,65 +236,6 @@ def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def answered(store: Store, tracker: Tracker, sql: str, ask: Callable[["DuckDBPyConnection", str], T]) -> T:
-    """Return the result of `ask` for a question. ValueError: the question is wrong.
-
-    The connection reads and writes no files, loads no extensions, and cannot be reconfigured. All views are listed. Views
-    that the question does not name are empty, because building them takes time.
-    """
-    import duckdb
-
-    if sql.encode(errors="ignore").decode() != sql:
-        raise ValueError("the question is no UTF-8: write it again")
-    empty = {name: schema_of(name).empty_table() for name in VIEWS}
-    try:
-        statements = duckdb.extract_statements(sql)
-        if any(statement.type.name in CHANGES for statement in statements):
-            raise ValueError("the question changes tables, which are copies: ask one, like select * from verdicts")
-        if len(statements) > 1:
-            raise ValueError(f"these are {len(statements)} questions: ask one at a time")
-        if "pivot" not in sql.lower():  # whose columns are those of the rows
-            _answer(empty, sql, ask)  # a mistake is found at once: to build a view may take seconds
-        return _answer(empty | {name: _rows(name, store, tracker) for name in _named(sql)}, sql, ask)
-    except duckdb.Error as error:
-        raise ValueError(explained(str(error))) from error
-
-
-def _named(sql: str) -> list[str]:
-    """Return the views in a question. If DuckDB can't tell, those whose names occur in it, or all if it computes names."""
-    import duckdb
-
-    try:
-        with duckdb.connect(":memory:") as connection:
-            for name, view in VIEWS.items():
-                columns = ", ".join(f'"{column}" {kind}' for column, kind in view.columns.items())
-                connection.execute(f"create table {name} ({columns})")
-            read = {name.lower() for name in connection.get_table_names(sql)}
-    except duckdb.Error:  # of a pivot, which is several statements, or of query_table
-        computed = re.search(r"\bquery(_table)?\s*\(", sql.lower())
-        read = {name for name in VIEWS if computed or name in sql.lower()}
-    return [name for name in VIEWS if name in read]
-
-
-def _answer(tables: dict[str, pa.Table], sql: str, ask: Callable[["DuckDBPyConnection", str], T]) -> T:
-    import duckdb
-
-    closed: dict[str, Any] = {
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-        "temp_directory": "",
-        "memory_limit": MEMORY,
-    }
-    with duckdb.connect(":memory:", config=closed) as connection:
-        for name, rows in tables.items():  # not copied: a question reads the columns that it names, of mapped files
-            connection.register(name, rows)
-        connection.execute("set python_enable_replacements = false")
-        connection.execute("set enable_external_access = false")
-        connection.execute("set lock_configuration = true")
-        with limited_memory():  # the rows of an answer are not DuckDB's
-            return _interruptibly(connection, partial(ask, connection, sql))
-
-
 def _interruptibly(connection: "DuckDBPyConnection", work: Callable[[], T]) -> T:
     """Return the result of `work`. Ctrl-C ends its question at once. DuckDB by itself may work for ever."""
     with ThreadPoolExecutor(1) as thread:
@@ -333,7 +253,7 @@ LARGE = ("sentence_scores",)  # views of millions of rows, which are made only f
 
 
 def write_database(store: Store, tracker: Tracker, to: Path) -> Path:
-    """Write all views but LARGE as tables of a DuckDB file, and VIEWS_OF_TABLES as its views. Return its path."""
+    """Write all views but LARGE as tables of a DuckDB file, with comments on tables and columns. Return its path."""
     import duckdb
 
     if str(to).encode(errors="ignore").decode() != str(to):
@@ -350,13 +270,14 @@ def write_database(store: Store, tracker: Tracker, to: Path) -> Path:
 
 
 def _write_views(connection: "DuckDBPyConnection", store: Store, tracker: Tracker) -> None:
+    data, quote = Data(store, tracker), str.maketrans({"'": "''"})
     for name, view in ((name, view) for name, view in VIEWS.items() if name not in LARGE):
-        connection.register(f"_{name}", _rows(name, store, tracker))
+        connection.register(f"_{name}", _rows(name, data))
         _interruptibly(connection, partial(connection.execute, f"create table {name} as select * from _{name}"))
         connection.unregister(f"_{name}")
-        connection.execute(f"comment on table {name} is '{view.row.replace(chr(39), chr(39) * 2)}'")
-    for name, question in VIEWS_OF_TABLES.items():
-        connection.execute(f"create view {name} as {question}")
+        connection.execute(f"comment on table {name} is '{view.row.translate(quote)}'")
+        for column, (_, meaning) in view.columns.items():
+            connection.execute(f"comment on column {name}.{column} is '{meaning.translate(quote)}'")
 
 
 def write_shards(store: Store, to: str, force: bool = False) -> str:
@@ -385,17 +306,85 @@ def write_shards(store: Store, to: str, force: bool = False) -> str:
 def _records(store: Store) -> Iterator[tuple[str, pa.Table]]:
     """Yield the path of the Parquet file and the records of each shard in the store."""
     for artifact in store.all_artifacts():
-        for shard in artifact.meta.get("shards", []):
+        for shard in _shards_of(artifact):
             terms = {name: str(artifact.meta[name]) for name in ("licences", "redistributable", "stand_in")}
-            yield (
-                parquet_path(artifact, shard["file"]),
-                read_shard(artifact.file(shard["file"])).replace_schema_metadata(terms),
-            )
+            records = read_shard(artifact.file(shard["file"])).replace_schema_metadata(terms)
+            yield parquet_path(artifact, shard["file"]), records
 
 
-def _rows(view: str, store: Store, tracker: Tracker) -> pa.Table:
+def _shards_of(artifact: Artifact) -> list[dict[str, Any]]:
+    """Return file, rows and content of each file of records. Predictions are records, too."""
+    if PREDICTIONS not in artifact.manifest["files"]:
+        return list(artifact.meta.get("shards", []))
+    content = artifact.manifest["files"][PREDICTIONS]["sha256"]
+    return [{"file": PREDICTIONS, "rows": read_shard(artifact.file(PREDICTIONS)).num_rows, "content": content}]
+
+
+class Data:
+    """What the views are made of. Each part is read once."""
+
+    def __init__(self, store: Store, tracker: Tracker) -> None:
+        self.store, self.tracker = store, tracker
+        self._trainings: dict[str, Artifact | None] = {}
+
+    @cached_property
+    def artifacts(self) -> dict[str, Artifact]:
+        """The artifacts of the store by key, oldest first."""
+        return {artifact.key: artifact for artifact in self.store.indexed()}
+
+    @cached_property
+    def run_ids(self) -> dict[str, str]:
+        """MLflow's runs by the keys of their trainings."""
+        return self.tracker.keys()
+
+    @cached_property
+    def comparisons(self) -> list[Artifact]:
+        """Compared tables in the store, oldest first."""
+        return [artifact for artifact in self.artifacts.values() if artifact.manifest["step"] == "compare"]
+
+    @cached_property
+    def problems(self) -> dict[str, list[str]]:
+        """The problem and the corpus of each experiment of today, and of those of kept results."""
+        kept = {row["experiment"]: row["problem"] for row in self.kept}
+        return kept | dict(cached_on_disk("problems", None, _problems))
+
+    @cached_property
+    def kept(self) -> list[dict[str, Any]]:
+        """The rows of kept results."""
+        return cached_kept()
+
+    @cached_property
+    def kept_experiments(self) -> list[dict[str, Any]]:
+        """A row of each experiment of each kept result. All rows of an experiment have the same trainings."""
+        return list({(row["origin"], row["experiment"]): row for row in reversed(self.kept)}.values())[::-1]
+
+    def training(self, artifact: Artifact) -> Artifact | None:
+        """Return the training behind an artifact, if it is in the store."""
+        if artifact.manifest["step"].startswith("train"):
+            return artifact
+        if artifact.key not in self._trainings:
+            inputs = (self.artifacts.get(key) for key in artifact.manifest["parts"]["inputs"].values())
+            made = (trained for one in inputs if one is not None and (trained := self.training(one)))
+            self._trainings[artifact.key] = next(made, None)
+        return self._trainings[artifact.key]
+
+    def place(self, experiment: str) -> dict[str, str]:
+        """Return the parts of an experiment's name, with its problem and corpus."""
+        name = divided(experiment)[0]
+        known = self.problems.get(experiment) or self.problems.get(name) or ()
+        parts = dict(zip(("paper", "table_name", "profile", "row"), name.split("/", 3), strict=False))
+        return parts | dict(zip(("problem", "corpus"), known, strict=False))
+
+
+def _problems() -> dict[str, list[str]]:
+    from phrasemodels.flows.experiments.catalogue import experiments
+
+    return {experiment.name: problem_of(experiment) for experiment in experiments()}
+
+
+def _rows(view: str, data: Data) -> pa.Table:
     """Return the rows of a view, by the function of its name."""
-    rows: pa.Table = globals()[view](store, tracker)
+    rows: pa.Table = globals()[view](data)
     return rows
 
 
@@ -417,7 +406,7 @@ def explained(error: str) -> str:
     said, _, place = error.removeprefix("Binder Error: ").partition("\nLINE ")
     if said.startswith("Out of Memory"):
         return f"{said.splitlines()[0]}; a question may take {MEMORY}: ask for less at a time"
-    where = place.partition(":")[2].partition("\n")[0].strip()
+    where = place.partition(":")[2].partition("\n")[0].strip().removeprefix("explain ")
     return f"{' '.join(said.split())}{f', in: {where}' if where else ''}; `show tables` lists the views, `describe VIEW` the columns of one"
 
 
@@ -427,6 +416,10 @@ PACKAGES = {"polars": "polars", "pandas": "pandas", "arrow": "pyarrow"}  # of ki
 def frame(question: str, kind: str = "") -> Any:
     """Return a view by name, or the answer to a query. ValueError: the kind is unknown or not installed, or the question
     is wrong."""
+    return _framed(lambda sql, ask: answered(*open_to_read(), sql, ask), question, kind)
+
+
+def _framed(answer: Callable[..., pa.Table], question: str, kind: str) -> Any:
     chosen = kind or next(name for name, package in PACKAGES.items() if find_spec(package))
     if chosen not in PACKAGES:
         raise ValueError(f"kind {kind!r}: {closest(kind, PACKAGES)}")
@@ -436,8 +429,7 @@ def frame(question: str, kind: str = "") -> Any:
         raise ValueError(f"{question!r} is no question: name a view, such as 'verdicts', or write a query")
     if question.isidentifier() and question not in VIEWS:
         raise ValueError(f"no view {question!r}: {closest(question, VIEWS)}")
-    sql = f"select * from {question}" if question in VIEWS else question
-    table = answered(*open_to_read(), sql, arrow_of)
+    table = answer(f"select * from {question}" if question in VIEWS else question, arrow_of)
     if chosen == "pandas":
         return table.to_pandas()
     if chosen == "polars":
@@ -447,67 +439,49 @@ def frame(question: str, kind: str = "") -> Any:
     return table
 
 
-def shards(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the files of records in the store."""
+def shards(data: Data) -> pa.Table:
+    """Return the files of records in the store, predictions too."""
     rows = (
         {
             "step": a.manifest["step"],
             "label": a.manifest["label"],
             **{k: shard[k] for k in ("file", "rows", "content")},
+            "columns": read_shard(a.file(shard["file"])).column_names,
             "licences": ", ".join(a.meta["licences"]),
             "redistributable": a.meta["redistributable"],
             "stand_in": a.meta["stand_in"],
             "key": a.key,
             "parquet": parquet_path(a, shard["file"]),
         }
-        for a in store.all_artifacts()
-        for shard in a.meta.get("shards", [])
+        for a in data.artifacts.values()
+        for shard in _shards_of(a)
     )
     return table("shards", rows)
 
 
-def levels(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the levels of divided trees."""
-    schema = schema_of("levels")
-    found = [schema.empty_table()]
-    for artifact in of_step(store, "divide"):
-        for shard in artifact.meta["shards"]:
-            read = read_shard(artifact.file(shard["file"]))
-            lists = read["levels"].combine_chunks()
-            words = np.diff(lists.offsets.to_numpy()).astype(np.int64)
-            numbers = lists.values.flatten().to_numpy().reshape(-1, lists.type.value_type.list_size)
-            last = np.maximum(np.cumsum(words) - 1, 0)
-            for place, level in enumerate(artifact.manifest["parts"]["settings"]["levels"]):
-                count = np.where(words > 0, numbers[last, place] + 1 if len(numbers) else 0, 0)
-                known = (artifact.manifest["label"], level, artifact.key)
-                label, at, key = ([value] * read.num_rows for value in known)
-                rows = [label, read["id"], read["group"], read["reason"], at, words, count.astype(np.int64), key]
-                found.append(pa.table(rows, schema=schema))
-    return pa.concat_tables(found)
-
-
 STORE = "store"  # origin of results that are not kept
-CURVE = "history.json"  # of a training
+CURVE, PREDICTIONS = "history.json", "predictions.arrow"  # files of a training, and of its answers
 
 
-def runs(store: Store, tracker: Tracker) -> pa.Table:
+def runs(data: Data) -> pa.Table:
     """Return MLflow's runs."""
-    return table("runs", map(_run, tracker.runs()))
+    return table("runs", map(_run, data.tracker.listed()))
 
 
-def _run(run: Any) -> dict[str, Any]:
-    tags, info = run.data.tags, run.info
+def _run(run: Run) -> dict[str, Any]:
+    tags, trains = run.tags, "seed" in run.tags
     return {
         **{name: tags.get(name) for name in ("paper", "profile", "corpus", "workers", "commit")},
         **_owner(tags),
-        "run_id": info.run_id,
-        "run_name": info.run_name,
+        "run_id": run.run_id,
+        "run_name": run.name,
         "kind": tags.get("phrasemodels.kind"),
-        "status": info.status,
+        "status": run.status,
+        "failure": tags.get(REASON),
         "row": divided(tags["experiment"])[0].rpartition("/")[2] if "experiment" in tags else None,
-        "train_key": tags.get(KEY) if "seed" in tags else None,
-        "started": info.start_time,
-        "seconds": (info.end_time - info.start_time) / 1000 if info.end_time else None,
+        "train_key": tags.get(KEY) if trains else None,
+        "started": run.started,
+        "seconds": (run.ended - run.started) / 1000 if run.ended and run.started else None,
     }
 
 
@@ -517,15 +491,15 @@ def _owner(about: Mapping[str, Any]) -> dict[str, Any]:
     return {"experiment": about.get("experiment"), "seed": None if seed is None else int(seed)}
 
 
-def metrics(store: Store, tracker: Tracker) -> pa.Table:
+def metrics(data: Data) -> pa.Table:
     """Return the curves of trainings in the store, and at step 0 their final values and their scores on test."""
-    lineage, run_ids = Lineage(store), tracker.keys()
     rows = []
-    for artifact in lineage.artifacts.values():
-        trained = artifact if "train_seconds" in artifact.meta else _training(lineage, artifact)
-        if trained is None or "experiment" not in artifact.about:
+    for artifact in data.artifacts.values():
+        if "experiment" not in artifact.about or not (artifact.meta.keys() & {"train_seconds", "scores"}):
             continue
-        known = {"train_key": trained.key, "run_id": run_ids.get(trained.key), **_owner(artifact.about)}
+        if (trained := data.training(artifact)) is None:
+            continue
+        known = {"train_key": trained.key, "run_id": data.run_ids.get(trained.key), **_owner(artifact.about)}
         rows += [{**known, "metric": name, "step": step, "value": value} for name, step, value in _measured(artifact)]
     return table("metrics", rows)
 
@@ -553,21 +527,20 @@ def _measured(artifact: Artifact) -> Iterator[tuple[str, int, float | None]]:
         yield from ((name, int(row["step"]), value) for name, value in row.items() if name != "step")
 
 
-def predictions(store: Store, tracker: Tracker) -> pa.Table:
+def predictions(data: Data) -> pa.Table:
     """Return the predictions of all problems. Missing columns of a problem are null."""
     schema = schema_of("predictions")
     found = [schema.empty_table()]
     pairs = {tuple(pair) for pair in cached_on_disk("answer columns", None, _answer_columns)}
-    run_ids = tracker.keys()
-    for artifact in store.all_artifacts():
-        model, file = artifact.manifest["parts"]["inputs"].get("model"), "predictions.arrow"
-        if model is None or file not in artifact.manifest["files"]:
+    for artifact in data.artifacts.values():
+        model = artifact.manifest["parts"]["inputs"].get("model")
+        if model is None or PREDICTIONS not in artifact.manifest["files"]:
             continue
-        rows = read_shard(artifact.file(file))
+        rows = read_shard(artifact.file(PREDICTIONS))
         answers = next((pair for pair in pairs if pair and set(pair) <= set(rows.column_names)), None)
         names = {"grp": "group", **(dict(zip(("reference", "hypothesis"), answers, strict=True)) if answers else {})}
         known: dict[str, Any] = {**_owner(artifact.about), "train_key": model, "key": artifact.key}
-        known["run_id"] = run_ids.get(model)
+        known["run_id"] = data.run_ids.get(model)
         known |= {"licences": ", ".join(artifact.meta["licences"]), "redistributable": artifact.meta["redistributable"]}
         arrays = [
             pa.repeat(pa.scalar(known[field.name], field.type), rows.num_rows)
@@ -597,9 +570,9 @@ def _column(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | p
     return column.cast(kind)
 
 
-def verdicts(store: Store, tracker: Tracker) -> pa.Table:
+def verdicts(data: Data) -> pa.Table:
     """Return the rows of `phrasemodels verdicts`, one for each printed number."""
-    lines = judged(store, tracker)
+    lines = judged(data.store, data.tracker)
     return table("verdicts", (_verdict(number, line) for number, line in enumerate(lines, 1)))
 
 
@@ -616,9 +589,9 @@ def _verdict(number: int, line: Mapping[str, Any]) -> dict[str, Any]:
     return {**line, **_identity(line), "number": number, **{name: text or None for name, text in ours.items()}}
 
 
-def claims(store: Store, tracker: Tracker) -> pa.Table:
+def claims(data: Data) -> pa.Table:
     """Return the rows of `phrasemodels verdicts --claims`, one for each claim."""
-    found = judged_claims(store, tracker)
+    found = judged_claims(data.store, data.tracker)
     return table("claims", ({**one, **_claim(one)} for one in found))
 
 
@@ -627,7 +600,7 @@ def _claim(one: Mapping[str, Any]) -> dict[str, Any]:
     return {**_identity(one), "origin": one["source"], "seeds": min(one["seeds"], default=0), "elsewhere": others}
 
 
-def published(store: Store, tracker: Tracker) -> pa.Table:
+def published(data: Data) -> pa.Table:
     """Return data/published_results.csv, its values as numbers."""
     rows = enumerate(published_results(), 1)
     return table("published", ({**row, **_identity(row), "number": n, **_numbers(row)} for n, row in rows))
@@ -642,7 +615,7 @@ def _numbers(row: Mapping[str, str]) -> dict[str, float | None]:
     return {name: float(row[name]) if row[name] else None for name in ("value", "stdev")}
 
 
-def compared(store: Store, tracker: Tracker) -> pa.Table:
+def compared(data: Data) -> pa.Table:
     """Return the rows of compared tables: of the store, each by its newest comparison, and of kept results.
 
     The reason says if the code or data of a row are older.
@@ -651,27 +624,26 @@ def compared(store: Store, tracker: Tracker) -> pa.Table:
     if project.parts("papers"):
         from phrasemodels.flows.results.results import older_code, stored_results  # imports torch
 
-        for r in stored_results(store, {}):
+        for r in stored_results(data.store, {}):
             older[r.source, r.experiment.name, r.row["metric"]] = older_code(r.experiment, r.row["code"])
     rows = {
-        (artifact.meta["title"], row["experiment"], row["metric"]): _compared(
-            artifact.meta["title"], STORE, row, older.get((artifact.key, row["experiment"], row["metric"]), "")
-        )
-        for artifact in of_step(store, "compare")  # oldest first
+        (artifact.meta["title"], row["experiment"], row["metric"]): {
+            **_compared(row, older.get((artifact.key, row["experiment"], row["metric"]), "")),
+            "title": artifact.meta["title"],
+            "origin": STORE,
+        }
+        for artifact in data.comparisons  # oldest first
         for row in artifact.meta["rows"]
     }
-    kept = (_compared(*one) for one in cached_rows())
-    return table("compared", [*rows.values(), *kept])
+    kept = ({**_compared(row, row["older"]), "title": row["title"], "origin": row["origin"]} for row in data.kept)
+    return table("compared", ({**row, **data.place(row["experiment"])} for row in (*rows.values(), *kept)))
 
 
-def _compared(title: str, origin: str, row: Mapping[str, Any], older: str) -> dict[str, Any]:
+def _compared(row: Mapping[str, Any], older: str) -> dict[str, Any]:
     ours, against = row["intervals"][row["metric"]], row["against"]
     found = against["differences"][row["metric"]] if against else {}
     return {
         **row,
-        **_place(row["experiment"]),
-        "title": title,
-        "origin": origin,
         "reason": "; ".join(filter(None, (older, row["reason"]))),
         "ours": ours["mean"],
         "half_width": ours["half_width"],
@@ -685,28 +657,39 @@ def _compared(title: str, origin: str, row: Mapping[str, Any], older: str) -> di
     }
 
 
-def seeds(store: Store, tracker: Tracker) -> pa.Table:
+def seeds(data: Data) -> pa.Table:
     """Return each metric over the seeds of an experiment: of kept results, and of the store's newest settings and code."""
     values: dict[tuple[str, str], dict[str, dict[int, tuple[float, str]]]] = {}
-    lineage, run_ids = Lineage(store), tracker.keys()
-    for artifact in (a for a in lineage.artifacts.values() if "experiment" in a.about and "scores" in a.meta):
-        trained = _training(lineage, artifact)
-        made, run_id = (_made_by(trained), run_ids.get(trained.key, "")) if trained else ("", "")
+    for artifact in (a for a in data.artifacts.values() if "experiment" in a.about and "scores" in a.meta):
+        trained = data.training(artifact)
+        made, run_id = (_made_by(trained), data.run_ids.get(trained.key, "")) if trained else ("", "")
         for metric, score in artifact.meta["scores"].items():
             groups = values.setdefault((artifact.about["experiment"], metric), {})
             known = groups.pop(made, {})
             groups[made] = known | {int(artifact.about["seed"]): (score["value"], run_id)}
     lost = {  # of the newest comparison of a row
         (row["experiment"], row["metric"]): dict(zip(row["seeds"], row["values"][row["metric"]], strict=True))
-        for artifact in of_step(store, "compare")
+        for artifact in data.comparisons
         for row in artifact.meta["rows"]
         if row.get("diverged")
     }
-    rows = [_stored(*key, list(values.get(key, {"": {}}).values()), lost.get(key, {})) for key in {**values, **lost}]
-    rows += [
-        _group(name, metric, origin, own) for origin, name, kept in cached_values() for metric, own in kept.items()
+    rows = [
+        {"experiment": key[0], "metric": key[1], "origin": STORE}
+        | _stored(list(values.get(key, {"": {}}).values()), lost.get(key, {}))
+        for key in {**values, **lost}
     ]
-    return table("seeds", rows)
+    rows += [
+        {"experiment": row["experiment"], "metric": metric, "origin": row["origin"], "diverged": 0, **_group(own)}
+        for row in data.kept_experiments
+        for metric, own in row["values"].items()
+    ]
+    return table("seeds", ({**row, **data.place(row["experiment"]), **_direction(row["metric"])} for row in rows))
+
+
+def _direction(metric: str) -> dict[str, bool | None]:
+    said = (lower_is_better(one) for one in (metric, *reversed(metric.split("/"))))
+    lower = next((one for one in said if one is not None), None)
+    return {"higher_is_better": None if lower is None else not lower}
 
 
 def _made_by(trained: Artifact) -> str:
@@ -715,10 +698,7 @@ def _made_by(trained: Artifact) -> str:
 
 
 def _stored(
-    experiment: str,
-    metric: str,
-    groups: list[dict[int, tuple[float, str]]],
-    compared: Mapping[int, float] = MappingProxyType({}),
+    groups: list[dict[int, tuple[float, str]]], compared: Mapping[int, float] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return the row of the newest group of seeds. Its warning names the seeds in earlier ones alone.
 
@@ -726,7 +706,7 @@ def _stored(
     """
     *earlier, newest = groups
     lost = [value for seed, value in compared.items() if not any(seed in group for group in groups)]
-    row = _group(experiment, metric, STORE, [*(value for value, _ in newest.values()), *lost]) | {"diverged": len(lost)}
+    row = _group([*(value for value, _ in newest.values()), *lost]) | {"diverged": len(lost)}
     row["run_ids"] = [run_id for _, run_id in newest.values() if run_id]
     if left := sorted({seed for group in earlier for seed in group} - newest.keys()):
         said = f"seeds {', '.join(map(str, left))} are of earlier settings or code and left out"
@@ -734,101 +714,80 @@ def _stored(
     return row
 
 
-def costs(store: Store, tracker: Tracker) -> pa.Table:
-    """Return the costs of trainings of kept results and of the store, a row for each, mean over its seeds."""
-    from phrasemodels.flows.results.results import kept_rows  # imports torch
+def _group(values: Sequence[float]) -> dict[str, Any]:
+    group = seed_group(values)
+    limits = {"low": group.mean - group.half_width, "high": group.mean + group.half_width}
+    return {"warning": group.warning, "run_ids": [], **finite({**asdict(group), **limits})}
 
+
+def experiments(data: Data) -> pa.Table:
+    """Return the experiments of kept results and of the store, with their costs as means over their seeds."""
+    names = schema_of("experiments").names
     rows = [
-        {"experiment": name, "seeds": len(row["seeds"]), **row["training"], "origin": f"results/{folder.name}"}
-        for folder, name, row in kept_rows()
-        if row.get("training")
+        {"experiment": row["experiment"], "origin": row["origin"], "seeds": len(row["seeds"])}
+        | {name: row["training"][name] for name in names if name in row["training"]}
+        for row in data.kept_experiments
     ]
     trained: dict[str, list[Mapping[str, Any]]] = {}
-    for artifact in Lineage(store).artifacts.values():
-        if "experiment" in artifact.about and "train_seconds" in artifact.meta:
-            trained.setdefault(artifact.about["experiment"], []).append(artifact.meta)
+    for artifact in data.artifacts.values():
+        if "experiment" in artifact.about and artifact.meta.keys() & {"train_seconds", "scores"}:
+            own = trained.setdefault(artifact.about["experiment"], [])
+            own += [artifact.meta] if "train_seconds" in artifact.meta else []
+    for artifact in data.comparisons:  # a row all of whose trainings diverged
+        for row in artifact.meta["rows"]:
+            trained.setdefault(row["experiment"], [])
     for name, metas in trained.items():
-        means = {one: float(np.mean([meta[one] for meta in metas])) for one in ("train_seconds", "peak_memory_mib")}
-        steps, parameters = round(np.mean([meta["steps"] for meta in metas])), metas[0]["parameters"]
-        rows.append(
-            {
-                "experiment": name,
-                "seeds": len(metas),
-                "parameters": parameters,
-                "steps": steps,
-                **means,
-                "origin": STORE,
-            }
-        )
-    names = schema_of("costs").names
-    return table("costs", ({name: row.get(name) for name in names} | _place(row["experiment"]) for row in rows))
+        means = {
+            one: float(np.mean([meta[one] for meta in metas])) if metas else None
+            for one in ("train_seconds", "peak_memory_mib", "steps")
+        }
+        known = {"parameters": metas[0]["parameters"], "steps": round(means["steps"] or 0)} if metas else {}
+        rows.append({"experiment": name, "origin": STORE, "seeds": len(metas), **means, **known})
+    return table("experiments", ({**row, **data.place(row["experiment"])} for row in rows))
 
 
-def sentence_scores(store: Store, tracker: Tracker) -> pa.Table:
+def sentence_scores(data: Data) -> pa.Table:
     """Return the statistics of each test sentence of kept results, by seed."""
-    from phrasemodels.flows.results.results import kept_sentences  # imports torch
-
-    schema, parts = schema_of("sentence_scores"), []
-    for origin, name, seed, found in kept_sentences():
-        n = found.num_rows
-        for statistic in (one for one in found.column_names if one not in ("row", "seed", "id", "group")):
+    names, parts = schema_of("sentence_scores").names, []
+    for origin in dict.fromkeys(row["origin"] for row in data.kept_experiments):
+        named = {
+            row["sentences"]["row"]: row["experiment"]
+            for row in data.kept_experiments
+            if row["origin"] == origin and row["sentences"]
+        }
+        if not named:
+            continue
+        found = read_shard(place_of(origin.removeprefix("results/")) / SENTENCES)
+        rows = found["row"].combine_chunks().dictionary_encode()
+        experiments = pa.array([named.get(row) for row in rows.dictionary.to_pylist()], pa.string())
+        experiment = pa.DictionaryArray.from_arrays(rows.indices, experiments)
+        group = found["group"].combine_chunks().dictionary_encode()
+        about = [experiment, found["seed"].combine_chunks(), found["id"].combine_chunks(), group]
+        for statistic in found.column_names[4:]:
             values = found[statistic].combine_chunks()
+            own = pc.and_(values.is_valid(), pc.is_in(rows, value_set=pa.array(list(named))))
+            values = values.filter(own)
             if not pa.types.is_list(values.type):
-                values = pa.FixedSizeListArray.from_arrays(values, 1).cast(pa.list_(values.type))
-            name_, seed_, statistic_, origin_ = (pa.repeat(value, n) for value in (name, seed, statistic, origin))
-            own = [name_, seed_, found["id"], found["group"], statistic_, values, origin_]
-            parts.append(pa.table(own, names=schema.names).cast(schema))
-    return pa.concat_tables(parts)
+                values = pa.FixedSizeListArray.from_arrays(values, 1)
+            values, zeros = values.cast(pa.list_(pa.float64())), pa.repeat(pa.scalar(0, pa.int32()), len(values))
+            name, place = (pa.DictionaryArray.from_arrays(zeros, pa.array([text])) for text in (statistic, origin))
+            parts.append(pa.table([*(one.filter(own) for one in about), name, values, place], names=names))
+    return pa.concat_tables(parts).unify_dictionaries() if parts else schema_of("sentence_scores").empty_table()
 
 
-def _place(experiment: str) -> dict[str, str]:
-    """Return the paper, table, profile and row in the name of an experiment."""
-    names = ("paper", "table_name", "profile", "row")
-    return dict(zip(names, divided(experiment)[0].split("/", 3), strict=False))
-
-
-def settings(store: Store, tracker: Tracker) -> pa.Table:
+def settings(data: Data) -> pa.Table:
     """Return the settings of trainings, of the store and of kept results, by the names for `--set`."""
-    from phrasemodels.flows.results.results import kept_rows  # imports torch
-
     found = {
         (artifact.about["experiment"], STORE): artifact.manifest["parts"]["settings"]
-        for artifact in store.all_artifacts()
+        for artifact in data.artifacts.values()
         if "experiment" in artifact.about and "train_seconds" in artifact.meta
     }
-    found |= {(name, f"results/{folder.name}"): row.get("settings", {}) for folder, name, row in kept_rows()}
+    found |= {(row["experiment"], row["origin"]): row["settings"] for row in data.kept_experiments}
     return table(
         "settings",
         (
             {"experiment": experiment, "origin": origin, "name": name, "value": str(value)}
             for (experiment, origin), own in found.items()
-            for name, value in _as_set(own).items()
+            for name, value in as_set(own).items()
         ),
     )
-
-
-def _as_set(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a training by the names for `--set`: train.steps, model.encoder.layers."""
-    parts = {"train": settings.get("config", {}), "model": settings.get("model", {})}
-    return {name: value for name, value in flatten(parts).items() if not name.endswith(".type")}
-
-
-def _group(experiment: str, metric: str, origin: str, values: Sequence[float]) -> dict[str, Any]:
-    group = seed_group(values)
-    limits = {"low": group.mean - group.half_width, "high": group.mean + group.half_width}
-    known = {
-        "experiment": experiment,
-        "metric": metric,
-        "origin": origin,
-        "warning": group.warning,
-        "run_ids": [],
-        "diverged": 0,
-    }
-    known |= _place(experiment)
-    return {**known, **finite({**asdict(group), **limits})}
-
-
-def _training(lineage: Lineage, scored: Artifact) -> Artifact | None:
-    """Return the training of the scored model, if it is in the store."""
-    found = (made for _, _, made, _ in lineage.back(scored) if isinstance(made, Artifact))
-    return next((made for made in found if made.manifest["step"].startswith("train")), None)

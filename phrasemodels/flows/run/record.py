@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
+from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import OutOfTimeError, Step, Store, digest_of, with_dependencies
-from phrasemodels.flows.experiments.experiment import Pipeline
+from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.published import file_name
 from phrasemodels.flows.report import render
 from phrasemodels.flows.results import records
+from phrasemodels.flows.results.judged import problem_of
 from phrasemodels.flows.results.records import RUNNING, commit, leased_steps
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.settings import Settings
@@ -40,7 +42,7 @@ from phrasemodels.infra.tracking import (
     Tracker,
     TrainingRun,
     UsedData,
-    flatten,
+    as_set,
     register,
 )
 from phrasemodels.saved import first_line
@@ -73,8 +75,14 @@ class Record:
         """The id of the MLflow run of the table, in the experiment of its problem and corpus."""
         # by the keys of the scores: a rerun that changes nothing opens the same run again
         key = digest_of([self.plan.table.title, [p.scored.key for p in self.plan.pipelines]])
-        tags = {"phrasemodels.kind": "table", ATTEMPT: self.attempt, **_code()}
-        return self.tracker.open_run(self.plan.table.experiments[0].recipe.name, self.plan.table.title, key, tags)
+        first, title = self.plan.table.experiments[0], self.plan.table.title
+        about = {"mlflow.note.content": title, **_about(first), "phrasemodels.kind": "table"}
+        # as the names of its experiments begin: a list of runs shows some twenty letters
+        name = f"{first.name.rpartition('/')[0]}{title.partition(f'profile {first.profile}')[2]}"
+        run = self.tracker.open_run(first.recipe.name, name, key, {**about, ATTEMPT: self.attempt, **_code()})
+        own = [as_set(p.trained.parts["settings"]).items() for p in self.plan.pipelines if p.trains]
+        self.tracker.parameters(run, dict(set.intersection(*map(set, own))) if own else {})
+        return run
 
     @property
     def link(self) -> str:
@@ -92,14 +100,17 @@ class Record:
             "phrasemodels.kind": "trial" if "tuning" in self.plan.table.how else "training",
             ATTEMPT: self.attempt,
             **_code(),
-            "paper": e.paper,
+            **_about(e),
+            "mlflow.note.content": f"{e.name}, seed {pipeline.seed}: {e.system} {e.variant}",
+            "row": e.row,
             "system": f"{e.system} {e.variant}",
-            "corpus": e.recipe.corpus.name,
-            "profile": e.profile,
             "experiment": e.name,
             "seed": str(pipeline.seed),
         }
-        name, settings = f"{e.name} seed {pipeline.seed}", flatten(pipeline.trained.parts["settings"])
+        # what differs between the runs of a table
+        own = [text for text in e.changed if any(text not in one.changed for one in self.plan.table.experiments)]
+        name = ", ".join([e.row, *own, f"seed {pipeline.seed}"])
+        settings = as_set(pipeline.trained.parts["settings"])
         return TrainingRun(self.tracker, e.recipe.name, name, pipeline.trained.key, tags, settings, self.system_metrics)
 
     def training_run(self, pipeline: Pipeline) -> str:
@@ -127,7 +138,9 @@ class Record:
             return
         trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
         assert trained is not None and predicted is not None, "a score depends on weights and predictions"
-        metrics = {f"test/{name}": score["value"] for name, score in scored.meta["scores"].items()}
+        curves = {name for row in history(trained) for name in row}
+        scores = scored.meta["scores"].items()
+        metrics = {f"test/{name}" if name in curves else name: score["value"] for name, score in scores}
         metrics |= _training_metrics(trained)
         tags = {
             "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
@@ -141,6 +154,7 @@ class Record:
         files = [file for file in files if file.name != MANIFEST]
         if scored.meta["redistributable"]:
             files += sorted(predicted.path.glob("*.arrow"))
+            self.tracker.preview(run_id, [read_shard(file) for file in sorted(predicted.path.glob("*.arrow"))])
         # if another attempt had the run before
         StepMetrics(self.tracker, run_id, self.attempt)(history(trained), ended_at(trained))
         used = list(self._used(pipeline, scored))
@@ -163,10 +177,15 @@ class Record:
     def close(self, comparison: Artifact, report: Path | None) -> None:
         """End the run of the table with its means, verdicts and report (None: it failed)."""
         short = {e.name: e.row for e in self.plan.table.experiments}
-        metrics = {
-            f"{short[row['experiment']]}/{row['metric']}": row["intervals"][row["metric"]]["mean"]
-            for row in comparison.meta["rows"]
-        }
+        metrics, verdicts = dict[str, float](), dict[str, dict[str, str]]()
+        for row in comparison.meta["rows"]:
+            own, name = row["intervals"][row["metric"]], f"{short[row['experiment']]}/{row['metric']}"
+            found = {name: own["mean"], f"{name}/half_width": own["half_width"], f"{name}/seeds": len(row["seeds"])}
+            metrics |= {one: value for one, value in found.items() if value is not None}
+            verdicts.setdefault(row["experiment"], {"verdict": row["verdict"], "reason": row["reason"]})
+        for pipeline in self.plan.pipelines:
+            if pipeline.trains and pipeline.experiment.name in verdicts:
+                self.tracker.tag(pipeline.trained.key, verdicts[pipeline.experiment.name])
         files = [comparison.file("verdicts.json"), *([report] if report else [])]
         self.tracker.finish(self.table_run, metrics, files, {"verdicts": comparison.key, **self._claims(comparison)})
 
@@ -245,9 +264,17 @@ class Record:
             with tempfile.TemporaryDirectory() as folder:
                 exported = model.export(Path(folder) / "exported")
                 name = file_name(experiment.name)
-                version = register(self.tracker, name, exported, SERVED, runs[model.weights.key], tags)
+                said = f"{experiment.name}: {experiment.system} {experiment.variant}, the seed that is best on dev"
+                version = register(self.tracker, name, exported, SERVED, runs[model.weights.key], tags, said)
                 registered.append(f"{name} version {version}")
         return registered
+
+
+def _about(experiment: Experiment) -> dict[str, str]:
+    """Return the tags of an experiment that all rows of its table share."""
+    paper, table = experiment.name.split("/")[:2]
+    corpus = problem_of(experiment)[1]
+    return {"paper": paper, "table": table, "profile": experiment.profile, "corpus": corpus}
 
 
 def _code() -> dict[str, str]:
