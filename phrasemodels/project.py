@@ -511,7 +511,9 @@ def users_place(top: str) -> Path | None:
     """
     if top in sys.stdlib_module_names or top in sys.builtin_module_names or top in required():
         return None
-    return _place(top, top in sys.modules, *sys.path)  # code may add folders, and is found from then on
+    place = _place(top, top in sys.modules, *sys.path)  # code may add folders, and is found from then on
+    # Python's own tests, `test`, aren't among its names of modules
+    return None if place is not None and str(place.parent) == sysconfig.get_path("stdlib") else place
 
 
 @cache

@@ -20,6 +20,7 @@ import pytest
 import torch
 from conftest import PROJECT, copy_project
 
+from phrasemodels import project
 from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import (
     MANIFEST,
@@ -606,3 +607,7 @@ def test_a_configuration_of_a_class_made_by_a_function_is_refused():
 
     with pytest.raises(ValueError, match="define the class in a module"):
         to_json(Local())
+
+
+def test_pythons_own_tests_are_no_code_of_users() -> None:
+    assert project.users_place("test") is None, "its name isn't among sys.stdlib_module_names"

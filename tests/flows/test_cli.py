@@ -35,7 +35,7 @@ MISTAKES = (
     (("reproduce", "--seeds", "0"), "must be from 1 to 1000"),
     (("train", "000/table1/sample/phrase-k9", "--local"), "did you mean '000/table1/sample/phrase-k"),
     (("train", "000/table1/sample/phrase-k2", "--local", "--data", "nowhere"), "make the folder again"),
-    (("sql", "select 1", "--to", "answer.csv"), "ends with .parquet"),
+    (("sql", "select 1", "--to", "answer.txt"), "ends with .parquet"),
     (("draw", "x", "--text", " "), "an empty text"),
     (("sql", "selec '\x1b]0;evil\x07'"), "selec '\N{REPLACEMENT CHARACTER}]0;evil"),
     (("draw", "x", "--text", "a", "--to", "figure.png"), "ends with .html"),

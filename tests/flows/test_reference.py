@@ -22,7 +22,7 @@ sys.path.append(str(PROJECT / "docs"))
 from hooks import TABLE, named_cells
 from pages import configuration, configurations
 
-LIBRARY = ("structs", "layers", "encoders", "models", "parsing", "inference", "verdicts", "config", "hub", "saved")
+LIBRARY = ("structs", "layers", "encoders", "models", "parsing", "inference", "verdicts", "config", "saved")
 KINDS = list(
     configurations(
         "phrasemodels.encoders", "phrasemodels.layers", "phrasemodels.models", "phrasemodels.tasks.train.config"

@@ -10,7 +10,7 @@ import torch
 from loopback_hub import serving
 
 import phrasemodels
-from phrasemodels import LoadedModel, Parser, folders
+from phrasemodels import LoadedModel, Parser, folders, project
 from phrasemodels.data.download.manifest import UserFiles
 from phrasemodels.data.download.user_files import locate
 from phrasemodels.data.store import disk_cache
@@ -130,8 +130,7 @@ def test_a_folder_whose_links_lead_in_a_circle_is_read_once(tmp_path: Path, monk
     (tmp_path / "sub" / "own.py").write_text("")
     for name in "abcdef":
         (tmp_path / "sub" / name).symlink_to(".")
-    monkeypatch.setattr(disk_cache, "users_places", lambda: [tmp_path])
-    monkeypatch.setattr(local, "users_places", lambda: [tmp_path])
+    monkeypatch.setattr(project, "users_places", lambda: [tmp_path])
     assert len(disk_cache._of_users()[0]) == len(disk_cache.states([tmp_path])[str(tmp_path)]) == 1
     assert len(local.code_digest()) == 64
     monkeypatch.setattr(folders, "MOST_FILES", 1)

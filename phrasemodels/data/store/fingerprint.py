@@ -430,8 +430,8 @@ def _closure(roots: frozenset[Name]) -> tuple[dict[str, str], dict[str, str]]:
         seen.add(name)
         module, attribute = name
         if module == VARIABLES:
-            if (value := os.environ.get(attribute)) is not None:
-                source[f"{module}:{attribute}"] = hashlib.sha256(value.encode()).hexdigest()[:16]
+            with suppress(KeyError, UnicodeEncodeError):  # any text may be a name, also one that none can have
+                source[f"{module}:{attribute}"] = hashlib.sha256(os.environ[attribute].encode()).hexdigest()[:16]
         elif module == FILES:
             files.add(attribute)
         elif attribute in ("", LIBRARY):
