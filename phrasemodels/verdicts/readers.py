@@ -513,7 +513,7 @@ def from_file(path: Path, names: Names, unread: list[str]) -> Iterator[Observati
         seed, setting = _run_of([table.title])
         named = names._replace(seed=seed, setting=setting) if seed else names
         role = next((one for one in ("dataset", "system") if folded(table.title) in getattr(names, f"{one}s")), "")
-        named = named._replace(**{role: table.title}) if role and table.title else named
+        named = named._replace(**dict[str, Any]({role: table.title} if role and table.title else {}))
         some = False
         for one in from_table(table, named, unread):
             some = True
