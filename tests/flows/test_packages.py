@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import COMMANDS, PROJECT
 
 from phrasemodels.data.corpora.added import Added, add
@@ -103,6 +104,7 @@ print(json.dumps(said))
 )
 
 
+@pytest.mark.slow
 def test_a_package_offers_all_that_a_project_folder_does(tmp_path: Path) -> None:
     package, info = tmp_path / "site" / "theirs", tmp_path / "site" / "theirs-1.0.dist-info"
     for folder in (package / "corpora", info):

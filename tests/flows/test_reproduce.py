@@ -89,6 +89,7 @@ READERS = (("sql", "select count(*) from runs, seeds", "--json"), ("trace", TRAC
 
 
 @pytest.mark.skipif(not ISOLATED, reason="needs a mount namespace")
+@pytest.mark.slow
 def test_a_store_that_may_only_be_read_is_read(world, tmp_path):
     shutil.copytree(world["store"], tmp_path / "store", symlinks=True)
     inside = f'mount --bind "{tmp_path}/store" "{tmp_path}/store" && mount -o remount,bind,ro "{tmp_path}/store" && exec "$@"'
