@@ -22,9 +22,9 @@ check: $(STAMP)
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
-# Three files of tests at a time, the longest first (tests/conftest.py): one often waits. Those of one file share what they start.
+# Two files of tests at a time, the longest first (tests/conftest.py); those of one file share what they start.
 test: check
-	.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 	TRITON_INTERPRET=1 .venv/bin/python -m pytest --numprocesses 2 tests/structs/test_triton.py
 
 slow: $(STAMP)

@@ -20,6 +20,8 @@ from running import small_corpus
 
 from phrasemodels.infra.services import free_port
 
+pytestmark = pytest.mark.slow  # services start and wait for minutes
+
 TINY = [
     "train.steps=10",
     "train.evaluate_every=5",

@@ -91,6 +91,7 @@ print(len(matrix), "kills,", len(content(root / "killed")), "files, the same byt
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("points", ["some", pytest.param("all", marks=pytest.mark.slow)])
 def test_a_pipeline_killed_at_every_point_ends_with_the_same_bytes(points: str, tmp_path: Path) -> None:

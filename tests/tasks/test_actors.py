@@ -23,6 +23,8 @@ from phrasemodels.tasks.parsers.stanza import Stanza, fetched
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 
+pytestmark = pytest.mark.slow  # services start and wait for minutes
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
