@@ -12,6 +12,7 @@ configurations. metrics: functions. parsers: classes of back ends of the parse s
 
 import ast
 import contextlib
+import dis
 import functools
 import hashlib
 import importlib
@@ -36,6 +37,7 @@ from types import FrameType
 from typing import Any
 
 from phrasemodels.config import File
+from phrasemodels.folders import files_below
 
 FILE, VARIABLE = "phrasemodels.toml", "PHRASEMODELS_PROJECT"
 GROUPS = ("papers", "corpora", "encoders", "metrics", "parsers")
@@ -279,9 +281,8 @@ class StudyFile:
 
 def _state(place: Path) -> tuple[tuple[str, int, int], ...]:
     """Return the name, size and time of change of a file, or of each file of a folder. OSError: it is not there."""
-    inside = (path for path in sorted(place.rglob("*")) if path.is_file())
-    names = [str(path.relative_to(place)) for path in inside]
-    names = [name for name in names if not name.startswith(".") and "/." not in name and "__pycache__" not in name]
+    inside = files_below(place, lambda one: one.name[0] != "." and one.name != "__pycache__") if place.is_dir() else ()
+    names = sorted(str(path.relative_to(place)) for path in inside if path.name[0] != ".")
     if not (names or place.is_file()):
         raise OSError(f"{place}: there is no such file, or the folder is empty; StudyFile names it")
     return tuple((name, (s := (place / name).stat()).st_size, s.st_mtime_ns) for name in names or [""])
@@ -307,6 +308,7 @@ DECLARED: set[str] = set()  # paths whose content keys know
 READ: dict[str, set[str]] = {}
 ASKED: dict[str, set[str]] = {}
 READERS = frozenset("__getitem__ get getenv __contains__ expandvars".split())  # of a variable, not copies of all
+SUBSCRIPTS = ("BINARY_SUBSCR", "BINARY_OP")  # instructions of `os.environ[name]`
 OF_MACHINE = frozenset(  # variables that a step may read
     "PATH HOME USER TMPDIR CUDA_VISIBLE_DEVICES OMP_NUM_THREADS RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR "
     "MASTER_PORT".split()
@@ -331,8 +333,7 @@ def declared_files_only() -> Iterator[None]:
     They are those of the project folder, and all files opened by users' code, also in threads that it started. Only Python's
     own `open` is seen. Compiled code, for example of safetensors, opens files by itself.
     """
-    if any(parts(group) for group in GROUPS):
-        watch()
+    watch_users()
     step = object()
     _running.add(step)
     _here.depth = getattr(_here, "depth", 0) + 1
@@ -351,6 +352,12 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         _here.quiet = before
+
+
+def watch_users() -> None:
+    """`watch`, if users offer any parts. A process of Ray begins with it, before it imports users' code."""
+    if any(parts(group) for group in GROUPS):
+        watch()
 
 
 @cache
@@ -394,10 +401,10 @@ def watch() -> None:
         if is_installed(path):
             return
         users, module, direct = _caller()
-        step = getattr(_here, "depth", 0) or (direct and _running and threading.current_thread() in _started)
+        step = _in_step(direct)
         below = f"/{path.removeprefix(own)}" if own else path  # the study may be below a hidden folder
         hidden = bool(step) and "/." in below
-        if hidden and not (direct and in_own):
+        if hidden and not direct:
             return
         if not direct and (path.startswith(known) or path.endswith((*BESIDE, FILE))):
             return
@@ -405,7 +412,7 @@ def watch() -> None:
             if users and (module or direct) and os.path.isfile(path):
                 READ.setdefault(module, set()).add(path)
             return
-        if path.endswith(CODE) and any(path.startswith(f"{place}/") for place in sys.path):
+        if path.endswith(CODE) and any(path.startswith(f"{place}/") for place in map(os.path.abspath, sys.path)):
             return  # a module, which the fingerprint knows
         if not in_own and (path.startswith(f"{tempfile.gettempdir()}/") or not users):
             return
@@ -420,11 +427,13 @@ def watch() -> None:
         while frame.f_code.co_filename.startswith("<frozen") and frame.f_back is not None:
             through.add(frame.f_code.co_name)
             frame = frame.f_back
-        file = frame.f_code.co_filename
-        if through <= READERS and _kind(file) == "users":
-            if not getattr(_here, "depth", 0):
-                ASKED.setdefault(_caller()[1], set()).add(name)
-            elif name in os.environ and name not in OF_MACHINE.union(*ASKED.values(), _texts(file)):
+        file, one = frame.f_code.co_filename, dis.opname[frame.f_code.co_code[frame.f_lasti]]
+        copied = through == {"__getitem__"} and one not in SUBSCRIPTS  # as by dict(os.environ)
+        if through <= READERS and not copied and _kind(file) == "users":
+            _, module, direct = _caller()
+            if not _in_step(direct):
+                ASKED.setdefault(module, set()).add(name)
+            elif name not in OF_MACHINE.union(*(names for of, names in ASKED.items() if of), _texts(file)):
                 raise ValueError(
                     f"a step reads the variable {name} of the environment ({file}, line {frame.f_lineno}), but no key knows "
                     "its value: read it where the module is imported"
@@ -434,6 +443,11 @@ def watch() -> None:
     os.environ.encodekey = asked
     threading.Thread.start = started  # type: ignore[assignment, method-assign] # Python 3.11 has no event for it
     sys.addaudithook(observe)
+
+
+def _in_step(direct: bool) -> bool:
+    """Whether this thread runs a step, or users' code started it and a step runs. direct: users' code runs there itself."""
+    return bool(getattr(_here, "depth", 0) or (direct and _running and threading.current_thread() in _started))
 
 
 def _caller() -> tuple[bool, str, bool]:

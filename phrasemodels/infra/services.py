@@ -359,6 +359,7 @@ def start_ray(settings: Settings) -> bool:
     if ray.is_initialized():
         return False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    quiet["runtime_env"] = {"worker_process_setup_hook": "phrasemodels.project.watch_users"}
     if settings.ray_address:
         reach_ray(settings.ray_address)
         ray.init(address=settings.ray_address, **quiet)

@@ -361,7 +361,7 @@ def by_library():
     return pkgutil.resolve_name('na' + 'med:f')()
 def by_text(find):
     return find('lab.kinds:Kind')
-ASKED = [os.getenv(f'LAB_{n}') for n in 'AB'], dict(os.environ.copy())
+ASKED = [os.getenv(f'LAB_{n}') for n in 'AB'], os.environ.copy(), dict(os.environ), {**os.environ}
 POOL = ThreadPoolExecutor(1)
 def in_a_thread():
     return POOL.submit((HERE / 'unread.txt').read_text).result()
@@ -372,7 +372,9 @@ def to_read_and_write():
 def of_a_variable():
     return os.environ['LAB_' + 'C']
 def of_variables_that_count():
-    return os.environ.get('LAB_A'), os.getenv('LAB_WIDTH'), os.getenv('LAB_' + 'D'), os.environ['PATH']
+    return os.environ.get('LAB_A'), os.getenv('LAB_WIDTH'), os.environ['PATH'], dict(os.environ)
+def of_an_unset_variable():
+    return os.getenv('LAB_' + 'D')
 """,
     "fast.py": "def f():\n    return 'fast'\n",
     "slow.py": "def f():\n    return 'slow'\ndef g():\n    return 'attribute'\n",
@@ -486,8 +488,10 @@ for text in ("", "", "changed"):
     cached_on_disk("test", sys.argv[2], lambda: made.append(0))
 refused = []
 os.environ.update(LAB_A="1", LAB_C="1", LAB_WIDTH="1")
+study.of_a_variable()  # outside of a step
 with project.declared_files_only():
-    for read in (study.in_a_thread, study.of_a_corpus, study.to_read_and_write, study.of_a_variable, study.of_variables_that_count):
+    for read in (study.in_a_thread, study.of_a_corpus, study.to_read_and_write, study.of_a_variable, study.of_an_unset_variable,
+                 study.of_variables_that_count):
         try:
             read()
         except ValueError as error:
@@ -503,7 +507,7 @@ def test_every_change_of_what_a_study_reaches_changes_its_key(tmp_path: Path) ->
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     places = (tmp_path / "study", tmp_path / "site", PROJECT)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, places))}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, places)), "LAB_HEIGHT": "1"}
     command = [sys.executable, "-c", STUDY_KEYS, json.dumps([*CHANGES]), str(tmp_path / "site"), json.dumps(OF_ALL)]
     done = subprocess.run(command, cwd=tmp_path / "study", env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -511,7 +515,7 @@ def test_every_change_of_what_a_study_reaches_changes_its_key(tmp_path: Path) ->
     assert made == 2, "an answer is made again when a file outside of the study changes"
     found = dict(zip(CHANGES, map(sorted, keys), strict=True))
     assert found == {change: sorted(names) for change, names in CHANGES.items()}
-    for message, name in zip(refused, ("unread.txt", "corpus.txt", "unread.txt", "LAB_C"), strict=True):
+    for message, name in zip(refused, ("unread.txt", "corpus.txt", "unread.txt", "LAB_C", "LAB_D"), strict=True):
         assert name in message and "no key knows its" in message
 
 

@@ -1,5 +1,6 @@
 """The embedded Ray: its folder is private, short and removed after a kill; who lacks the token of the run is refused."""
 
+import json
 import os
 import shutil
 import signal
@@ -101,3 +102,37 @@ def test_with_a_long_tmpdir_ray_starts_in_a_private_folder_and_refuses_who_lacks
         stop_ray()
     assert not folder.exists()
     assert os.environ["RAY_AUTH_MODE"] != "token" and services.new_token()["RAY_AUTH_TOKEN"] != token
+
+
+KEYS = """
+import json, sys
+import ray
+from phrasemodels import project
+from phrasemodels.data.store.fingerprint import closure
+from phrasemodels.infra.services import start_ray, stop_ray
+from phrasemodels.infra.settings import Settings
+
+metric = project.part("metrics", "mine")
+start_ray(Settings(store=sys.argv[1], cpus=1))
+try:
+    there = ray.get(ray.remote(closure).remote(metric))
+finally:
+    stop_ray()
+print(json.dumps([there, closure(metric)]))
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_knows_what_the_import_of_users_code_reads(tmp_path: Path) -> None:
+    (study := tmp_path / "study").mkdir()
+    (study / "phrasemodels.toml").write_text('[metrics]\nmine = "own:mine"\n')
+    (study / "own.py").write_text(
+        "from pathlib import Path\nGAIN = Path(__file__).with_name('gain' + '.txt').read_text()\ndef mine():\n    return GAIN\n"
+    )
+    (study / "gain.txt").write_text("2")
+    environment = os.environ | {"PYTHONPATH": f"{study}{os.pathsep}{PROJECT}"}
+    done = subprocess.run([sys.executable, "-c", KEYS, str(tmp_path / "store")], cwd=study, env=environment,
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    there, here = json.loads(done.stdout.splitlines()[-1])
+    assert there == here and any(name.endswith("gain.txt") for name in here[0])
