@@ -122,11 +122,16 @@ def test_a_result_is_replaced_at_once_and_other_files_stay(kept: Path, monkeypat
     with monkeypatch.context() as killed:
         killed.setattr(keep, "put_in_place", lambda *_: sys.exit(9))
         with pytest.raises(SystemExit):
-            keep.write(kept, result | {"note": "new"}, statistics)
+            keep.write(kept, result | {"note": "new"}, statistics, over=keep.content_of(kept))
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
-    keep.write(kept, result | {"note": "new"}, statistics)
+    renewed = keep.keep_tests
+    monkeypatch.setattr(keep, "keep_tests", lambda file: ((kept / "late.md").write_text("mine"), renewed(file)))
+    (link := kept.with_name("link")).symlink_to(kept)
+    keep.write(link, result | {"note": "new"}, statistics, over=keep.content_of(kept))
+    assert link.is_symlink() and (kept / "late.md").read_text() == "mine"
+    link.unlink()
     assert read_kept(kept / "result.json")["note"] == "new"
-    assert {path.name for path in kept.iterdir()} == before.keys() - {"trials.json"}
+    assert {path.name for path in kept.iterdir()} == before.keys() - {"trials.json"} | {"late.md"}
     assert [path.name for path in kept.parent.iterdir()] == ["mine"]
 
 

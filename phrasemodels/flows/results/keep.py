@@ -71,6 +71,7 @@ def keep(
     Raises:
         ValueError: A result is not in the store, or the folder holds something else.
     """
+    before = content_of(folder)
     if folder.exists() and any(folder.iterdir()) and _title(folder / RESULT) != table.title:
         raise ValueError(f"{folder} holds something other than the result of {table.title}: choose another name")
     seeds: dict[str, list[Pipeline]] = {}
@@ -95,9 +96,8 @@ def keep(
         {name: value for name, value in row.items() if name not in DERIVED} | parts[row["experiment"]]
         for row in compared
     ]
-    return write(
-        folder, {"title": table.title, "commit": commit(), "note": note, "rows": rows}, statistics, table.trials
-    )
+    result = {"title": table.title, "commit": commit(), "note": note, "rows": rows}
+    return write(folder, result, statistics, table.trials, over=before)
 
 
 def _title(file: Path) -> str | None:
@@ -126,22 +126,21 @@ def write(
     result: Mapping[str, Any],
     statistics: Statistics,
     trials: Sequence[Any] = (),
-    over: bytes | None = b"any",
+    *,
+    over: bytes | None,
 ) -> Path:
     """Write a kept result into a folder, in place of an earlier one. Other files of the folder stay.
 
     Args:
-        over: The content of the earlier result.json (None: there was none), if this result was made of it.
+        over: The content of result.json before, `content_of`; None if there was none.
 
     Raises:
         ValueError: Another command has written the folder meanwhile.
     """
+    folder = folder.resolve()  # of a link, the folder it leads to is replaced
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
-        new = Path(temporary) / folder.name
-        if folder.exists():
-            shutil.copytree(folder, new, symlinks=True, ignore=lambda *_: (RESULT, *COMPANIONS))
-        new.mkdir(exist_ok=True)
+        (new := Path(temporary) / folder.name).mkdir()
         write_durably(new / RESULT, json.dumps(result, indent=1) + "\n")
         if statistics:
             _write_statistics(new / SENTENCES, statistics)
@@ -149,13 +148,16 @@ def write(
             write_durably(new / TRIALS, json.dumps(trials, indent=1) + "\n")
         keep_tests(new / RESULT)
         with locked(folder):
-            if over != b"any" and over != _content(folder):
+            if over != content_of(folder):
                 raise ValueError(f"{folder} was written by another command meanwhile: run this one again")
+            if folder.exists():
+                own = shutil.ignore_patterns(RESULT, *COMPANIONS)
+                shutil.copytree(folder, new, symlinks=True, ignore=own, dirs_exist_ok=True)
             put_in_place(new, folder)
     return folder / RESULT
 
 
-def _content(folder: Path) -> bytes | None:
+def content_of(folder: Path) -> bytes | None:
     """Return result.json, or None if there is none."""
     with contextlib.suppress(FileNotFoundError):
         return read_regular(folder / RESULT)
@@ -239,7 +241,7 @@ def join(folder: Path, other: Path) -> Path:
         ValueError: They are of two tables, one contradicts itself, or a row of both has other settings, another test set, or
         other values for a seed of both. Or another command has written the folder meanwhile.
     """
-    before = _content(folder)
+    before = content_of(folder)
     read_kept(other / RESULT)
     if (other / SENTENCES).exists():
         check_unpacked(other / SENTENCES)

@@ -1,9 +1,10 @@
 """Results of `train --local --data` as kept results. They come from a machine without the pipeline."""
 
+import contextlib
 import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +43,7 @@ from phrasemodels.tasks.metrics.compare import row_of_scores
 from phrasemodels.tasks.train.trainer import HISTORY
 
 AGAIN = "copy the folder again"
+OTHER_CODE = "another version of this package trained it; keep it with that one, then take --join"
 NOT_OURS = "no result of `phrasemodels train --local --data` of this version: train it again, or move the file away"
 MOST = 1e15  # more parameters, updates, seconds or MiB than any training has
 ENDS = {"model", "scores"}  # stages whose outcome is not needed here: the weights, and the scores, which are made again
@@ -69,11 +71,22 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
     with tempfile.TemporaryDirectory(prefix="phrasemodels-") as temporary:
         check_folder(out)
         trainings: dict[str, list[Trained]] = {}
-        for number, file in enumerate(sorted(out.glob("*-s*.json"))):
-            try:
-                one = _read(file, store, executor, Path(temporary) / str(number))
-            except ValueError as error:
-                raise ValueError(f"{file}: {error}") from error
+        named: dict[Path, tuple[TrainingResult, Experiment]] = {}
+        for file in sorted(out.glob("*-s*.json")):
+            with _errors_name(file):
+                training = _parsed(file)
+                try:
+                    named[file] = training, find(training.name, training.overrides)
+                except ValueError:
+                    if training.code != code_digest():
+                        raise ValueError(OTHER_CODE) from None
+                    raise
+        code = code_digest()  # also of what these imports read, but not of what scoring imports
+        for number, (file, (training, bare)) in enumerate(named.items()):
+            with _errors_name(file):
+                if training.code != code:
+                    raise ValueError(OTHER_CODE)
+                one = _scored(file, training, bare, store, executor, Path(temporary) / str(number))
             seeds = trainings.setdefault(one.experiment.name, [])
             if any(other.seed == one.seed for other in seeds):
                 raise ValueError(f"{file}: another file has the same seed of {one.experiment.name}; move one away")
@@ -96,7 +109,7 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
         result = {"title": title, "commit": commit(), "note": note, "rows": kept_rows}
         if not (folder / RESULT).is_file():
             return write(folder, result, statistics, over=None)
-        write(other := Path(temporary) / "kept", result, statistics)
+        write(other := Path(temporary) / "kept", result, statistics, over=None)
         try:
             return join(folder, other)
         except ValueError as error:
@@ -146,14 +159,19 @@ def _parsed(file: Path) -> TrainingResult:
     return result
 
 
-def _read(file: Path, store: Store, executor: Executor, scratch: Path) -> Trained:
-    """Return the training of a result file, scored in the folder `scratch`. ValueError: as of `keep_trained`."""
-    result = _parsed(file)
+@contextlib.contextmanager
+def _errors_name(file: Path) -> Iterator[None]:
+    """Name the file in a ValueError of the block."""
     try:
-        bare = find(result.name, result.overrides)
-    finally:  # what the import of users' code read counts, too
-        if result.code != code_digest():
-            raise ValueError("another version of this package trained it; keep it with that one, then take --join")
+        yield
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def _scored(
+    file: Path, result: TrainingResult, bare: Experiment, store: Store, executor: Executor, scratch: Path
+) -> Trained:
+    """Return the training of a result file, scored in the folder `scratch`. ValueError: as of `keep_trained`."""
     stages = bare.recipe.without_optional_libraries().measured_stages(bare.model, bare.train, result.seed)
     key = key_of_prepared(stages, result.seed, result.data, result.code)
     if bare.name != result.name or key != result.key or result.outcomes.keys() != stages.keys() - ENDS:
