@@ -55,12 +55,15 @@ PRECONDITION_FAILED, CONFLICT = 412, 409  # HTTP: the file exists; another clien
 @cache
 def _filesystem(url: str, process: int) -> tuple[Any, str]:
     """Return the fsspec file system of a URL and the path in it. A forked process needs its own."""
+    own = dict(fsspec.config.conf)
     fsspec.config.conf.clear()  # of ~/.config/fsspec and FSSPEC_ variables, which may name another server
     try:
         # no caches: listings must show the files of other nodes, and a cached instance has a thread that a fork loses
         files, path = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
     except ImportError as error:
         raise OSError(f"{url}: {error}; s3:// needs `pip install s3fs`") from error
+    finally:
+        fsspec.config.conf.update(own)  # others in this process may use it
     if url.startswith("file:"):
         files, path = AtomicFolder(skip_instance_cache=True), unquote(path)
     return files, path

@@ -432,7 +432,7 @@ class Store:
             with contextlib.suppress(OSError), atomic_replace(index) as temporary:  # the folder may be read-only
                 temporary.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
         artifacts = (Artifact(self.root / "objects" / name, manifest) for name, (_, manifest) in found.items())
-        return sorted(artifacts, key=lambda artifact: artifact.manifest["finished"])
+        return sorted(artifacts, key=lambda artifact: artifact.finished)
 
     def run(self, step: Step, executor: Executor | None = None) -> Artifact:
         """Return the artifact of a step. If it does not exist, make its inputs, then the step itself.

@@ -81,7 +81,7 @@ class Lineage:
                 if result.key not in dependents:
                     dependents[result.key] = result
                     queue.append(result.key)
-        return sorted(dependents.values(), key=lambda a: str(a.manifest["finished"]))
+        return sorted(dependents.values(), key=lambda a: a.finished)
 
 
 def setting(trained: Artifact) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class Result:
     answer: Answer
     row: dict[str, Any]
     runs: list[dict[str, Any]] = field(default_factory=list)
-    made: str = ""
+    made: float = 0.0
 
     @property
     def kept(self) -> bool:
@@ -231,7 +231,7 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
             if (answer := _answer({**row, "settings": settings})) is not None:
                 code = _code_in(artifacts, runs[0]["score"]) if runs and answer[0].table.paper not in PAPERS else ""
                 made = {**row, "experiment": answer[0].name, "settings": settings, "code": code}
-                yield Result(key, artifact.meta["title"], *answer, made, runs, artifact.manifest["finished"])
+                yield Result(key, artifact.meta["title"], *answer, made, runs, artifact.finished)
 
 
 def _run(
