@@ -119,7 +119,7 @@ class Result:
         return "; ".join(filter(None, found))
 
     @property
-    def worth(self) -> tuple[bool, bool, int, bool, int, str]:
+    def worth(self) -> tuple[bool, bool, int, bool, int, float]:
         """The order of results of one number: unchanged, comparable, larger, with today's settings, more seeds, newer."""
         e, today = self.experiment, not self.outdated
         size = PROFILES.index(e.profile)
