@@ -39,7 +39,7 @@ from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacen
 from phrasemodels.tasks.prepare.sharded import run_step, shard_tables, shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, moses, spaces, tokenise, tokenise_shard
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
-from phrasemodels.tasks.problems.sequences import PhraseExamples
+from phrasemodels.tasks.problems.sentence_data import PhraseExamples
 from phrasemodels.tasks.train.batches import batches_from
 
 PAIRS = (10_000, 100_000, 1_000_000)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from phrasemodels.data.corpora import senteval, snli
+from phrasemodels.data.corpora import releases
 from phrasemodels.data.download import manifest as manifests
 from phrasemodels.data.download.manifest import Manifest
 
@@ -29,7 +29,7 @@ def record(reader: str, role: str, i: int) -> str:
             values = (words, f"( lambda ?x ( mso:saw cat_{i} ?x ) )", "p", "cvt")
             return "".join(f"<{t} id={i}>\t{v}\n" for t, v in zip(tags, values, strict=True)) + "=" * 50 + "\n"
         case "snli", "label":
-            return f"{snli.LABELS[i % 3]}\n"
+            return f"{releases.LABELS[i % 3]}\n"
         case "senteval", "trees":
             return f"({i % 5} (2 cat) (2 {i}))\n"
         case "senteval", "questions":
@@ -52,7 +52,7 @@ def record(reader: str, role: str, i: int) -> str:
     return f"{words} {role}\n"
 
 
-HEADERS = {"senteval.sick": senteval.SICK, "senteval.paraphrases": senteval.MRPC}
+HEADERS = {"senteval.sick": releases.SICK, "senteval.paraphrases": releases.MRPC}
 
 
 def content(manifest: Manifest, file: str) -> bytes:

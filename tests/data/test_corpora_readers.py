@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from phrasemodels.data.corpora import added, babi, bitext, senteval, snli, treebank
+from phrasemodels.data.corpora import added, bitext, releases, treebank
 from phrasemodels.data.corpora.added import Added, add
 from phrasemodels.data.corpora.readers import (
     READERS,
@@ -77,7 +77,7 @@ def test_wrong_blocks_are_named(tmp_path: Path, text: str, words: str) -> None:
 
 def test_empty_lines_of_classes_become_rows_with_a_reason(tmp_path: Path) -> None:
     files = {"positive": put(tmp_path, "p", "good\nfine \n\n"), "negative": put(tmp_path, "n", "bad\r\n")}
-    table = senteval.read_classes(files, WORDS)
+    table = releases.read_classes(files, WORDS)
     assert table.schema == SENTENCES
     assert table["text"].to_pylist() == ["good", "fine", "", "bad"]
     assert table["label"].to_pylist() == ["positive"] * 3 + ["negative"]
@@ -86,57 +86,57 @@ def test_empty_lines_of_classes_become_rows_with_a_reason(tmp_path: Path) -> Non
 
 def test_latin_1_needs_the_option_encoding(tmp_path: Path) -> None:
     path = put(tmp_path, "TREC", "LOC:city Where is M\xfcnchen ?\nNUM:date When ?\n".encode("latin-1"))
-    table = senteval.read_trec({"questions": path}, WORDS, "iso-8859-1")
+    table = releases.read_trec({"questions": path}, WORDS, "iso-8859-1")
     assert table.select(["text", "label", "group"]).to_pylist()[0] == {
         "text": "Where is München ?",
         "label": "LOC",
         "group": "city",
     }
     with pytest.raises(ValueError, match="TREC, line 1: byte 20 is not UTF-8"):
-        senteval.read_trec({"questions": path}, WORDS)
+        releases.read_trec({"questions": path}, WORDS)
 
 
 def test_sentiment_with_and_without_neutral(tmp_path: Path) -> None:
     path = put(tmp_path, "t", "(3 (2 So) (3 good))\n(2 (2 A) (2 -LRB-))\n(0 bad)\n")
-    fine = senteval.read_sentiment({"trees": path}, WORDS)
+    fine = releases.read_sentiment({"trees": path}, WORDS)
     assert fine["label"].to_pylist() == ["3", "2", "0"]
     assert fine["text"].to_pylist() == ["So good", "A (", "bad"]
-    binary = senteval.read_sentiment({"trees": path}, WORDS, binary=True)
+    binary = releases.read_sentiment({"trees": path}, WORDS, binary=True)
     assert binary["label"].to_pylist() == ["positive", "negative"]
     assert binary["id"].to_pylist() == [0, 2]
 
 
 def test_sst2_as_senteval_reads_it(tmp_path: Path) -> None:
-    table = senteval.read_polarity({"sentences": put(tmp_path, "s", "a gem \t1\nno wit , only gags\t0\n")}, WORDS)
+    table = releases.read_polarity({"sentences": put(tmp_path, "s", "a gem \t1\nno wit , only gags\t0\n")}, WORDS)
     assert table.select(["text", "label"]).to_pylist() == [
         {"text": "a gem", "label": "positive"},
         {"text": "no wit , only gags", "label": "negative"},
     ]
     with pytest.raises(ValueError, match=r"line 2: polarity '2' is neither 0 nor 1"):
-        senteval.read_polarity({"sentences": put(tmp_path, "w", "a\t1\nb\t2\n")}, WORDS)
+        releases.read_polarity({"sentences": put(tmp_path, "w", "a\t1\nb\t2\n")}, WORDS)
 
 
 def test_pairs_in_tables(tmp_path: Path) -> None:
-    header = "\t".join(senteval.SICK)
+    header = "\t".join(releases.SICK)
     sick = put(tmp_path, "s", f"{header}\r\n1\tA dog\tA cat\t2.5\tNEUTRAL\r\n2\tA dog\tA pet\t4\tENTAILMENT\r\n")
-    table = senteval.read_sick({"pairs": sick}, WORDS)
+    table = releases.read_sick({"pairs": sick}, WORDS)
     assert table.schema == PAIRS
     assert table.select(["label", "score", "family"]).to_pylist() == [
         {"label": "neutral", "score": 2.5, "family": 0},
         {"label": "entailment", "score": 4.0, "family": 0},
     ]
-    para = put(tmp_path, "m", "\ufeff" + "\t".join(senteval.MRPC) + '\r\n1\t7\t8\tHe message "no.\tHe refused.\r\n')
-    assert senteval.read_paraphrases({"a": para}, WORDS)["premise"].to_pylist() == ['He message "no.']
+    para = put(tmp_path, "m", "\ufeff" + "\t".join(releases.MRPC) + '\r\n1\t7\t8\tHe message "no.\tHe refused.\r\n')
+    assert releases.read_paraphrases({"a": para}, WORDS)["premise"].to_pylist() == ['He message "no.']
     score = put(tmp_path, "o", "6\ta\tb\n")
     with pytest.raises(ValueError, match="line 1: a score of 6"):
-        senteval.read_similarity({"OnWN": score}, WORDS)
+        releases.read_similarity({"OnWN": score}, WORDS)
     with pytest.raises(ValueError, match="line 1: the columns are"):
-        senteval.read_paraphrases({"a": sick}, WORDS)
+        releases.read_paraphrases({"a": sick}, WORDS)
 
 
 def test_stories(tmp_path: Path) -> None:
     story = "1 Ann went out.\n2 Bob slept.\n3 Where is Ann? \tout\t1\n4 Ann came back.\n5 And now?\thome,in\t4 1\n"
-    table = babi.read({"stories": put(tmp_path, "s", story * 5)}, WORDS, "qa02")
+    table = releases.read_babi({"stories": put(tmp_path, "s", story * 5)}, WORDS, "qa02")
     assert table.schema == STORIES
     assert table.num_rows == 10
     last = table.slice(9, 1).to_pylist()[0]
@@ -148,7 +148,7 @@ def test_stories(tmp_path: Path) -> None:
         ("1 a.\n2 \tc\t1\n", "line 2: the question"),
     ):
         with pytest.raises(ValueError, match=words):
-            babi.read({"stories": put(tmp_path, "bad", text)}, WORDS)
+            releases.read_babi({"stories": put(tmp_path, "bad", text)}, WORDS)
 
 
 def official(label: str, tree: str, binary: str) -> str:
@@ -164,21 +164,21 @@ def test_official_pairs_with_both_parses(tmp_path: Path) -> None:
         + official("-", good, "( A dog )")
         + official("neutral", "(ROOT (", "( A dog )")
     )
-    table = snli.read_official({"jsonl": put(tmp_path, "x.jsonl", text)}, WORDS)
+    table = releases.read_snli_official({"jsonl": put(tmp_path, "x.jsonl", text)}, WORDS)
     assert table["premise"].to_pylist() == ["A dog"] * 3
     assert table["premise_tree"].to_pylist() == [good, good, ""]
-    assert table["reason"].to_pylist() == ["", snli.UNDECIDED, "no parse of the premise"]
+    assert table["reason"].to_pylist() == ["", releases.UNDECIDED, "no parse of the premise"]
     for broken in ("{}\n", "nothing\n", official("maybe", good, "( A dog )")):
         with pytest.raises(ValueError, match=r"x\.jsonl, line 1: "):
-            snli.read_official({"jsonl": put(tmp_path, "x.jsonl", broken)}, WORDS)
+            releases.read_snli_official({"jsonl": put(tmp_path, "x.jsonl", broken)}, WORDS)
 
 
 def test_tokenised_pairs_must_agree_in_length(tmp_path: Path) -> None:
     files = {"premise": put(tmp_path, "1", "a\na\nb\n"), "hypothesis": put(tmp_path, "2", "c\nd\ne\n")}
     labels = put(tmp_path, "l", "neutral\nneutral\nentailment\n")
-    assert snli.read_tokenised(files | {"label": labels}, WORDS)["family"].to_pylist() == [0, 0, 1]
+    assert releases.read_snli(files | {"label": labels}, WORDS)["family"].to_pylist() == [0, 0, 1]
     with pytest.raises(ValueError, match="3, 3 and 1 lines"):
-        snli.read_tokenised(files | {"label": put(tmp_path, "s", "neutral\n")}, WORDS)
+        releases.read_snli(files | {"label": put(tmp_path, "s", "neutral\n")}, WORDS)
 
 
 def test_long_pairs_are_a_group(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_leakage_holds_one_shard_of_train_at_a_time() -> None:
 
 
 def test_sizes_and_reasons_are_those_of_the_manifest(tmp_path: Path) -> None:
-    table = senteval.read_classes({"p": put(tmp_path, "p", "a\n\n")}, WORDS)
+    table = releases.read_classes({"p": put(tmp_path, "p", "a\n\n")}, WORDS)
     assert [*counted([table[:1], table[1:]], Split(rows=2, files={}, reasons={"empty": 1}), "x")] == [
         table[:1],
         table[1:],
@@ -297,7 +297,7 @@ def test_sizes_and_reasons_are_those_of_the_manifest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "roles", "options", "message"),
     [
-        ("babi", ["stories"], {"taks": "1"}, "x train: phrasemodels.data.corpora.babi has no option 'taks': did you mean 'task'?"),
+        ("babi", ["stories"], {"taks": "1"}, "x train: phrasemodels.data.corpora.releases has no option 'taks': did you mean 'task'?"),
         ("babi", ["stories"], {"task": 3}, "x train, task: Input should be a valid string"),
         ("babi", ["story"], {}, "x train, files: none is 'stories': did you mean 'story'"),
         ("bitext", ["en", "de"], {"source": "fr"}, "x train, files: none is 'fr': known: de, en"),

@@ -16,9 +16,8 @@ from serving import serving
 
 from phrasemodels.data.corpora.readers import read
 from phrasemodels.data.download import archives
-from phrasemodels.data.download.fetch import fetch
-from phrasemodels.data.download.manifest import File, Manifest, Sources, UserFiles, load
-from phrasemodels.data.download.user_files import digests, locate, obtain
+from phrasemodels.data.download.fetch import fetch, obtain
+from phrasemodels.data.download.manifest import File, Manifest, Sources, UserFiles, digests, load, locate
 
 
 def put(path: Path, content: str) -> Path:

@@ -39,7 +39,7 @@ from phrasemodels.tasks.prepare.tokenise import (
     tokenise,
 )
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_ids, read_words, vocabulary, word_counts
-from phrasemodels.tasks.problems.sequences import PhraseExamples
+from phrasemodels.tasks.problems.sentence_data import PhraseExamples
 from phrasemodels.tasks.train.batches import (
     Arrange,
     Columns,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from phrasemodels.data.corpora.readers import read
 from phrasemodels.data.corpora.samples import Treebank
+from phrasemodels.data.download.fetch import obtain
 from phrasemodels.data.download.manifest import Sources, load
-from phrasemodels.data.download.user_files import obtain
 from phrasemodels.data.formats.trees import (
     APART,
     GROUP,

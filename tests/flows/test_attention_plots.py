@@ -11,7 +11,7 @@ from phrasemodels.flows.report.plots import attention, heads, svg_of, tree
 from phrasemodels.layers.attention import attention_probe
 from phrasemodels.layers.ngrams import NgramBiLSTM, PhraseAttention, final_states, grams_alone
 from phrasemodels.tasks.problems.recipe import Matrix, Neighbours
-from phrasemodels.tasks.problems.sequences import attention_rows, over_grams
+from phrasemodels.tasks.problems.sentence_data import attention_rows, over_grams
 
 
 def test_columns_of_n_gram_heads_become_n_grams():

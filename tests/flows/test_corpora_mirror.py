@@ -9,8 +9,8 @@ from conftest import CORPORA
 
 from phrasemodels.data.corpora.readers import leakage, read, reasons
 from phrasemodels.data.corpora.treebank import OTHER_WORDS
+from phrasemodels.data.download.fetch import obtain
 from phrasemodels.data.download.manifest import Sources, load, names
-from phrasemodels.data.download.user_files import obtain
 from phrasemodels.data.formats.shards import SCHEMAS
 from phrasemodels.data.formats.trees import parse
 

@@ -11,8 +11,7 @@ from loopback_hub import serving
 
 import phrasemodels
 from phrasemodels import LoadedModel, Parser, folders, project
-from phrasemodels.data.download.manifest import UserFiles
-from phrasemodels.data.download.user_files import locate
+from phrasemodels.data.download.manifest import UserFiles, locate
 from phrasemodels.data.store import disk_cache
 from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.flows.cli.parse import texts_of

@@ -11,7 +11,7 @@ from phrasemodels.encoders.transformer import TransformerEncoderConfig
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.layers.blocks import BEGIN, END, PAD, standard_normal
 from phrasemodels.models.translation import TranslationConfig, as_attention_is_all_you_need_pytorch, token_loss
-from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.problems.sentence_data import PhraseBatch
 from phrasemodels.tasks.problems.translation import TokenAccuracyObjective
 
 D = 16

@@ -23,9 +23,9 @@ from phrasemodels.models.memory import (
     bag_of_words,
     by_position,
 )
-from phrasemodels.tasks.problems import answering, memory_chain, memory_hops
+from phrasemodels.tasks.problems import answering, memory_kernels
 from phrasemodels.tasks.problems.compiled_answering import compiled, train_compiled
-from phrasemodels.tasks.problems.memory_stories import Schedule, Stories
+from phrasemodels.tasks.problems.memory_kernels import Schedule, Stories
 from phrasemodels.tasks.train.config import sgd
 from phrasemodels.tasks.train.trainer import history, train
 
@@ -91,11 +91,11 @@ def test_compiled_gradients_are_finite_differences_of_the_loss(kind):
     model = MODELS[kind](hops=3, d=D, slots=SLOTS, vocabulary=V).build().double()
     fast, story = compiled(model, longest=4), for_kernels(*a_story(5))
     vector, gradient, weights, gradients = fast.parameters
-    step = memory_hops.gradient_of if kind in ("hops", "linear") else memory_chain.gradient_of
+    step = memory_kernels.hops_gradient if kind in ("hops", "linear") else memory_kernels.chain_gradient
     for phase in (0, 1):
 
         def loss(phase=phase):
-            last = phase == 0 if step is memory_hops.gradient_of else phase
+            last = phase == 0 if step is memory_kernels.hops_gradient else phase
             return step(weights, gradients, fast.reading, story, 0, last)
 
         gradient[:] = 0

@@ -15,8 +15,7 @@ from phrasemodels.data.corpora.samples import (
     Translations,
     Treebank,
 )
-from phrasemodels.data.download.manifest import Sources, load, names
-from phrasemodels.data.download.user_files import digests
+from phrasemodels.data.download.manifest import Sources, digests, load, names
 from phrasemodels.data.formats.shards import BITEXT, PAIRS, SENTENCES, STORIES, TREES
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.store.store import Executor, Step, Store

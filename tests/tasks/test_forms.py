@@ -29,7 +29,7 @@ from phrasemodels.tasks.problems.semantic_parsing import (
     improvement,
     phrase_queries,
 )
-from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.problems.sentence_data import PhraseBatch
 from phrasemodels.tasks.train.trainer import history
 
 TINY = ("train.batch_tokens=200", "train.evaluate_every=100", *small_corpus(60, 4, 20))  # fmt: skip

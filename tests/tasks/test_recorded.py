@@ -13,7 +13,7 @@ from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.layers.blocks import BEGIN, END, PAD, PreNorm
 from phrasemodels.layers.phrases import LengthEmbedding
 from phrasemodels.models.translation import TranslationConfig, token_loss
-from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.problems.sentence_data import PhraseBatch
 from phrasemodels.tasks.train.batches import Batch
 from phrasemodels.tasks.train.recorded import RecordedPasses, few_sizes
 from phrasemodels.tasks.train.trainer import Trainer

@@ -51,7 +51,7 @@ from phrasemodels.tasks.prepare.vocabulary import (
     vocabulary,
 )
 from phrasemodels.tasks.problems.semantic_parsing import Forms, SemanticParsingObjective, _in_train
-from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.problems.sentence_data import PhraseBatch
 from phrasemodels.tasks.problems.translation import with_source_words
 
 FORM = "( lambda ?x ( mso:film.film.art_director tom_sanders_(_1974_) ?x ) )"

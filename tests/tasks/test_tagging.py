@@ -22,8 +22,7 @@ from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
-from phrasemodels.tasks.problems.sentence_data import VectorFile
-from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.problems.sentence_data import PhraseBatch, VectorFile
 from phrasemodels.tasks.problems.tagging import TagColumn, TaggingObjective
 
 CONFIG = TaggerConfig(HypernodeEncoderConfig(16, 2, 2, 32, 0.0), vocabulary=20, tags=9, hidden=12)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
-from phrasemodels.data.corpora import babi, bitext, senteval, snli, treebank
+from phrasemodels.data.corpora import bitext, releases, treebank
 from phrasemodels.data.download.manifest import Manifest, Part, Split, closest, explain, how_to_supply
 from phrasemodels.data.formats.shards import BATCH_ROWS, DIGEST_BYTES, SCHEMAS, as_integers, check, digests
 
@@ -24,21 +24,21 @@ Reader = Callable[..., pa.Table | Iterator[pa.Table]]  # (files by role, max_wor
 
 READERS: dict[str, Reader] = {
     "aspec": bitext.read_aspec,
-    "babi": babi.read,
+    "babi": releases.read_babi,
     "bitext": bitext.bitext_blocks,
     "columns": bitext.column_blocks,
     "labelled": bitext.labelled_blocks,
     "mspars": bitext.read_mspars,
     "questions": bitext.read_mspars_questions,
-    "senteval.classes": senteval.read_classes,
-    "senteval.paraphrases": senteval.read_paraphrases,
-    "senteval.polarity": senteval.read_polarity,
-    "senteval.sentiment": senteval.read_sentiment,
-    "senteval.sick": senteval.read_sick,
-    "senteval.similarity": senteval.read_similarity,
-    "senteval.trec": senteval.read_trec,
-    "snli.official": snli.read_official,
-    "snli.tokenised": snli.read_tokenised,
+    "senteval.classes": releases.read_classes,
+    "senteval.paraphrases": releases.read_paraphrases,
+    "senteval.polarity": releases.read_polarity,
+    "senteval.sentiment": releases.read_sentiment,
+    "senteval.sick": releases.read_sick,
+    "senteval.similarity": releases.read_similarity,
+    "senteval.trec": releases.read_trec,
+    "snli.official": releases.read_snli_official,
+    "snli.tokenised": releases.read_snli,
     "treebank": treebank.read,
     "treebank.arcs": treebank.read_with_arcs,
     "treebank.predicted_tags": treebank.read_with_predicted_tags,

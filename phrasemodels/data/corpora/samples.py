@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from phrasemodels.data.corpora.snli import families
+from phrasemodels.data.corpora.releases import families
 from phrasemodels.data.formats.shards import BITEXT, PAIRS, SENTENCES, STORIES, TREES, build
 from phrasemodels.data.formats.trees import parse
 

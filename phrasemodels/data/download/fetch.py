@@ -33,9 +33,12 @@ from phrasemodels.data.download.manifest import (
     Concatenation,
     File,
     FirstLines,
+    Manifest,
     Member,
     ParserManifest,
     Sources,
+    copy_user_files,
+    how_to_supply,
 )
 from phrasemodels.data.store.artifacts import LOCAL_DISK_ERRORS, atomic_replace
 
@@ -399,6 +402,23 @@ def free_space(folder: Path, needed: int) -> None:
             f"{folder} has {free >> 20} MiB free and {needed >> 20} MiB are needed: "
             "free some space, or choose another folder with PHRASEMODELS_STORE"
         )
+
+
+def obtain(manifest: Manifest, target: Path, sources: Sources) -> dict[str, str]:
+    """Fetch every file of a corpus to a path below `target`; return the path or URL of origin of each.
+
+    User files may be missing if the corpus has other files.
+
+    Raises:
+        ValueError: A file has another content.
+        OSError: A file cannot be fetched, or there are no files. The message holds instructions.
+    """
+    origins = fetch_all(manifest.files, target, sources)
+    for wanted in manifest.sources:
+        origins |= {name: str(path) for name, path in copy_user_files(manifest, wanted, sources, target).items()}
+    if not origins:
+        raise OSError(how_to_supply(manifest, manifest.sources[0]))
+    return origins
 
 
 def obtain_parser(manifest: ParserManifest, target: Path, sources: Sources) -> dict[str, str]:

@@ -336,7 +336,7 @@ def _details(manifest: "Manifest") -> dict[str, Any]:
 
 def _step(manifest: "Manifest", sources: "Sources") -> "Step":
     """Return the step that fetches a corpus; digests of user files are part of its key."""
-    from phrasemodels.data.download.user_files import digests
+    from phrasemodels.data.download.manifest import digests
     from phrasemodels.tasks.prepare.corpora import fetched
 
     return fetched(manifest.name, digests(manifest, sources))
@@ -370,8 +370,7 @@ def _each(manifests: "list[Manifest]", ask: "Callable[[Manifest], T]", failed: l
 
 
 def _artifact(store: "Store", manifest: "Manifest", sources: "Sources") -> "Artifact":
-    from phrasemodels.data.download.manifest import how_to_supply
-    from phrasemodels.data.download.user_files import digests
+    from phrasemodels.data.download.manifest import digests, how_to_supply
     from phrasemodels.data.store.store import Executor
 
     if not digests(manifest, sources):

@@ -17,8 +17,7 @@ from typing import Any, Protocol
 
 import phrasemodels.infra.environment  # noqa: F401  before transformers
 from phrasemodels import project
-from phrasemodels.data.download.manifest import Sources, closest, find_corpus
-from phrasemodels.data.download.user_files import digests
+from phrasemodels.data.download.manifest import Sources, closest, digests, find_corpus
 from phrasemodels.encoders.inputs import PretrainedConfig, content_of, load_pretrained
 from phrasemodels.flows.experiments.experiment import PROFILE as COUNTED_PROFILE
 from phrasemodels.flows.experiments.experiment import Answer, Experiment

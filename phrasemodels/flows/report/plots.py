@@ -1,6 +1,6 @@
 """Plots of scores, learning curves and attention, and figures of problems (tasks/problems/recipe.py), as SVG, files or pages.
 
-They are readable without colour: marks and line styles differ. Attention comes as rows of ATTENTION (tasks/problems/sequences.py).
+They are readable without colour: marks and line styles differ. Attention comes as rows of ATTENTION (tasks/problems/sentence_data.py).
 """
 
 import html

@@ -35,8 +35,7 @@ def fetch_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
 
     OSError: a file cannot be had. ValueError: a user file has changed since its digest was taken.
     """
-    from phrasemodels.data.download.fetch import free_space
-    from phrasemodels.data.download.user_files import obtain
+    from phrasemodels.data.download.fetch import free_space, obtain
 
     manifest = find_corpus(settings.corpus)
     free_space(job.out, 3 * sum(file.bytes for file in manifest.files))
@@ -117,7 +116,7 @@ def sample_split(job: Job, settings: SampleSplit) -> dict[str, Any]:
 class Corpus:
     """A corpus of data/manifests, or the part of it whose splits are called PART.train and so on.
 
-    supplied: digests of files that the user provides, for a corpus that cannot be downloaded (user_files.py of flows).
+    supplied: digests of files that the user provides, for a corpus that cannot be downloaded (data/download/manifest.py).
     """
 
     name: str

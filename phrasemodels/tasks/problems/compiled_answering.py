@@ -31,11 +31,19 @@ from phrasemodels.models.memory import (
 )
 from phrasemodels.saved import copied
 from phrasemodels.tasks.prepare.sharded import shards
-from phrasemodels.tasks.problems import memory_chain, memory_hops
+from phrasemodels.tasks.problems import memory_kernels
 from phrasemodels.tasks.problems.answering import StoryExamples
-from phrasemodels.tasks.problems.memory_chain import NO_PAIRS, PRODUCTS, ROWS, SLOTS, ChainReading, ChainWeights
-from phrasemodels.tasks.problems.memory_hops import HopsWeights
-from phrasemodels.tasks.problems.memory_stories import Schedule, Stories
+from phrasemodels.tasks.problems.memory_kernels import (
+    NO_PAIRS,
+    PRODUCTS,
+    ROWS,
+    SLOTS,
+    ChainReading,
+    ChainWeights,
+    HopsWeights,
+    Schedule,
+    Stories,
+)
 from phrasemodels.tasks.train.batches import Rows, stream
 from phrasemodels.tasks.train.checkpoints import Progress
 from phrasemodels.tasks.train.config import TrainConfig, sgd, undecayed
@@ -109,7 +117,7 @@ def compiled(model: Hops | Chain, longest: int) -> CompiledModel:
     if isinstance(model, Hops):
         tables = _embeddings("", model.tables)
         scales = _scales(model.tables[0], longest)
-        kernels = scales, memory_hops.updates, memory_hops.answers, model.updates, model.linear_updates
+        kernels = scales, memory_kernels.hops_updates, memory_kernels.hops_answers, model.updates, model.linear_updates
         return CompiledModel(tables, _parameters(HopsWeights, tables), *kernels)
     potentials = model.potentials
     if type(potentials) not in READINGS:
@@ -127,7 +135,9 @@ def compiled(model: Hops | Chain, longest: int) -> CompiledModel:
     reading = ChainReading(_scales(model.keys[0], longest), np.array(pairs), np.array(counts))
     counter = getattr(potentials, "updates", None), getattr(potentials, "linear_updates", 0)
     parameters = _parameters(ChainWeights, fields)
-    return CompiledModel(fields, parameters, reading, memory_chain.updates, memory_chain.answers, *counter)
+    return CompiledModel(
+        fields, parameters, reading, memory_kernels.chain_updates, memory_kernels.chain_answers, *counter
+    )
 
 
 def _embeddings(prefix: str, tables: Any) -> dict[str, list[Tensor]]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phrasemodels.config import at_least
-from phrasemodels.data.corpora.snli import LABELS
+from phrasemodels.data.corpora.releases import LABELS
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import heads, parse
 from phrasemodels.data.store.artifacts import Artifact

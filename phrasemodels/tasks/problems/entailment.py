@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels.config import at_least, not_negative
-from phrasemodels.data.corpora.snli import LABELS
+from phrasemodels.data.corpora.releases import LABELS
 from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
@@ -41,13 +41,14 @@ from phrasemodels.tasks.problems.sentence_data import (
     Unknown,
     VectorFile,
     WordListSettings,
+    attention_row,
+    attention_rows,
     hashed,
     left_out,
     number,
     vectors_of,
     word_list,
 )
-from phrasemodels.tasks.problems.sequences import attention_row, attention_rows
 from phrasemodels.tasks.problems.transfer import (
     PUBLISHED,
     LogisticConfig,

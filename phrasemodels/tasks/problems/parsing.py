@@ -57,7 +57,7 @@ from phrasemodels.tasks.problems.parse_data import (
     with_either,
 )
 from phrasemodels.tasks.problems.recipe import Matrix, Recipe, Stage, text_name, training_stage
-from phrasemodels.tasks.problems.sequences import attention_row
+from phrasemodels.tasks.problems.sentence_data import attention_row
 from phrasemodels.tasks.train.batches import Columns, in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
 from phrasemodels.tasks.train.config import TrainConfig

@@ -18,7 +18,7 @@ from phrasemodels.inference.problems import Predictor
 from phrasemodels.tasks.metrics.scores import Metric, OwnScoring, check_metrics, score_with_own
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
-from phrasemodels.tasks.problems.sequences import ATTENTION
+from phrasemodels.tasks.problems.sentence_data import ATTENTION
 from phrasemodels.tasks.train.checkpoints import best_device, load_trained
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.trainer import Objective, TrainSettings, train

@@ -53,7 +53,7 @@ from phrasemodels.tasks.problems.recipe import (
     text_name,
     training_stage,
 )
-from phrasemodels.tasks.problems.sequences import PhraseBatch
+from phrasemodels.tasks.problems.sentence_data import PhraseBatch
 from phrasemodels.tasks.problems.translation import (
     AnyTranslator,
     TranslateSettings,

@@ -29,8 +29,13 @@ from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, s
 from phrasemodels.tasks.prepare.tokenise import penn_treebank
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary, write_words
 from phrasemodels.tasks.problems.recipe import Recipe, Stage, text_name, training_stage
-from phrasemodels.tasks.problems.sentence_data import VECTORS, VectorFile
-from phrasemodels.tasks.problems.sequences import PhraseBatch, PhraseExamples, write_predictions
+from phrasemodels.tasks.problems.sentence_data import (
+    VECTORS,
+    PhraseBatch,
+    PhraseExamples,
+    VectorFile,
+    write_predictions,
+)
 from phrasemodels.tasks.train.batches import Rows, in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
 from phrasemodels.tasks.train.config import TrainConfig

@@ -68,7 +68,7 @@ from phrasemodels.tasks.problems.recipe import (
     text_name,
     training_stage,
 )
-from phrasemodels.tasks.problems.sequences import (
+from phrasemodels.tasks.problems.sentence_data import (
     PhraseBatch,
     PhraseExamples,
     attention_rows,

@@ -1,33 +1,236 @@
 # mypy: disallow-untyped-defs=False
-"""Compiled updates of a chain of facts (phrasemodels.models.memory.Chain), one question each, gradients by hand.
+"""Compiled updates of memory networks (phrasemodels.models.memory), one question each, gradients by hand.
 
-K facts in a chain; the other shapes are as in phrasemodels.tasks.problems.memory_stories. The gradient of marginals is the one of
-the expectation Σ_k a(z_k) over chains: p(z_k = i) (E[Σ a | z_k = i] − E[Σ a]), from sums along the chain.
+First their common parts: embedded sentences, the loss of an answer, an SGD update. Then an end-to-end memory network of K hops,
+whose phase 0 is its linear start. Then a chain of K facts. The gradient of its marginals is the one of the expectation Σ_k a(z_k)
+over chains: p(z_k = i) (E[Σ a | z_k = i] − E[Σ a]), from sums along the chain.
+
+Shapes: N questions, S slots of facts, n ≤ S facts of one story, w words of a fact, v of a question, d width, V vocabulary.
+All numbers are float64. A weight and its gradient are views of one vector each, so that an update is a loop over it.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from phrasemodels.tasks.problems.memory_stories import (
-    UNORDERED,
-    Floats,
-    Integers,
-    add_facts_gradient,
-    add_outer,
-    add_sentence_gradient,
-    add_sum,
-    answer_loss,
-    descend,
-    embed_facts,
-    embed_question,
-    products,
-    softmax_into,
-)
+from phrasemodels.structs.dispatch import COMPILE
 
+UNORDERED = COMPILE | {"fastmath": {"contract", "reassoc", "nsz"}}  # sums in any order, so that they are vectorised
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 TINY = np.finfo(np.float64).tiny
 NO_PAIRS, PRODUCTS, ROWS, SLOTS = range(4)  # what the pairwise potentials are; see ChainReading
+
+
+class Stories(NamedTuple):
+    """Questions about stories. Facts (N, S, w) stand in the last slots; `first` (N) is the slot of a story's first fact.
+
+    fact_words (N, S) and question_words (N): numbers of words of the facts, and of the questions (N, v). answers (N).
+    """
+
+    facts: Integers
+    fact_words: Integers
+    first: Integers
+    questions: Integers
+    question_words: Integers
+    answers: Integers
+
+
+class Schedule(NamedTuple):
+    """The next U updates: rows (U) of the stories, learning rates (U), phases (U) of the model (0 or 1), and the largest
+    norm of a gradient."""
+
+    rows: Integers
+    rates: Floats
+    phases: Integers
+    clip: float
+
+
+@njit(**UNORDERED)
+def add_sentence(out, words, ids, scales):
+    """Add Σ_j l_j ∘ x_j to out (d): embeddings words (V, d), ids of a sentence's words, l = scales (w+1, w, d)[length]."""
+    for j in range(len(ids)):
+        for e in range(len(out)):
+            out[e] += scales[len(ids), j, e] * words[ids[j], e]
+
+
+@njit(**UNORDERED)
+def add_sentence_gradient(words, ids, scales, gradient):
+    """Add to words (V, d) the gradient of its embeddings, from the gradient (d) of an embedded sentence."""
+    for j in range(len(ids)):
+        for e in range(len(gradient)):
+            words[ids[j], e] += scales[len(ids), j, e] * gradient[e]
+
+
+@njit(**UNORDERED)
+def embed_facts(words, ago, stories, row, scales):
+    """Return the embedded facts of a story (n, d): the sum of the words of each, and the vector of its age, ago (S, d)."""
+    first = stories.first[row]
+    out = ago[first:].copy()
+    for i in range(len(out)):
+        slot = first + i
+        add_sentence(out[i], words, stories.facts[row, slot, : stories.fact_words[row, slot]], scales)
+    return out
+
+
+@njit(**UNORDERED)
+def add_facts_gradient(words, ago, stories, row, scales, gradient):
+    """Add to words (V, d) and ago (S, d) their gradients, from the gradient (n, d) of the embedded facts."""
+    first = stories.first[row]
+    for i in range(len(gradient)):
+        slot = first + i
+        for e in range(gradient.shape[1]):
+            ago[slot, e] += gradient[i, e]
+        ids = stories.facts[row, slot, : stories.fact_words[row, slot]]
+        add_sentence_gradient(words, ids, scales, gradient[i])
+
+
+@njit(**UNORDERED)
+def embed_question(words, stories, row, scales):
+    """Return the embedded question (d)."""
+    out = np.zeros(words.shape[1])
+    add_sentence(out, words, stories.questions[row, : stories.question_words[row]], scales)
+    return out
+
+
+@njit(**UNORDERED)
+def products(rows, vector):
+    """Return the products (n) of rows (n, d) and a vector (d)."""
+    out = np.zeros(len(rows))
+    for i in range(len(rows)):
+        for e in range(len(vector)):
+            out[i] += rows[i, e] * vector[e]
+    return out
+
+
+@njit(**UNORDERED)
+def add_sum(out, weights, rows):
+    """Add Σ_i weights_i rows_i to out (d)."""
+    for i in range(len(rows)):
+        for e in range(len(out)):
+            out[e] += weights[i] * rows[i, e]
+
+
+@njit(**UNORDERED)
+def add_outer(out, weights, vector):
+    """Add weights_i · vector (d) to each row i of out (n, d)."""
+    for i in range(len(out)):
+        for e in range(len(vector)):
+            out[i, e] += weights[i] * vector[e]
+
+
+@njit(**UNORDERED)
+def softmax_into(out, one, other):
+    """Write the softmax of one + other (n) to out (n); return the log of their sum of exponentials. One is finite at least."""
+    highest, total = -np.inf, 0.0
+    for i in range(len(one)):
+        out[i] = one[i] + other[i]
+        highest = max(highest, out[i])
+    for i in range(len(one)):
+        out[i] = np.exp(out[i] - highest)
+        total += out[i]
+    for i in range(len(one)):
+        out[i] /= total
+    return np.log(total) + highest
+
+
+@njit(**UNORDERED)
+def softmax(scores):
+    """Return the softmax of scores (n), and their log of a sum of exponentials."""
+    out = np.empty(len(scores))
+    log_sum = softmax_into(out, scores, np.zeros(len(scores)))
+    return out, log_sum
+
+
+@njit(**UNORDERED)
+def answer_loss(table, state, answer):
+    """Return the cross entropy (nats) of the answer with scores table (V, d) · state (d), its gradient by the scores (V), and
+    the id of the best answer."""
+    scores = products(table, state)
+    gradient, log_sum = softmax(scores)
+    gradient[answer] -= 1
+    return log_sum - scores[answer], gradient, scores.argmax()
+
+
+@njit(**UNORDERED)
+def descend(weights, gradient, rate, clip):
+    """Do one update of SGD on weights (P), whose gradient (P) is clipped at the norm `clip`; set the gradient to 0."""
+    squares = 0.0
+    for i in range(len(gradient)):
+        squares += gradient[i] * gradient[i]
+    rate *= min(1.0, clip / (np.sqrt(squares) + 1e-6))  # torch's clip_grad_norm_ adds 1e-6
+    for i in range(len(gradient)):
+        weights[i] -= rate * gradient[i]
+        gradient[i] = 0.0
+
+
+class HopsWeights(NamedTuple):
+    """words (K+1, V, d) and ago (K+1, S, d): embeddings of each table."""
+
+    words: Floats
+    ago: Floats
+
+
+@njit(**UNORDERED)
+def _hops_forward(weights, scales, stories, row, linear):
+    """Return memories (K+1, n, d), queries (K+1, d) and weights of facts (K, n)."""
+    K, (n, d) = len(weights.words) - 1, weights.ago[0, stories.first[row] :].shape
+    memories, queries, p = np.empty((K + 1, n, d)), np.empty((K + 1, d)), np.empty((K, n))
+    for k in range(K + 1):
+        memories[k] = embed_facts(weights.words[k], weights.ago[k], stories, row, scales)
+    queries[0] = embed_question(weights.words[0], stories, row, scales)
+    for k in range(K):
+        scores = products(memories[k], queries[k])
+        p[k] = scores if linear else softmax(scores)[0]
+        queries[k + 1] = queries[k]
+        add_sum(queries[k + 1], p[k], memories[k + 1])
+    return memories, queries, p
+
+
+@njit(**UNORDERED)
+def hops_gradient(weights, gradients, scales, stories, row, linear):
+    """Add the gradient of a question's loss to the gradients; return the loss (nats)."""
+    memories, queries, p = _hops_forward(weights, scales, stories, row, linear)
+    K = len(p)
+    loss, by_score, _ = answer_loss(weights.words[K], queries[K], stories.answers[row])
+    add_outer(gradients.words[K], by_score, queries[K])
+    by_query, by_memory = np.zeros(queries.shape[1]), np.zeros(memories.shape)
+    add_sum(by_query, by_score, weights.words[K])
+    for k in range(K - 1, -1, -1):
+        by_p = products(memories[k + 1], by_query)
+        add_outer(by_memory[k + 1], p[k], by_query)
+        if not linear:
+            by_p = p[k] * (by_p - (p[k] * by_p).sum())
+        add_outer(by_memory[k], by_p, queries[k])
+        add_sum(by_query, by_p, memories[k])
+    add_sentence_gradient(gradients.words[0], stories.questions[row, : stories.question_words[row]], scales, by_query)
+    for k in range(K + 1):
+        add_facts_gradient(gradients.words[k], gradients.ago[k], stories, row, scales, by_memory[k])
+    return loss
+
+
+@njit(**UNORDERED)
+def hops_updates(parameters, scales, stories, schedule):
+    """Do the updates of a schedule; return the sum of the losses (nats) before each."""
+    total = 0.0
+    for t in range(len(schedule.rows)):
+        total += hops_gradient(
+            parameters.weights, parameters.gradients, scales, stories, schedule.rows[t], schedule.phases[t] == 0
+        )
+        descend(parameters.vector, parameters.gradient, schedule.rates[t], schedule.clip)
+    return total
+
+
+@njit(**UNORDERED)
+def hops_answers(weights, scales, stories, phase):
+    """Return the id of the best answer to each question (N)."""
+    found = np.empty(len(stories.answers), np.int64)
+    for row in range(len(found)):
+        queries = _hops_forward(weights, scales, stories, row, phase == 0)[1]
+        found[row] = products(weights.words[-1], queries[-1]).argmax()
+    return found
 
 
 class ChainWeights(NamedTuple):
@@ -232,7 +435,7 @@ def _answer_state(values, p, query):
 
 
 @njit(**UNORDERED)
-def _forward(weights, reading, stories, row, phase):
+def _chain_forward(weights, reading, stories, row, phase):
     """Return a Pass: all that the way back of a question needs."""
     pairs, scales = reading.pairs[phase], reading.scales
     keys = _embedded(weights.key_words, weights.key_ago, stories, row, scales)
@@ -246,10 +449,10 @@ def _forward(weights, reading, stories, row, phase):
 
 
 @njit(**UNORDERED)
-def gradient_of(weights, gradients, reading, stories, row, phase):
+def chain_gradient(weights, gradients, reading, stories, row, phase):
     """Add the gradient of a question's loss to the gradients; return the loss (nats)."""
     pairs, scales = reading.pairs[phase], reading.scales
-    made = _forward(weights, reading, stories, row, phase)
+    made = _chain_forward(weights, reading, stories, row, phase)
     loss, by_score, _ = answer_loss(weights.answer, made.state, stories.answers[row])
     add_outer(gradients.answer, by_score, made.state)
     by_query, by_key, by_match = np.zeros(made.queries.shape), np.zeros(made.keys.shape), np.zeros(made.p.shape)
@@ -271,20 +474,20 @@ def gradient_of(weights, gradients, reading, stories, row, phase):
 
 
 @njit(**UNORDERED)
-def updates(parameters, reading, stories, schedule):
+def chain_updates(parameters, reading, stories, schedule):
     """Do the updates of a schedule; return the sum of the losses (nats) before each."""
     total = 0.0
     for t in range(len(schedule.rows)):
         row, phase = schedule.rows[t], schedule.phases[t]
-        total += gradient_of(parameters.weights, parameters.gradients, reading, stories, row, phase)
+        total += chain_gradient(parameters.weights, parameters.gradients, reading, stories, row, phase)
         descend(parameters.vector, parameters.gradient, schedule.rates[t], schedule.clip)
     return total
 
 
 @njit(**UNORDERED)
-def answers(weights, reading, stories, phase):
+def chain_answers(weights, reading, stories, phase):
     """Return the id of the best answer to each question (N)."""
     found = np.empty(len(stories.answers), np.int64)
     for row in range(len(found)):
-        found[row] = products(weights.answer, _forward(weights, reading, stories, row, phase).state).argmax()
+        found[row] = products(weights.answer, _chain_forward(weights, reading, stories, row, phase).state).argmax()
     return found
