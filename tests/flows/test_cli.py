@@ -20,9 +20,9 @@ from phrasemodels.flows.cli import machine, models
 from phrasemodels.flows.cli.main import main
 from phrasemodels.flows.cli.terminal import CONTROL, _best, clean, print_rows, wrapped
 from phrasemodels.flows.experiments.catalogue import about, all_tables, experiment
-from phrasemodels.flows.experiments.published import file_name
 from phrasemodels.flows.report import readable
 from phrasemodels.flows.run.local import prepare_folder, train_prepared
+from phrasemodels.flows.run.trained import keep_trained
 from phrasemodels.tasks.train.config import inverse_sqrt
 
 MISTAKES = (
@@ -230,7 +230,8 @@ def test_training_on_prepared_data_needs_nothing_of_the_pipeline(in_own_store, t
     result = json.loads(done.stdout)
     assert (result["seed"], result["steps"]) == (3, 12)
     assert result["scores"]["bleu"]["sentences"] == 20
-    assert (tmp_path / "results" / f"{file_name(experiment(name, SMALL[1::2]).name)}-s3.json").exists()
+    kept = keep_trained(tmp_path / "results", tmp_path / "kept", "")  # by the keys of the code that is here
+    assert json.loads(kept.read_text())["rows"][0]["seeds"] == [3]
 
     prepared, out = tmp_path / "prepared", tmp_path / "results"
     with pytest.raises(ValueError, match=r"was not prepared for this: .*`phrasemodels prepare \S+phrase-k3\S* --to "):
@@ -250,7 +251,7 @@ def test_prepared_rows_that_also_score_dev_and_other_settings_have_folders_of_th
     assert (scores["exact"]["sentences"], scores["dev/exact"]["sentences"]) == (9, 7)
     changed = experiment("002/table2/sample/atis-transformer", [*small, "train.smoothing=0.2"])
     train_prepared(changed, 1, tmp_path / "prepared", tmp_path / "out")
-    assert len(list((tmp_path / "out" / "model").iterdir())) == 2
+    assert len(list((tmp_path / "out" / "objects" / "train").iterdir())) == 2
 
 
 def test_a_prepared_training_with_more_updates_goes_on_from_one_with_fewer(tmp_path, monkeypatch):

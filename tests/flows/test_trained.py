@@ -7,6 +7,7 @@ import pytest
 from running import run_cli
 
 from phrasemodels.data.store.artifacts import with_digest
+from phrasemodels.data.store.store import key_of
 from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.experiments.catalogue import experiment as find
 from phrasemodels.flows.results.keep import keep
@@ -58,8 +59,9 @@ def test_they_equal_what_is_kept_of_the_store(made, tmp_path):
     assert rows_of(found) == rows_of(own)
     assert json.loads(found.read_text())["title"] == json.loads(own.read_text())["title"]
     shutil.copytree(folder / "out", tmp_path / "one")
-    for file in (tmp_path / "one").glob("*-s1.json"):
-        file.unlink()
+    for file in (tmp_path / "one").glob("objects/score*/*/manifest.json"):
+        if json.loads(file.read_text())["about"]["seed"]:
+            shutil.rmtree(file.parent)
     joined = keep_trained(tmp_path / "one", tmp_path / "joined", "a")
     assert [row["seeds"] for row in rows_of(joined)] == [[0], [0]]
     for _ in range(2):
@@ -71,39 +73,40 @@ def test_they_equal_what_is_kept_of_the_store(made, tmp_path):
 
 
 def changed(path, change):
-    result = json.loads(path.read_text())
-    change(result)
-    path.write_text(json.dumps(with_digest(result)))
+    """Change a manifest, with its digest and its key; move the artifact to the place of its key."""
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    manifest["key"] = key_of(manifest)
+    path.write_text(json.dumps(with_digest(manifest)))
+    path.parent.rename(path.parent.with_name(manifest["key"]))
 
 
 CHANGES = {
-    "a score": (lambda r: r["scores"]["bleu"].update(value=34.6), r"bleu is 34\.6, and .* by its predictions"),
-    "an override": (
-        lambda r: r["provenance"]["overrides"].append("train.learning_rate=1.0"),
-        "its settings are not those",
+    "a score": (
+        "score*",
+        lambda m: m["meta"]["scores"]["bleu"].update(value=34.6),
+        r"bleu is 34\.6, and .* by its pred",
     ),
-    "the name": (lambda r: r.update(experiment="000/table1/sample/linear-k2"), "its settings are not those"),
-    "the seed": (lambda r: r.update(seed=7), "its settings are not those"),
-    "the data": (lambda r: r["provenance"]["data"].update(test="0"), "its settings are not those"),
-    "the code": (lambda r: r["provenance"].update(code="0"), "another version of this package trained it"),
-    "no stage": (lambda r: r["provenance"].update(stages={}), "its settings are not those"),
-    "a path": (lambda r: r["provenance"].update(key="../../x"), "its settings are not those"),
-    "a type": (lambda r: r.update(provenance=[]), "no result of"),
-    "a number": (lambda r: r.update(train_seconds="long"), "no result of"),
-    "a huge number": (lambda r: r.update(steps=10**400, train_seconds=10**400), "no result of"),
-    "no number": (lambda r: r.update(train_seconds=float("nan")), "it was changed"),
-    "a digest": (
-        lambda r: r["provenance"]["stages"]["predictions"]["files"].clear(),
-        "a file of .* is missing or damaged",
-    ),
+    "an override": ("score*", lambda m: m["about"]["overrides"].append("train.learning_rate=1.0"), "are not those"),
+    "the name": ("score*", lambda m: m["about"].update(experiment="000/table1/sample/linear-k2"), "are not those"),
+    "the seed": ("score*", lambda m: m["about"].update(seed=7), "its settings are not those"),
+    "an input": ("score*", lambda m: m["parts"]["inputs"].update(predictions="0"), "it was made from, .* is missing"),
+    "inputs": ("score*", lambda m: m["parts"]["inputs"].clear(), "its settings are not those"),
+    "the code": ("score*", lambda m: m["parts"]["source"].clear(), "other code of a step trained or scored it"),
+    "a type": ("score*", lambda m: m["about"].update(seed=[]), "no result of"),
+    "no overrides": ("score*", lambda m: m["about"].pop("overrides"), "no result of"),
+    "a number": ("train", lambda m: m["meta"].update(train_seconds="long"), "no result of"),
+    "a huge number": ("train", lambda m: m["meta"].update(steps=10**400), "no result of"),
+    "no number": ("train", lambda m: m["meta"].update(train_seconds=float("nan")), "it was changed"),
+    "a digest": ("translate", lambda m: m["files"].clear(), "a file is missing or damaged"),
 }
 
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_result_that_was_changed_is_refused(made, tmp_path, what):
-    change, message = CHANGES[what]
+    step, change, message = CHANGES[what]
     shutil.copytree(made[0] / "out", tmp_path / "out")
-    changed(next((tmp_path / "out").glob("*phrase-k2*-s1.json")), change)
+    changed(next((tmp_path / "out" / "objects").glob(f"{step}/*/manifest.json")), change)
     with pytest.raises(ValueError, match=message):
         keep_trained(tmp_path / "out", tmp_path / "kept", "")
     assert not (tmp_path / "kept").exists()
@@ -111,13 +114,13 @@ def test_a_result_that_was_changed_is_refused(made, tmp_path, what):
 
 def test_damaged_predictions_and_empty_folders_are_refused(made, tmp_path, monkeypatch):
     shutil.copytree(made[0] / "out", tmp_path / "out")
-    file = next((tmp_path / "out" / "predictions").rglob("*.arrow"))
+    file = next((tmp_path / "out" / "objects").glob("translate/*/*.arrow"))
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(ValueError, match="is missing or damaged; copy the folder again"):
         keep_trained(tmp_path / "out", tmp_path / "kept", "")
-    for file in (tmp_path / "out").glob("*.json"):
+    for file in (tmp_path / "out").glob("objects/*/*/manifest.json"):
         file.write_text("{" * 100_000)
-    with pytest.raises(ValueError, match="no result of `phrasemodels train --local --data` of this version"):
+    with pytest.raises(ValueError, match="is missing or damaged; copy the folder again"):
         keep_trained(tmp_path / "out", tmp_path / "kept", "")
     monkeypatch.setattr("phrasemodels.flows.results.keep.commit", lambda: "c")
     run = run_cli("keep", "mine", "--trained", str(tmp_path / "nowhere"))
@@ -125,16 +128,31 @@ def test_damaged_predictions_and_empty_folders_are_refused(made, tmp_path, monke
     assert "no result of `phrasemodels train --local --data` is there" in str(run.exception)
 
 
-def test_a_number_that_changed_on_the_way_and_a_seed_that_is_there_twice_are_refused(made, tmp_path):
+def test_a_number_that_changed_on_the_way_and_a_lost_step_are_refused(made, tmp_path):
     shutil.copytree(made[0] / "out", tmp_path / "out")
-    file = next((tmp_path / "out").glob("*phrase-k2*-s1.json"))
-    shutil.copy(file, file.with_name(f"copy-{file.name}"))
-    with pytest.raises(ValueError, match="another file has the same seed of 000/table1/sample/phrase-k2"):
+    file = next((tmp_path / "out" / "objects").glob("train/*/manifest.json"))
+    text = file.read_text()
+    file.write_text(text.replace('"steps": 2', '"steps": 3'))
+    with pytest.raises(ValueError, match=r"train/\w+: a file is missing or damaged; copy the folder again"):
         keep_trained(tmp_path / "out", tmp_path / "kept", "")
-    file.write_text(file.read_text().replace('"steps": 2', '"steps": 3'))
-    with pytest.raises(ValueError, match=r"-s1\.json: it was changed; copy the folder again"):
+    shutil.rmtree(file.parent)
+    with pytest.raises(ValueError, match=r"made from, train/\w+, is missing; copy the folder again"):
         keep_trained(tmp_path / "out", tmp_path / "kept", "")
     assert not (tmp_path / "kept").exists()
+
+
+def test_of_a_training_that_is_there_twice_the_newest_counts(made, tmp_path):
+    shutil.copytree(made[0] / "out", tmp_path / "out")
+    file = next((tmp_path / "out" / "objects").glob("score*/*/manifest.json"))
+    shutil.copytree(file.parent, file.parent.with_name("older"))
+
+    def older(manifest):
+        manifest["parts"]["source"].clear()
+        manifest["finished"] = "2024-01-01T00:00:00+00:00"
+
+    changed(file.parent.with_name("older") / file.name, older)
+    rows = rows_of(keep_trained(tmp_path / "out", tmp_path / "kept", ""))
+    assert [row["seeds"] for row in rows] == [[0, 1], [0, 1]]
 
 
 FEW = *SMALL[:3], "train.steps=2", "train.evaluate_every=2"
@@ -151,6 +169,6 @@ def test_the_weights_are_not_needed_and_scores_that_were_not_made_are_left_out(t
     monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
     few = find(name, FEW)
     train_prepared(few, 0, prepare_folder(few, tmp_path / "prepared"), tmp_path / "out", FEW)
-    shutil.rmtree(tmp_path / "out" / "model")
+    next((tmp_path / "out" / "objects").glob("train/*/model.safetensors")).unlink()
     rows = rows_of(keep_trained(tmp_path / "out", tmp_path / "kept", ""))
     assert {row["metric"] for row in rows} <= {*metrics} <= rows[0]["values"].keys()

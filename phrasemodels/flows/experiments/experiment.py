@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from phrasemodels import project
-from phrasemodels.data.store.store import Step
+from phrasemodels.data.store.store import HasKey, Step
 from phrasemodels.flows.experiments.comparability import Aspect, caveat, compare_settings, reason
 from phrasemodels.flows.experiments.published import CHANGE, PRINTED, printed_value, published_results
 from phrasemodels.tasks.prepare.corpora import leaks
@@ -174,15 +174,33 @@ class Experiment:
         changed = ["changed: " + ", ".join(self.changed)] if self.changed else []
         return "; ".join(filter(None, reasons + changed))
 
-    def steps(self, seed: int) -> "Pipeline":
-        """Return the steps of one seed."""
-        about = {
+    def steps(
+        self, seed: int, data: Mapping[str, HasKey] | None = None, about: Mapping[str, Any] | None = None
+    ) -> "Pipeline":
+        """Return the steps of one seed.
+
+        Args:
+            data: What the steps read, by name, if it is made already.
+            about: More for the manifests.
+        """
+        own = {
             "paper": self.paper,
             "table": self.table.number,
             "profile": self.profile,
             "row": self.row,
+            **(about or {}),
         }
-        return Pipeline(self, seed, steps_of(self.name, self.recipe, self.model, self.train, seed, about))
+        return Pipeline(self, seed, steps_of(self.name, self.recipe, self.model, self.train, seed, own, data))
+
+    @property
+    def lean(self) -> "Experiment":
+        """The experiment without parts that need other libraries than a training does."""
+        return replace(self, recipe=self.recipe.without_optional_libraries())
+
+    def data_names(self, seed: int) -> set[str]:
+        """Return the names of the data that the steps of a training read."""
+        stages = self.recipe.measured_stages(self.model, self.train, seed)
+        return {name for stage in stages.values() for name in stage.inputs.values()} - stages.keys()
 
     @property
     def leak(self) -> Step | None:

@@ -7,8 +7,6 @@ Nothing is kept but the prepared data.
 
 import contextlib
 import datetime
-import hashlib
-import importlib.metadata
 import json
 import math
 import multiprocessing
@@ -18,30 +16,25 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import phrasemodels
-from phrasemodels import project
 from phrasemodels.data.download.manifest import Sources
-from phrasemodels.data.store.artifacts import Artifact, describe, files_of, with_digest, write_durably
-from phrasemodels.data.store.store import Executor, Job, Step, Store, digest_of, inherited, with_dependencies
+from phrasemodels.data.store.artifacts import Artifact
+from phrasemodels.data.store.store import Executor, HasKey, Job, Step, Store, digest_of, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
-from phrasemodels.flows.experiments.published import file_name
 from phrasemodels.flows.run import LINES_EVERY
-from phrasemodels.folders import check_folder, files_below, writing_folder
-from phrasemodels.tasks.problems.recipe import Stage
+from phrasemodels.folders import check_folder, writing_folder
 from phrasemodels.tasks.train.batches import token_batches
 from phrasemodels.tasks.train.trainer import (
     PROGRESS,
     Trainer,
     Training,
     TrainSettings,
-    history,
     peak_memory_mib,
     train,
     training_of,
@@ -51,6 +44,7 @@ if TYPE_CHECKING:
     from phrasemodels.flows.run.plan import Plan
 
 RECIPE = "recipe.sha256"  # in a prepared folder: digest of the settings that its data was made with
+OVERRIDES = "overrides"  # in the manifests of a training from a prepared folder: all of its overrides
 
 
 def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str, Any]:
@@ -85,14 +79,7 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
         group = None if local else training_group(pipeline, settings)
         trained = launch_training(pipeline.trained, store, settings, executor, group)
         scored = store.run(pipeline.scored, executor)
-    return {
-        "experiment": experiment.name,
-        "seed": seed,
-        "weights": str(trained.path),
-        "parameters": trained.meta["parameters"],
-        "train_seconds": trained.meta["train_seconds"],
-        "scores": scored.meta["scores"],
-    }
+    return _result(pipeline, trained, scored)
 
 
 def _has_gpu() -> bool:
@@ -171,10 +158,10 @@ def _digest(experiment: Experiment) -> bytes:
 def train_prepared(
     experiment: Experiment, seed: int, data: Path, out: Path, overrides: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Train, predict and score from a prepared folder, without imports of the pipeline. `keep --trained` reads its files.
+    """Run the steps of one experiment and seed on the data of a prepared folder, kept in a store in `out`. Return its scores.
 
-    Checkpoints stay in `out`, so the training resumes after an interruption, unless a setting or the code has changed. A
-    training with more updates goes on from them.
+    It needs no other part of the pipeline. `keep --trained` reads the store. The training resumes after an interruption, and one
+    with more updates goes on from it.
 
     Args:
         overrides: All overrides of the experiment, also those without an effect on scores.
@@ -186,87 +173,23 @@ def train_prepared(
     if not (data / RECIPE).is_file() or (data / RECIPE).read_bytes() != _digest(experiment):
         again = f"phrasemodels prepare {experiment.name} --to {data}"
         raise ValueError(f"{data} was not prepared for this: make the folder again with `{again}` and the same --set")
-    file = out / f"{file_name(experiment.name)}-s{seed}.json"
-    if file.exists() and not _is_result(file, experiment.name, seed):
-        raise ValueError(f"{file} is no result of this training: move it, or name another --out")
-    store = Store(out)
-    stages = experiment.recipe.without_optional_libraries().measured_stages(experiment.model, experiment.train, seed)
-    known: dict[str, Artifact] = {}
-    for name in sorted({name for stage in stages.values() for name in stage.inputs.values()} - stages.keys()):
+    store, known, lean = Store(out).open(), dict[str, HasKey](), experiment.lean
+    for name in sorted(lean.data_names(seed)):
         if (artifact := store.load(data / name)) is None:
             raise ValueError(f"{data / name} is missing or damaged: make the folder again with `phrasemodels prepare`")
         known[name] = artifact
-    code, data_keys = code_digest(), {name: artifact.key for name, artifact in known.items()}
-    key = key_of_prepared(stages, seed, data_keys, code)
-    checkpoints = store.workspace(key) / "checkpoints"
-    executor = Executor(report=_printer(stages["model"].settings))
-    with progress_lines(checkpoints):
-        for name, stage in stages.items():
-            folder, inputs = store.root / name / key, {ours: known[theirs] for ours, theirs in stage.inputs.items()}
-            folder.mkdir(parents=True, exist_ok=True)
-            parts = {"settings": stage.settings, "data": data_keys, "code": code}
-            meta = stage.make(Job(folder, checkpoints, inputs, store, executor, key, parts), stage.settings)
-            known[name] = Artifact(folder, {"key": key, "meta": {**inherited(inputs), **meta}})
-    result = {
-        "experiment": experiment.name,
-        "seed": seed,
-        **{k: v for k, v in known["model"].meta.items() if k != "shards"},
-        "scores": known["scores"].meta["scores"],
-    }
-    provenance = {
-        "overrides": list(overrides),
-        "key": key,
-        "code": code,
-        "data": data_keys,
-        "libraries": _libraries(),
-        "history": history(known["model"]),
-        "stages": {name: _outcome(known[name]) for name in stages if name not in ("model", "scores")},
-    }
-    write_durably(file, json.dumps(with_digest({**result, "provenance": provenance}), indent=1))
-    return result
+    pipeline = lean.steps(seed, known, {OVERRIDES: list(overrides)})
+    executor = Executor(report=_printer(pipeline.trained.settings), keeps_state=True)
+    with progress_lines(store.workspace(pipeline.trained.key) / "checkpoints"):
+        scored = store.run(pipeline.scored, executor)
+    return _result(pipeline, store.run(pipeline.trained), scored)
 
 
-def _outcome(artifact: Artifact) -> dict[str, Any]:
-    """Return the outcome of a stage, and the digests of its files."""
-    files = {name: describe(artifact.path / name) for name in sorted(files_of(artifact.path))}
-    return {"meta": artifact.meta, "files": files}
-
-
-def key_of_prepared(stages: Mapping[str, Stage], seed: int, data: Mapping[str, str], code: str) -> str:
-    """Return the key of a training from a prepared folder.
-
-    A key of the store would need the source of packages missing there. This one has the project's files.
-    """
-    return digest_of([{name: stage.settings for name, stage in stages.items()}, seed, data, code])[:32]
-
-
-def code_digest() -> str:
-    """Return the digest of the Python files of this package and of users' code, and of what imports of users' code read elsewhere."""
-    places = (Path(phrasemodels.__file__).parent, *project.users_places())
-    found = (file for place in places for file in files_below(place, lambda one: one.name[0] != "."))
-    read = (Path(path) for module, paths in project.READ.items() if module for path in paths)
-    elsewhere = (path for path in read if path.is_file() and not any(map(path.is_relative_to, places)))
-    texts = [
-        *(file.read_bytes() for file in found if file.suffix == ".py"),
-        *sorted(path.read_bytes() for path in elsewhere),
-    ]
-    return hashlib.sha256(b"".join(texts)).hexdigest()
-
-
-def _libraries() -> dict[str, str]:
-    """Return the versions of Python and of the libraries of a training."""
-    versions = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
-    for name in ("llvmlite", "numba", "numpy", "pyarrow", "safetensors", "torch"):
-        versions[name] = importlib.metadata.version(name).partition("+")[0]
-    return versions
-
-
-def _is_result(file: Path, experiment: str, seed: int) -> bool:
-    try:
-        result = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(result, dict) and (result.get("experiment"), result.get("seed")) == (experiment, seed)
+def _result(pipeline: Pipeline, trained: Artifact, scored: Artifact) -> dict[str, Any]:
+    """Return the scores of a training, what its manifest says, and where its weights are."""
+    about = {"experiment": pipeline.experiment.name, "seed": pipeline.seed, "weights": str(trained.path)}
+    meta = {name: value for name, value in trained.meta.items() if name != "shards"}
+    return {**about, **meta, "scores": scored.meta["scores"]}
 
 
 def _printer(settings: Any) -> Callable[[list[dict[str, float]]], None]:

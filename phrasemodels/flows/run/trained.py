@@ -1,24 +1,18 @@
 """Results of `train --local --data` as kept results. They come from a machine without the pipeline."""
 
 import contextlib
-import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from phrasemodels.config import to_json
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.artifacts import (
-    Artifact,
-    files_of,
-    has_own_digest,
-    sha256_of,
-    write_durably,
-)
-from phrasemodels.data.store.store import Executor, Job, Store, inherited
+from phrasemodels.data.store.artifacts import MANIFEST, Artifact, files_of
+from phrasemodels.data.store.fingerprint import closure
+from phrasemodels.data.store.store import Executor, Job, Store, inherited, is_manifest_of
 from phrasemodels.flows.experiments.catalogue import Request, Table, resolved
 from phrasemodels.flows.experiments.catalogue import experiment as find
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
@@ -34,34 +28,32 @@ from phrasemodels.flows.results.keep import (
     write,
 )
 from phrasemodels.flows.results.records import RESULT, SENTENCES, commit, open_store, sources_of
-from phrasemodels.flows.results.results import code_today
-from phrasemodels.flows.run.local import code_digest, key_of_prepared
+from phrasemodels.flows.results.results import TRAININGS, code_today
+from phrasemodels.flows.run.local import OVERRIDES
 from phrasemodels.flows.run.plan import Plan
-from phrasemodels.folders import check_folder, read_regular
+from phrasemodels.folders import check_folder
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.compare import row_of_scores
-from phrasemodels.tasks.train.trainer import HISTORY
 
 AGAIN = "copy the folder again"
-OTHER_CODE = "another version of this package trained it; keep it with that one, then take --join"
-NOT_OURS = "no result of `phrasemodels train --local --data` of this version: train it again, or move the file away"
+CHANGED = f"its settings are not those that it names, so it was changed; {AGAIN}"
+OTHER_CODE = "other code of a step trained or scored it; keep it with that version, then take --join"
+NOT_OURS = "no result of `phrasemodels train --local --data`: train it again, or move the folder away"
 MOST = 1e15  # more parameters, updates, seconds or MiB than any training has
-ENDS = {"model", "scores"}  # stages whose outcome is not needed here: the weights, and the scores, which are made again
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A training: its experiment and seed, the statements of its model, its scores, and the versions of libraries."""
+    """A training: its experiment and seed, its model, and its scores, made again here."""
 
     experiment: Experiment
     seed: int
     model: Artifact
     scores: Artifact
-    libraries: Mapping[str, str]
 
 
 def keep_trained(out: Path, folder: Path, note: str) -> Path:
-    """Score the predictions of all trainings in `out`, and write or join the scores as a kept result; return its file.
+    """Score the predictions of all trainings in the store `out`, and write or join the scores as a kept result; return its file.
 
     ValueError: there is none, they are of several tables, one is there twice, or one is damaged or of settings, data or code
     other than here.
@@ -70,27 +62,14 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
     store, executor = open_store(settings), Executor(sources=sources_of(settings))
     with tempfile.TemporaryDirectory(prefix="phrasemodels-") as temporary:
         check_folder(out)
-        trainings: dict[str, list[Trained]] = {}
-        named: dict[Path, tuple[TrainingResult, Experiment]] = {}
-        for file in sorted(out.glob("*-s*.json")):
-            with _errors_name(file):
-                training = _parsed(file)
-                try:
-                    named[file] = training, find(training.name, training.overrides)
-                except ValueError:
-                    if training.code != code_digest():
-                        raise ValueError(OTHER_CODE) from None
-                    raise
-        code = code_digest()  # also of what these imports read, but not of what scoring imports
-        for number, (file, (training, bare)) in enumerate(named.items()):
-            with _errors_name(file):
-                if training.code != code:
-                    raise ValueError(OTHER_CODE)
-                one = _scored(file, training, bare, store, executor, Path(temporary) / str(number))
-            seeds = trainings.setdefault(one.experiment.name, [])
-            if any(other.seed == one.seed for other in seeds):
-                raise ValueError(f"{file}: another file has the same seed of {one.experiment.name}; move one away")
-            seeds.append(one)
+        known, trainings = _artifacts(out), dict[str, list[Trained]]()
+        made = sorted((one for one in known.values() if "scores" in one.meta), key=lambda one: one.finished)
+        # of two trainings with one name and seed the newest counts: the older one may be of other code
+        newest = {(str(one.about.get("experiment")), str(one.about.get("seed"))): one for one in made}
+        for number, scored in enumerate(newest.values()):
+            with _errors_name(scored.path):
+                one = _scored(scored, known, store, executor, Path(temporary) / str(number))
+            trainings.setdefault(one.experiment.name, []).append(one)
         if not trainings:
             raise ValueError(f"{out}: no result of `phrasemodels train --local --data` is there")
         places = {
@@ -116,94 +95,106 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
             raise ValueError(str(error).replace(str(other), str(out))) from error
 
 
-class TrainingResult(NamedTuple):
-    """The JSON of a training. outcomes: of each stage but ENDS, with its files and their digests."""
-
-    name: str
-    seed: int
-    overrides: list[str]
-    data: dict[str, str]  # keys
-    libraries: dict[str, str]
-    code: str
-    key: str
-    outcomes: dict[str, tuple[dict[str, Any], dict[str, Any]]]
-    scores: dict[str, float]
-    model: dict[str, Any]
-    history: str
-
-
-def _parsed(file: Path) -> TrainingResult:
-    """Return the content of a file. ValueError: it is no result of a training, or was changed."""
-    try:
-        written = json.loads(read_regular(file))
-        whole, provenance = has_own_digest(written), written["provenance"]
-        model: dict[str, Any] = {part: int(written[part]) for part in ("parameters", "steps")}
-        model |= {part: float(written[part]) for part in MEANS} | {"devices": list(map(str, written["devices"]))}
-        result = TrainingResult(
-            str(written["experiment"]),
-            int(written["seed"]),
-            list(map(str, provenance["overrides"])),
-            {str(k): str(v) for k, v in provenance["data"].items()},
-            {str(k): str(v) for k, v in provenance["libraries"].items()},
-            str(provenance["code"]),
-            str(provenance["key"]),
-            {str(k): (dict(v["meta"]), dict(v["files"])) for k, v in provenance["stages"].items()},
-            {str(k): float(v["value"]) for k, v in written["scores"].items()},
-            model,
-            json.dumps(provenance["history"]),
-        )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(NOT_OURS) from error
-    if not whole or not all(0 <= model[part] < MOST for part in ("parameters", "steps", *MEANS)):
-        raise ValueError(f"it was changed; {AGAIN}")
-    return result
+def _artifacts(out: Path) -> dict[str, Artifact]:
+    """Return all artifacts of a store by their keys. Weights may be missing. ValueError: one is damaged, or in a wrong place."""
+    found = {}
+    for path in sorted(one.parent for one in out.glob(f"objects/*/*/{MANIFEST}")):
+        step, key = path.parts[-2:]
+        artifact = Store(out).load(path, partial=step in TRAININGS)
+        known = artifact is not None and is_manifest_of(artifact.manifest, step, key)
+        if artifact is None or not known or not artifact.manifest["files"].keys() >= {*files_of(path)}:
+            raise ValueError(f"{path}: a file is missing or damaged; {AGAIN}")
+        found[key] = artifact
+    return found
 
 
 @contextlib.contextmanager
-def _errors_name(file: Path) -> Iterator[None]:
-    """Name the file in a ValueError of the block."""
+def _errors_name(place: Path) -> Iterator[None]:
+    """Name the place in a ValueError of the block."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
+        raise ValueError(f"{place}: {error}") from error
+
+
+def _number(value: Any) -> float:
+    """Return a number of a manifest. ValueError: it is none, or larger than any of a training."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(NOT_OURS) from error
+    if not 0 <= abs(number) < MOST:
+        raise ValueError(f"it was changed; {AGAIN}")
+    return number
 
 
 def _scored(
-    file: Path, result: TrainingResult, bare: Experiment, store: Store, executor: Executor, scratch: Path
+    scored: Artifact, artifacts: Mapping[str, Artifact], store: Store, executor: Executor, scratch: Path
 ) -> Trained:
-    """Return the training of a result file, scored in the folder `scratch`. ValueError: as of `keep_trained`."""
-    stages = bare.recipe.without_optional_libraries().measured_stages(bare.model, bare.train, result.seed)
-    key = key_of_prepared(stages, result.seed, result.data, result.code)
-    if bare.name != result.name or key != result.key or result.outcomes.keys() != stages.keys() - ENDS:
-        raise ValueError(f"its settings are not those that it names, so it was changed; {AGAIN}")
+    """Return the training of a score, scored again in the folder `scratch`. ValueError: as of `keep_trained`."""
+    try:
+        name, seed = str(scored.about["experiment"]), int(scored.about["seed"])
+        bare = find(name, [str(text) for text in scored.about[OVERRIDES]])
+    except (LookupError, TypeError, OverflowError) as error:
+        raise ValueError(NOT_OURS) from error
+    if bare.name != name:
+        raise ValueError(CHANGED)
     own = resolved(bare, executor.sources)
     steps = own.recipe.data()
-    if differing := sorted(part for part, one in result.data.items() if part not in steps or steps[part].key != one):
-        raise ValueError(f"trained on other data than are made here now ({', '.join(differing)}); prepare again")
-    known = {}
-    for part, (meta, files) in result.outcomes.items():
-        known[part] = Artifact(file.parent / part / key, {"key": key, "meta": meta})
-        _check_files(known[part].path, files)
-    known["model"] = Artifact(scratch / "model", {"key": key, "meta": result.model})
-    known["model"].path.mkdir(parents=True)
-    write_durably(known["model"].file(HISTORY), result.history)
-    scored = own.recipe.measured_stages(own.model, own.train, result.seed)["scores"]
-    if not {*scored.inputs.values()} <= known.keys() | steps.keys():  # stages that were left out there
-        scored = stages["scores"]
-    inputs = {ours: known.get(theirs) or store.run(steps[theirs], executor) for ours, theirs in scored.inputs.items()}
+    known = _stages(scored, bare.lean, seed, artifacts, {part: step.key for part, step in steps.items()})
+    if not all(_number(known["model"].meta.get(part)) >= 0 for part in ("parameters", "steps", *MEANS)):
+        raise ValueError(f"it was changed; {AGAIN}")
+    stages = own.recipe.measured_stages(own.model, own.train, seed)
+    again = stages["scores"]
+    if not {*again.inputs.values()} <= known.keys() | steps.keys():  # stages that were left out there
+        again = bare.lean.recipe.measured_stages(bare.model, bare.train, seed)["scores"]
+    inputs = {ours: known.get(theirs) or store.run(steps[theirs], executor) for ours, theirs in again.inputs.items()}
+    scratch.mkdir()
     try:
-        meta = scored.make(Job(scratch, scratch, inputs, store, executor, key), scored.settings)
+        meta = again.make(Job(scratch, scratch, inputs, store, executor, scored.key), again.settings)
+        _check_scores(own, scored.meta["scores"], meta["scores"])
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"its predictions cannot be scored ({type(error).__name__}: {error}); {AGAIN}") from error
-    _check_scores(own, result.scores, meta["scores"])
-    terms = inherited({part: store.run(steps[part], executor) for part in result.data})
-    scores = Artifact(scratch, {"meta": {**terms, **meta}})
-    return Trained(own, result.seed, known["model"], scores, result.libraries)
+    terms = inherited({part: store.run(steps[part], executor) for part in bare.lean.data_names(seed)})
+    return Trained(own, seed, known["model"], Artifact(scratch, {"meta": {**terms, **meta}}))
 
 
-def _check_scores(experiment: Experiment, recorded: Mapping[str, float], computed: Mapping[str, Any]) -> None:
+def _stages(
+    scored: Artifact, experiment: Experiment, seed: int, artifacts: Mapping[str, Artifact], data: Mapping[str, str]
+) -> dict[str, Artifact]:
+    """Return the artifacts that led to a score, by stage.
+
+    data: the keys of the data that are made here. ValueError: code, settings or data of a stage are others than here.
+    """
+    stages, known = experiment.recipe.measured_stages(experiment.model, experiment.train, seed), {"scores": scored}
+    differing = set()
+    # stages are in order: when one is looked at, all that read it have been
+    for part, stage in reversed(stages.items()):
+        if part not in known:
+            continue
+        parts = known[part].manifest["parts"]
+        if parts["settings"] != to_json(stage.settings) or parts["inputs"].keys() != stage.inputs.keys():
+            raise ValueError(CHANGED)
+        if parts["source"] != closure(stage.make, stage.settings)[0]:
+            raise ValueError(OTHER_CODE)
+        for ours, theirs in stage.inputs.items():
+            key = parts["inputs"][ours]
+            if theirs in stages and key in artifacts:
+                known[theirs] = artifacts[key]
+            elif theirs in stages:
+                raise ValueError(f"what it was made from, {stages[theirs].make.__name__}/{key}, is missing; {AGAIN}")
+            elif key != data.get(theirs):
+                differing.add(theirs)
+    if differing:
+        raise ValueError(
+            f"trained on other data than are made here now ({', '.join(sorted(differing))}); prepare again"
+        )
+    return known
+
+
+def _check_scores(experiment: Experiment, recorded: Mapping[str, Any], computed: Mapping[str, Any]) -> None:
     """ValueError: a recorded score differs from the computed one, or none answers the experiment's table."""
-    for metric, value in recorded.items():
+    for metric, value in ((name, _number(score["value"])) for name, score in recorded.items()):
         here = float(computed.get(metric, {"value": math.nan})["value"])
         if not math.isclose(value, here, rel_tol=1e-6, abs_tol=1e-9):
             raise ValueError(f"{metric} is {value}, and {here:.6g} by its predictions: it was changed; {AGAIN}")
@@ -215,16 +206,6 @@ def _check_scores(experiment: Experiment, recorded: Mapping[str, float], compute
 def _answers(experiment: Experiment, scores: Mapping[str, Any]) -> list[Answer]:
     """Return the answers of an experiment among the scores. Answers by other libraries are made in the store alone."""
     return [answer for answer in experiment.answers if answer.metric in scores]
-
-
-def _check_files(folder: Path, expected: Mapping[str, Any]) -> None:
-    """ValueError: a folder's files are not those written there."""
-    present = {}
-    for name in files_of(folder):
-        path = folder / name
-        present[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-    if present != expected:
-        raise ValueError(f"a file of {folder} is missing or damaged; {AGAIN}")
 
 
 def _rows(seeds: Sequence[Trained], statistics: Statistics) -> list[dict[str, Any]]:
@@ -242,7 +223,7 @@ def _rows(seeds: Sequence[Trained], statistics: Statistics) -> list[dict[str, An
         "runs": [run_of(one.seed, one.model.manifest["key"]) for one in seeds],
         "training": training_of([one.model for one in seeds]),
         "settings": {k: v for k, v in to_json(experiment.steps(0).trained.settings).items() if k != "seed"},
-        "libraries": all_versions([one.libraries for one in seeds]),
+        "libraries": all_versions([one.model.manifest["parts"]["libraries"] for one in seeds]),
         "test_set": seeds[0].scores.meta["test_set"],
         "licences": seeds[0].scores.meta["licences"],
         "sentences": {"row": row_of(experiment.name)} if columns else [],

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.store import Job, Step
+from phrasemodels.data.store.store import HasKey, Job, Step
 from phrasemodels.inference.inputs import DETOKENISERS, MARKED, TOKENISERS
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Predictor
@@ -330,17 +330,25 @@ def one_model(models: Sequence[TrainedModel]) -> TrainedModel:
 
 
 def steps_of(
-    name: str, recipe: Recipe, model: Any, config: TrainConfig, seed: int, about: Mapping[str, Any] | None = None
+    name: str,
+    recipe: Recipe,
+    model: Any,
+    config: TrainConfig,
+    seed: int,
+    about: Mapping[str, Any] | None = None,
+    data: Mapping[str, HasKey] | None = None,
 ) -> dict[str, Step]:
     """Return the steps of one training of the experiment `name`, by stage.
 
-    about: further facts for the manifests, beside experiment and seed.
+    Args:
+        about: Further facts for the manifests, beside experiment and seed.
+        data: In place of the recipe's own data, by name.
     """
-    known = recipe.data()
+    known: dict[str, HasKey] = {**(recipe.data() if data is None else data)}
     stages = recipe.measured_stages(model, config, seed)
-    identity = {"experiment": name, "seed": seed, **(about or {})}
+    identity, made = {"experiment": name, "seed": seed, **(about or {})}, dict[str, Step]()
     for stage_name, stage in stages.items():
         inputs = {ours: known[theirs] for ours, theirs in stage.inputs.items()}
         label = f"{stage.make.__name__} {name} seed {seed}"
-        known[stage_name] = Step(stage.make, label, stage.settings, inputs, identity, stage.fans_out)
-    return {stage_name: known[stage_name] for stage_name in stages}
+        known[stage_name] = made[stage_name] = Step(stage.make, label, stage.settings, inputs, identity, stage.fans_out)
+    return made
