@@ -5,8 +5,9 @@ Needs numpy and scipy alone.
 
 from phrasemodels.verdicts.judgement import Judged, JudgedGain, Test, Verdict, how_read, judge, judge_gains, judge_table
 from phrasemodels.verdicts.printed import Printed, impossible, read_printed
-from phrasemodels.verdicts.readers import Observation, Scores, collected, read
+from phrasemodels.verdicts.readers import read
 from phrasemodels.verdicts.rule import Judgement, PrintedValue, judge_runs
+from phrasemodels.verdicts.scores import Observation, Scores, collected
 from phrasemodels.verdicts.significance import Difference, SeedGroup, difference, holm, seed_group
 from phrasemodels.verdicts.tables import Names
 

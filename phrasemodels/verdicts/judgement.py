@@ -10,9 +10,9 @@ import numpy as np
 
 from phrasemodels.verdicts.claims import OPEN, ClaimVerdict, Gain, gain_of_items, gain_of_values, judge_gain
 from phrasemodels.verdicts.printed import COUNT, Printed, digits, impossible, prints_as
-from phrasemodels.verdicts.readers import Scores, ratio
 from phrasemodels.verdicts.rule import PrintedValue, factor_of, how_made, judge_runs, read_number
 from phrasemodels.verdicts.scales import Decision, decide, known
+from phrasemodels.verdicts.scores import Scores, ratio
 from phrasemodels.verdicts.significance import Array, Difference, SeedGroup, difference, few_seeds, holm, seed_group
 from phrasemodels.verdicts.tables import Fold, fold_of, folded, folded_metric
 

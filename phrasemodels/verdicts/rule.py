@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from phrasemodels.verdicts.printed import Printed, digits, half_unit
-from phrasemodels.verdicts.readers import INFINITY
 from phrasemodels.verdicts.scales import OUT_OF_REACH, TOLERANCE
+from phrasemodels.verdicts.scores import INFINITY
 
 Scale = str  # percent, share, positive, count, or empty
 LARGEST_MARGIN = 2.0  # points of a percentage

@@ -16,8 +16,8 @@ from phrasemodels.verdicts.claims import (
     read_claims,
     weakest,
 )
-from phrasemodels.verdicts.readers import ratio
 from phrasemodels.verdicts.rule import PrintedValue
+from phrasemodels.verdicts.scores import ratio
 
 PERCENT = PrintedValue()
 HEADER = "id,paper,claim,table,better,than,dataset,metric,kind\n"

@@ -11,7 +11,7 @@ from phrasemodels.flows.experiments.published import VERDICTS
 from phrasemodels.flows.report import digits_of, render
 from phrasemodels.flows.report.plots import differences, intervals
 from phrasemodels.verdicts.judgement import Judged, JudgedGain, Read, plain
-from phrasemodels.verdicts.readers import Scores
+from phrasemodels.verdicts.scores import Scores
 
 MARK = b'<meta name="generator" content="phrasemodels">'
 MOST_ROWS = 40  # of a plot

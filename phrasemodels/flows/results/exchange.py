@@ -19,7 +19,8 @@ from phrasemodels.infra.tracking import KEY, Tracker, readable
 from phrasemodels.saved import first_line
 from phrasemodels.verdicts.cells import content
 from phrasemodels.verdicts.printed import Printed, read_printed
-from phrasemodels.verdicts.readers import READERS, Observation, Scores, collected, from_table, is_setting, read
+from phrasemodels.verdicts.readers import READERS, from_table, is_setting, read
+from phrasemodels.verdicts.scores import Observation, Scores, collected
 from phrasemodels.verdicts.tables import OURS, Fold, Names, Row, Table, fold_of, folded, folded_metric, roles_of
 
 # parameters of an MLflow run that name its row, the first that it has
