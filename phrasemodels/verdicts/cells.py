@@ -32,7 +32,7 @@ class Line(NamedTuple):
 
 @dataclass
 class Grid:
-    """A table as text. where: its file. title: the line above it, or its sheet's name. notes: what isn't read of it."""
+    """A table as text. where: its file. title: the heading above it, its caption or its sheet's name. notes: what isn't read of it."""
 
     where: str
     lines: list[Line]
@@ -127,12 +127,16 @@ def _even(text: str, divider: str) -> tuple[int, int]:
     return (0, 0) if not widths else max((widths.count(width), width) for width in set(widths))
 
 
+HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*)|\s*(\*\*|__)(.+)\2[\s:.]*")
+
+
 def _markdown(where: str, lines: Sequence[str]) -> list[Grid]:
     found: list[Grid] = []
     inside, title = False, ""
     for number, line in enumerate(lines, 1):
         if "|" not in line:
-            inside, title = False, line.strip(" #*_:.") or title
+            inside, heading = False, HEADING.fullmatch(line[:LONGEST])
+            title = plain((heading[1] or heading[3]).strip(" #*_:.")) if heading else title
             continue
         if re.fullmatch(r"[\s|:-]+", line) and "-" in line:
             continue
@@ -157,8 +161,19 @@ def _latex(where: str, text: str) -> list[Grid]:
         start = _closing(text, begin.end())
         end = text.find("\\end{" + begin[1], start)
         found.append(_tabular(where, text, start, len(text) if end < 0 else end))
-        found[-1].title = f"table {len(found)}"
+        found[-1].title = _caption(text, begin.start())
     return found or [_tabular(where, text, 0, len(text))]
+
+
+def _caption(text: str, place: int) -> str:
+    """Return the caption of the LaTeX table that a place is in; empty if there is none."""
+    start, kind = max((text.rfind(f"\\begin{{{kind}}}", 0, place), kind) for kind in ("table", "table*"))
+    end = text.find(f"\\end{{{kind}}}", max(start, 0))
+    if start < 0 or end < place:
+        return ""
+    found = re.search(r"\\caption\*?\s*(?:\[[^\]]*\])?\s*(?=\{)", text[start:end])
+    begin = start + found.end() if found else 0
+    return plain(text[begin : _closing(text, begin)]).strip(" .:") if found else ""
 
 
 def _tabular(where: str, text: str, start: int, end: int) -> Grid:

@@ -5,8 +5,9 @@ A printed number is its text ("47.1", "2.00"), because its digits are its precis
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from phrasemodels.verdicts.tables import (
     Row,
     Table,
     columns_of,
+    folded_metric,
     has_two_metrics,
     roles_of,
     tables,
@@ -295,17 +297,17 @@ def read_printed(path: Path, names: Names | None = None, unread: list[str] | Non
     names = names._replace(paper=names.paper or re.sub(r"[\W_]+", " ", path.name.partition(".")[0]).strip())
     found: dict[tuple[str, ...], Printed] = {}
     twice: set[tuple[str, ...]] = set()
-    for table in tables(path):
-        for where, one in _numbers(table, names, problems):
-            if one.where in found:
-                what = " / ".join(filter(None, one.where))[:200]
-                problems.append(f"{where}: {what} stands there twice: give each table its own file, or a column table")
-                twice.add(one.where)
-            found[one.where] = one
-            if len(found) > MOST:
-                raise ValueError(f"{path}: more than {MOST} numbers; divide it")
-        if unread is not None:
-            problems += table.notes
+    read = [(table, list(_numbers(table, names, problems))) for table in tables(path)]
+    for where, one in _under_headings(read):
+        if one.where in found:
+            what = " / ".join(filter(None, one.where))[:200]
+            problems.append(f"{where}: {what} stands there twice: give each table its own file, or a column table")
+            twice.add(one.where)
+        found[one.where] = one
+        if len(found) > MOST:
+            raise ValueError(f"{path}: more than {MOST} numbers; divide it")
+    if unread is not None:
+        problems += [note for table, _ in read for note in table.notes]
     if unread is None and problems:
         raise ValueError(problems[0])
     if not found.keys() - twice:
@@ -315,6 +317,20 @@ def read_printed(path: Path, names: Names | None = None, unread: list[str] | Non
             else f"{path}: no printed numbers; a table has system, dataset, metric and value, in CSV, Markdown or LaTeX"
         )
     return [one for where, one in found.items() if where not in twice]
+
+
+def _under_headings(read: Sequence[tuple[Table, list[tuple[str, Printed]]]]) -> Iterator[tuple[str, Printed]]:
+    """Yield the numbers of tables. If several tables have a metric, and none a data set, their headings name it."""
+    tables_of = Counter(
+        metric for _, of in read for metric in {folded_metric(one.metric) for _, one in of if not one.dataset}
+    )
+    for table, of in read:
+        for where, one in of:
+            named = one.dataset or tables_of[folded_metric(one.metric)] < 2
+            yield (
+                where,
+                one if named else replace(one, dataset=table.title, columns={**one.columns, "dataset": table.title}),
+            )
 
 
 def _numbers(table: Table, names: Names, problems: list[str]) -> Iterator[tuple[str, Printed]]:

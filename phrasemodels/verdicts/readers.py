@@ -159,6 +159,10 @@ def _scores_of(
                 raise ValueError(
                     f"score {score:g} of the column total is no count: take the column away, or give counts"
                 )
+            if given["total"] and not counted and _may_be_count(part, given["total"], metric):
+                raise ValueError(
+                    f"{part} may be a count of the column total, or a percentage: give a share, or take the column away"
+                )
         except ValueError as error:
             yield Observation(*key, math.nan, where=where, problem=str(error), setting=setting)
             continue
@@ -167,6 +171,12 @@ def _scores_of(
                 yield Observation(*key, math.nan, where=where, problem=NO_SCORE, setting=setting)
             continue
         yield Observation(*key, score, total, row.where, setting=setting, percent=percent)
+
+
+def _may_be_count(cell: Any, total: str, metric: str) -> bool:
+    """Return whether a number beside a total may be a count of it, and not the metric itself."""
+    whole = all(re.fullmatch(r"\d{1,15}", str(text)) for text in (cell, total))
+    return whole and 0 < int(cell) <= int(total) and known(metric).kind not in ("positive", "correlation")
 
 
 def _of_split(dataset: str, split: str, several: bool, names: Names) -> str:
@@ -190,7 +200,7 @@ def from_file(path: Path, names: Names, unread: list[str]) -> Iterator[Observati
     found = tables(path)
     if not found:
         unread.append(f"{path}: no table")
-    titles, unclear = 0, ""
+    several, unclear = 0, ""
     for table in found:
         seed, setting = _run_of([table.title])
         named = names._replace(seed=seed, setting=setting) if seed else names
@@ -200,14 +210,11 @@ def from_file(path: Path, names: Names, unread: list[str]) -> Iterator[Observati
         for one in from_table(table, named, unread):
             some = True
             yield one
-        titles += some
-        unclear = unclear or (
-            table.title if some and named == names and "dataset" not in roles_of(table.columns) else ""
-        )
-    if titles > 1 and unclear:
-        raise ValueError(
-            f"{path}: several tables, one under {unclear[:40]!r}: add a column dataset, or write a file for each"
-        )
+        several += some
+        if some and named == names and "dataset" not in roles_of(table.columns):
+            unclear = unclear or (f"under {table.title[:40]!r}" if table.title else "without a heading")
+    if several > 1 and unclear:
+        raise ValueError(f"{path}: several tables, one {unclear}: add a column dataset, or write a file for each")
 
 
 def from_lm_eval(path: Path) -> Iterator[Observation]:
@@ -439,7 +446,10 @@ def _named_by(file: Path, root: Path, names: Names) -> Names:
 
 def _run_of(parts: Sequence[str]) -> tuple[str, str]:
     """Return the run that names of a file and its folders say, and those names without it; both empty if they say none."""
-    seed = "/".join(re.sub(r"^\D+", "", found) for part in reversed(parts) for found in RUN.findall(part))
+    names = [found for part in reversed(parts) for found in RUN.findall(part)]
+    seed = "/".join(
+        re.sub(r"^(?:seed|run|trial|fold|rep|repetition|s)[ _.=-]*", "", name, flags=re.I) for name in names
+    )
     rest = [
         " ".join(word for word in re.split(r"[\s_.-]+", RUN.sub("#", part)) if word not in SAME_RUN) for part in parts
     ]

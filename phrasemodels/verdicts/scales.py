@@ -27,6 +27,9 @@ CHANGING = frozenset(
 )
 
 
+COUNTS = frozenset("errors hits matches fehler".split())  # names of well-known metrics that counts have, too
+
+
 class Metric(NamedTuple):
     """A well-known metric.
 
@@ -88,6 +91,7 @@ def is_share(metric: str) -> bool:
     return known(metric).name in (
         "",
         "accuracy",
+        "acc norm",
         "top",
         "top1",
         "top5",
@@ -175,13 +179,26 @@ def decide(
     """
     texts = [(text.replace("−", "-").replace(" ", ""), _finite(values)) for text, values in pairs if text]
     numbers = [_Pair(float(text.removesuffix("%")), values) for text, values in texts]
+    whole = all(re.fullmatch(r"-?\d+", text) for text, _ in texts) and any(abs(pair.printed) > 1 for pair in numbers)
     if "(%)" in metric or "percent" in words(metric) or any(text.endswith("%") for text, _ in texts):
         stated = stated or "percent"
     found = known(metric) if metric else Metric("", "correlation")  # so it may be negative
     try:
-        return _decided(metric, found, numbers, stated, "share" if shares else "percent" if percent else "")
+        unit = "share" if shares else "percent" if percent else ""
+        if not stated:
+            _check_known(metric, found, whole, unit)
+        return _decided(metric, found, numbers, stated, unit)
     except ValueError as problem:
         return Decision(lower_is_better=lower_is_better(metric), problem=str(problem))
+
+
+def _check_known(metric: str, found: Metric, whole: bool, unit: str) -> None:
+    """Check that printed numbers cannot be counts, or gains. ValueError: they can. unit: the unit of ours, if they say it."""
+    option, said = f"--scale {_quoted(metric)}=", {*words(metric)}
+    if not found.kind and (not unit or whole or said & CHANGING):
+        raise ValueError(f"unknown metric {metric!r}: say {option}percent, or share (0 to 1), positive or count")
+    if whole and said & COUNTS and not said & {"@", "rate"}:
+        raise ValueError(f"whole numbers of {metric!r} may be counts: say {option}count or {option}percent")
 
 
 def _decided(metric: str, found: Metric, pairs: Sequence[_Pair], stated: str, ours: str) -> Decision:
@@ -195,8 +212,6 @@ def _decided(metric: str, found: Metric, pairs: Sequence[_Pair], stated: str, ou
                 f"{low[0]:g} is not positive, as {metric or 'the scale'} has to be: correct it, or say another {option}…"
             )
         return Decision("positive", 1.0, lower)
-    if not (stated or found.kind or ours):
-        raise ValueError(f"unknown metric {metric!r}: say {option}percent, or share (0 to 1), positive or count")
     scale = stated or _printed_unit(found, pairs, option)
     _check("printed", [pair.printed for pair in pairs], scale, found, option)
     unit, doubt = (ours, "") if ours else _our_unit(found, pairs, scale, bool(stated), option)

@@ -20,10 +20,11 @@ INFINITY = 1.797e308  # as MLflow stores an infinite metric: the largest float64
 MOST_FILES = 10_000
 MOST_ALIKE = 3  # scores of at most four digits that two runs may have in common
 NAME_RUNS = "name runs as in seed0 and seed1, by file, folder or a column seed, and take away what is no run"
-# What names a run in the name of a file or folder: a time, a word with a number, or a number alone.
+HEX = r"(?=[0-9a-f]*\d[a-f])[0-9a-f]{6,}"
+# What names a run in the name of a file or folder: a time, a word with a number or a hexadecimal id, or one of them alone.
 RUN = re.compile(
-    r"(?:run-)?\d{8}[_-]\d{6}(?:-\w+)?|\d{4}-\d\d-\d\dT[\d.:-]+|^\d+$|"
-    r"(?<![^\W_])(?:seed|run|trial|fold|rep|repetition|s)[ _.=-]*\d+(?![^\W_])",
+    rf"(?:run-)?\d{{8}}[_-]\d{{6}}(?:-\w+)?|\d{{4}}-\d\d-\d\dT[\d.:-]+|^\d+$|^{HEX}$|"
+    rf"(?<![^\W_])(?:(?:seed|run|trial|fold|rep|repetition|s)[ _.=-]*\d+|(?:seed|run)[ _.=-]+{HEX})(?![^\W_])",
     re.I,
 )
 NUMBERED = rf"{RUN.pattern}|-?\d+(?:\.0+)?"  # a part of a run's name, beside which words are means or deviations
@@ -220,9 +221,7 @@ class _Runs:
 
     def check(self, unread: list[str]) -> None:
         """Leave out what names no run beside runs, and find what no seeds of one number can be."""
-        labels = dict.fromkeys(filter(None, (*self.seeds, *self.problems)))
-        numbered = {seed for seed in labels if all(re.fullmatch(NUMBERED, part, re.I) for part in seed.split("/"))}
-        for seed in labels.keys() - numbered if numbered else ():
+        for seed in _no_runs(dict.fromkeys(filter(None, (*self.seeds, *self.problems)))):
             _say(unread, f"{self.first.get(seed, 'ours')}: not read: {seed[:40]!r} is no seed, as others are numbers")
             self.seeds.pop(seed, None)
             self.problems.pop(seed, None)
@@ -245,6 +244,17 @@ class _Runs:
             )
         if not self.seeds:
             self.seeds[""] = {"": (math.nan, 1.0)}
+
+
+def _no_runs(labels: Iterable[str]) -> list[str]:
+    """Return the labels that name no run, as others are numbers, or a word with numbers (init 1, init 2). An id is one."""
+    words = [one for one in labels if not re.fullmatch(r"[0-9a-f]+|[0-9a-f-]{36}", one, re.I)]
+    numbered = {one for one in labels if all(re.fullmatch(NUMBERED, part, re.I) for part in one.split("/"))}
+    if numbered:
+        return [one for one in words if one not in numbered]
+    forms = [re.sub(r"\d+", "#", one) for one in words]
+    alike = any("#" in form and forms.count(form) > 1 for form in forms)
+    return [one for one, form in zip(words, forms, strict=True) if alike and "#" not in form]
 
 
 @dataclass

@@ -115,7 +115,7 @@ class Row(NamedTuple):
 @dataclass
 class Table:
     """Rows with one header. comma: decimals stand after commas; None: that isn't known. bad: lines that are no rows; notes: lines that
-    are left out; alone: those of them with a name alone; title: the line above it; merged: an empty cell is part of the name above it."""
+    are left out; alone: those of them with a name alone; title: its heading; merged: an empty cell is part of the name above it."""
 
     where: str
     columns: list[str]

@@ -510,9 +510,9 @@ def test_names_that_differ_in_a_sign_are_two_names(pair, tmp_path):
 
 
 def test_only_shares_of_items_are_held_against_their_number(tmp_path):
-    table = "system,metric,value,n\nA,F1,71.3,277\nA,perplexity,12.3,277\nA,accuracy,71.3,277\n"
+    table = "system,metric,value,n\nA,F1,71.3,277\nA,perplexity,12.3,277\nA,accuracy,71.3,277\nA,acc_norm,71.3,277\n"
     _, found = scores_of(tmp_path, {"s.csv": "system,seed,F1\nB,0,70\n"}, table)
-    assert [verdict for verdict, _ in found.values()] == ["not run", "not run", "impossible"]
+    assert [verdict for verdict, _ in found.values()] == ["not run", "not run", "impossible", "impossible"]
 
 
 def test_results_of_another_setting_are_no_seeds(tmp_path):
@@ -748,6 +748,15 @@ def of_seeds(header: str, *rows: str) -> dict[str, str]:
      ("accuracy\nA,87", of_seeds("model,metric,item,score,total", "A,accuracy,1,0.8{},9", "A,accuracy,2,0.9,9"), "not comparable"),
      ("log PPL\nA,3.1", of_seeds("model,ppl", "A,22.{}"), "not run"), ("Oracle F1\nA,88.1", of_seeds("model,F1", "A,88.{}"), "not run"),
      ("data,log PPL\nA,d,3.1", of_seeds("model,data,ppl", "A,d,22.{}"), "not run"),
+     ("accuracy\nA,53.0", of_seeds("model,accuracy,total", "A,8{},164"), "not comparable"),
+     ("accuracy\nA,80.0", of_seeds("model,accuracy,total", "A,80.{},164"), "reproduced"),
+     ("errors\nA,37", of_seeds("model,errors", "A,3{}"), "not comparable"),
+     ("errors\nA,1.1", of_seeds("model,errors", "A,1.{}"), "reproduced"),
+     ("hits@10\nA,37", of_seeds("model,hits@10", "A,36.{}"), "reproduced"),
+     *((f"solved\nA,{printed}", of_seeds("model,item,solved", "A,1,0.0{}", "A,2,1", "A,3,1", "A,4,0"), verdict)
+       for printed, verdict in (("53", "not comparable"), ("50.0", "inconclusive"))),
+     ("metric,value\nA,accuracy gain,1.8",
+      of_seeds("model,metric,item,score", "A,accuracy gain,1,0.0{}", "A,accuracy gain,2,1"), "not comparable"),
      ("Normalized accuracy\nA,55.1", of_seeds("model,accuracy,acc_norm", "A,0.421,0.55{}"), "reproduced")],
 )  # fmt: skip
 def test_a_metric_is_what_its_whole_heading_and_row_say(printed, ours, verdict, tmp_path):
@@ -762,6 +771,20 @@ def test_beside_numbers_of_seeds_a_word_is_no_seed(label, tmp_path):
     )
     assert found[("Base", "accuracy")] == ("reproduced", 3)
     assert f"{label!r} is no seed, as others are numbers" in both.unread[-1]
+
+
+@pytest.mark.parametrize("labels", ["3f2a 7 c1d0", "7 af 3b", "deadbeef 12345678 a3f2c1d9", "init-1 init-2 init-3 SEM", "v1 v2 v2b"])
+def test_an_id_is_a_run_beside_numbers_and_a_word_is_none_beside_words_with_numbers(labels, tmp_path):
+    runs = [f"{label},82.{n + 2}\n" for n, label in enumerate(labels.split())]
+    _, found = scores_of(tmp_path, {"s.csv": "seed,Base\n" + "".join(runs)})
+    assert found[("Base", "accuracy")] == ("reproduced", 3)
+
+
+def test_files_of_runs_are_named_by_ids(tmp_path):
+    for ids in ("a3f2c1d9 12345678 b00be5c", "run-a3f2c1d9 run-12345678 run-b00be5c"):
+        files = {f"{ids}/{one}.csv": f"system,accuracy\nBase,82.{n + 2}\n" for n, one in enumerate(ids.split())}
+        _, found = scores_of(tmp_path / ids, files)
+        assert found[("Base", "accuracy")] == ("reproduced", 3)
 
 
 @pytest.mark.parametrize(
@@ -813,6 +836,21 @@ def test_tables_under_headings_are_of_the_printed_data_sets_or_refused(tmp_path)
     assert [one.verdict for one in found] == ["reproduced", "lower"]
     with pytest.raises(ValueError, match="several tables, one under 'X': add a column dataset"):
         judged(tmp_path, ("t.csv", "model,accuracy\nA,87.1\nB,60.1\n", Names()), ours)
+    (tmp_path / "ours" / "seed0.md").write_text((table.format("X", "A", 87, 0) + table.format("Y", "B", 60, 0)).replace("## ", ""))
+    with pytest.raises(ValueError, match="several tables, one without a heading"):  # text is none, as in "seed 3 was first"
+        read_both(tmp_path / "t.csv", [str(tmp_path / "ours")])
+
+
+def test_headings_of_the_printed_file_name_data_sets_too(tmp_path):
+    row, text = "| model | accuracy |\n|---|---|\n| A | 82.1 |\n\n", "Seeds of Y.\n\n"
+    latex = "\\begin{{table}}\\caption{{{}}}\\begin{{tabular}}{{lc}}model & accuracy\\\\A & 82.1\\\\\\end{{tabular}}\\end{{table}}\n"
+    ours = of_seeds("model,dataset,accuracy", "A,X,82.{}", "A,Y,60.{}")
+    for name, printed in (("t.md", f"## X\n\n{text}{row}**Y**:\n\n{row}"), ("t.tex", latex.format("\\textbf{X}.") + latex.format("Y"))):
+        _, found = judged(tmp_path, (name, printed, Names()), ours)
+        assert [(one.printed.dataset, one.verdict) for one in found] == [("X", "reproduced"), ("Y", "lower")]
+    printed = ("t.md", f"## X\n\n{row}## Y\n\n{row.replace('A', 'B')}", Names())
+    _, found = judged(tmp_path / "u", printed, {"s.csv": "model,accuracy\nA,82\n"})
+    assert {one.verdict for one in found} == {"not run"} and "--dataset" in found[0].reason
 
 
 def test_tables_of_lm_eval_and_json_of_sacrebleu_are_read(tmp_path):
