@@ -10,7 +10,7 @@ from phrasemodels.flows.report import render
 from phrasemodels.flows.report.plots import attention, heads, svg_of, tree
 from phrasemodels.layers.attention import attention_probe
 from phrasemodels.layers.ngrams import NgramBiLSTM, PhraseAttention, final_states, grams_alone
-from phrasemodels.tasks.problems.recipe import Matrix, Neighbours
+from phrasemodels.tasks.problems.recipe import Matrix
 from phrasemodels.tasks.problems.sentence_data import attention_rows, over_grams
 
 
@@ -55,7 +55,6 @@ def test_characters_that_are_invalid_in_pages_are_replaced(bad):
         svg_of(Matrix(weights, words, words, (bad, "y"), bad)),
         heads(weights[None], words, words, bad),
         attention(words, [], weights, bad),
-        svg_of(Neighbours(weights, words, [0], 1)),
         render("attention.html.jinja", card=card, figures=[figure]),
     ]
     for text in figures:

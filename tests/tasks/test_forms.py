@@ -1,20 +1,14 @@
 """Report sections of semantic parsing (paper 002), from small real trainings; models that divide words into pieces."""
 
-import dataclasses
-import re
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
-import torch
 from running import executed, prepared, small_corpus
 
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.encoders.transformer import PsanTokenEncoderConfig
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.report.plots import attention_figures, draw, svg_of
+from phrasemodels.flows.report.plots import attention_figures, svg_of
 from phrasemodels.flows.report.table import _problem_sections
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, load
@@ -23,13 +17,9 @@ from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.metrics.logic_match import MISSING, ROLE
 from phrasemodels.tasks.problems.recipe import Section
 from phrasemodels.tasks.problems.semantic_parsing import (
-    NEAREST,
     AnsweredQuestion,
-    gram_neighbours,
     improvement,
-    phrase_queries,
 )
-from phrasemodels.tasks.problems.sentence_data import PhraseBatch
 from phrasemodels.tasks.train.trainer import history
 
 TINY = ("train.batch_tokens=200", "train.evaluate_every=100", *small_corpus(60, 4, 20))  # fmt: skip
@@ -69,9 +59,9 @@ def test_every_head_of_every_attention_has_a_plot(session):
         assert all(f"head {head}<" in figure["heads"] for head in range(1, 9))
 
 
-def test_the_sweep_of_merges_has_every_number_and_phrases_have_neighbours(session):
+def test_the_sweep_of_merges_has_every_number(session):
     found = sections(session)
-    assert found.keys() == {"Merges", "Phrases of merges-0", "Phrases of merges-300"}
+    assert found.keys() == {"Merges"}
     plot = svg_of(found["Merges"].figure)
     assert all(f">{number}<" in plot for number in (0, 300))
     assert "logic match" in plot and "exact match" in plot
@@ -88,62 +78,6 @@ def test_accuracy_on_test_is_drawn_at_every_checkpoint_and_the_last_weights_are_
     assert made.meta["best_step"] == 6 and made.meta["dev_loss"] == losses[-1] > min(losses), (
         "a rate that makes it worse"
     )
-
-
-def test_a_user_may_draw_any_phrase_of_the_test_set(session, monkeypatch):
-    monkeypatch.setenv("PHRASEMODELS_STORE", str(session.store.root))
-    model = champion(Lineage(session.store), WHOLE)
-    pipeline = next(p for p in session.plan.pipelines if p.trained.key == model.weights.key)
-    words = read_shard(session.store.find(pipeline.predicted).file("predictions.arrow"))["source"].to_pylist()
-    phrase = next(" ".join(row[:4]) for row in words if len(row) > 4)
-    assert f"{NEAREST} nearest to" in draw([model], phrase) and phrase in draw([model], phrase)
-    with pytest.raises(ValueError, match="did you mean"):
-        draw([model], phrase[:-1])
-
-
-def test_the_nearest_phrases_have_the_smallest_angles():
-    angles = np.random.default_rng(0).permutation(90)
-    lengths = np.random.default_rng(1).uniform(1, 9, 90)
-    vectors = np.stack([np.cos(np.radians(angles)), np.sin(np.radians(angles))], 1) * lengths[:, None]
-    names = [f"angle {angle}" for angle in angles]
-    grams = pa.table({"row": range(90), "last": [1] * 90, "phrase": names, "vector": vectors.tolist()})
-    drawn = svg_of(gram_neighbours(grams, ["angle 0"]))
-    assert {int(n) for n in re.findall(r">\(\d+, 1\) angle (\d+)<", drawn)} == set(range(NEAREST))
-    with pytest.raises(ValueError, match="30 phrases"):
-        gram_neighbours(grams.slice(0, NEAREST))
-
-
-def test_a_phrase_vector_depends_on_the_four_words_that_end_there_alone():
-    torch.manual_seed(0)
-    (chosen,) = Request("002", "2", "sample", 1, (), ("atis-model-4",)).resolve().experiments
-    encoder = dataclasses.replace(chosen.model.encoder, phrase_layers=(1,))  # later ones see words through attention
-    model = dataclasses.replace(chosen.model, encoder=encoder, source_vocabulary=30, target_vocabulary=30)
-    source = torch.arange(4, 22).view(2, 9)
-    batch = PhraseBatch(source, torch.tensor([9, 6]), torch.empty(2, 0, 2).long(), torch.ones(2, 3).long())
-    changed = source.clone()
-    changed[0, 2] = 25
-    built = model.build().eval()
-    (size, one), (_, other) = (phrase_queries(built, dataclasses.replace(batch, source=x)) for x in (source, changed))
-    assert (size, one.shape) == (4, (2, 9, 2 * 8)), "heads 7 and 8 of eight, of eight numbers each"
-    assert (one != other).any(2).nonzero().tolist() == [[0, 2], [0, 3], [0, 4], [0, 5]]
-
-
-def test_a_word_vector_of_a_model_without_n_grams_is_the_queries_of_its_last_heads():
-    torch.manual_seed(0)
-    (chosen,) = Request("002", "2", "sample", 1, (), ("atis-transformer",)).resolve().experiments
-    built = dataclasses.replace(chosen.model, source_vocabulary=30, target_vocabulary=30).build().eval()
-    batch = PhraseBatch(
-        torch.arange(4, 13)[None], torch.tensor([9]), torch.empty(1, 0, 2).long(), torch.ones(1, 3).long()
-    )
-    size, vectors = phrase_queries(built, batch)
-    hidden = []
-    built.encoder.layers[-1].register_forward_hook(lambda _, inputs, outputs: hidden.append(inputs[0]))
-    built.encode(batch.source, batch.lengths, batch.members)
-    query = built.encoder.layers[-1].attention.query
-    assert size == 4 and torch.allclose(vectors, hidden[0] @ query.weight[-16:].T + query.bias[-16:], atol=1e-6)
-    psan = PsanTokenEncoderConfig(d=64, heads=8, layers=1, d_ff=64)
-    without = dataclasses.replace(chosen.model, encoder=psan, source_vocabulary=30, target_vocabulary=30).build().eval()
-    assert phrase_queries(without, batch)[1].shape == (1, 9, 0), "its attention has no heads"
 
 
 def test_a_terminal_shows_every_metric_with_its_value_on_new_pairs(session, capsys):

@@ -65,9 +65,7 @@ def draw(
     ],
     text: Annotated[
         str,
-        typer.Option(
-            help="A sentence; for question answering, facts and a question; for n-grams, phrases separated by ;"
-        ),
+        typer.Option(help="A sentence; for question answering, facts and a question."),
     ],
     target: Annotated[str, typer.Option(help="A translation; by default the last model's.")] = "",
     to: Annotated[
@@ -83,8 +81,8 @@ def draw(
 
     A .svg gets the structure, a .html page the attention layer by layer. --json prints the attention.
 
-    The structure: segments of several translators, a chain of facts, a tree, or similar phrases. With --labels: where each label of a
-    parser attends, and what it contributes to each phrase.
+    The structure: segments of several translators, a chain of facts, or a tree. With --labels: where each label of a parser attends,
+    and what it contributes to each phrase.
 
     Example: phrasemodels draw 000/table1/sample/phrase-k2 --text "the red house sleeps" --to attention.html
     """

@@ -24,7 +24,7 @@ from matplotlib.ticker import MaxNLocator
 
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.flows.report import readable, render
-from phrasemodels.tasks.problems.recipe import Figure, Heatmap, Heatmaps, Matrix, Neighbours, Sweep, too_large
+from phrasemodels.tasks.problems.recipe import Figure, Heatmap, Heatmaps, Matrix, Sweep, too_large
 from phrasemodels.verdicts.significance import seed_group
 
 if TYPE_CHECKING:
@@ -62,8 +62,14 @@ def lines(
     xlabel: str,
     ylabel: str,
     bands: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+    ticks: Sequence[float] = (),
 ) -> str:
-    """Return a line for each name through its points, as SVG. bands: the interval (low, high) at each point."""
+    """Return a line for each name through its points, as SVG.
+
+    Args:
+        bands: The interval (low, high) at each point.
+        ticks: The marked places of the x axis. Default: matplotlib's choice.
+    """
     figure, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
     for index, (name, line) in enumerate(points.items()):
         xs, ys = [x for x, _ in line], [y if math.isfinite(y) else math.nan for _, y in line]
@@ -86,6 +92,8 @@ def lines(
         axes.set_ylim(min(lowest) - edge, max(lowest) + edge)
     if all(float(x).is_integer() for line in points.values() for x, _ in line):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if ticks:
+        axes.set_xticks(ticks)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     figure.legend(fontsize=8, loc="outside right upper")
     return svg(figure, f"{ylabel} against {xlabel}: " + ", ".join(points))
@@ -224,8 +232,6 @@ def svg_of(figure: Figure) -> str:
             return _matrix(figure)
         case Sweep():
             return _sweep(figure)
-        case Neighbours():
-            return _neighbours(figure)
 
 
 def _heatmaps(figure: Heatmaps) -> str:
@@ -282,69 +288,12 @@ def _matrix(figure: Matrix) -> str:
 
 
 def _sweep(figure: Sweep) -> str:
-    """Means over seeds, and bars from the lowest to the highest, a line for each name."""
-    drawn, axes = plt.subplots(figsize=(7.5, 3.8), layout="constrained")
-    for index, (name, line) in enumerate(figure.lines.items()):
-        low, mean, high = np.array([(min(values), np.mean(values), max(values)) for values in line.values()]).T
-        axes.errorbar(
-            list(line),
-            mean,
-            yerr=np.abs([mean - low, high - mean]),
-            color="black",
-            marker=MARKS[index % len(MARKS)],
-            markerfacecolor="white" if index % 2 else "black",
-            linestyle=LINES[index % len(LINES)],
-            markersize=5,
-            linewidth=1.2,
-            capsize=3,
-            label=name,
-        )
-    axes.set(xlabel=figure.axis, ylabel=f"{figure.values} (%)")
+    """Means over seeds, and a band from the lowest to the highest, a line for each name."""
+    values = figure.lines.items()
+    means = {name: [(x, float(np.mean(of))) for x, of in line.items()] for name, line in values}
+    bands = {name: [(min(of), max(of)) for of in line.values()] for name, line in values}
     varied = sorted({x for line in figure.lines.values() for x in line})
-    axes.set_xticks(varied[:: max(1, len(varied) // 10)])
-    axes.grid(linewidth=0.4)
-    drawn.legend(fontsize=8, loc="outside upper left")
-    return svg(drawn, f"{figure.values.capitalize()} in % against {figure.axis}: " + ", ".join(figure.lines))
-
-
-def _neighbours(figure: Neighbours) -> str:
-    """Vectors on their first two principal components.
-
-    The nearest to each centre by cosine are marked, and shown again larger, with their names.
-    """
-    vectors, names, count = figure.vectors, figure.names, figure.count
-    middle = vectors - vectors.mean(0)
-    placed = middle @ np.linalg.svd(middle, full_matrices=False)[2][:2].T
-    directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    size = (3.6 + 4.6 * len(figure.centres), 5.4)
-    drawn, grid = plt.subplots(1, 1 + len(figure.centres), figsize=size, layout="constrained")
-    grid[0].plot(*placed.T, ".", color="#999999", markersize=2)
-    grid[0].set_title("all phrases", fontsize=8)
-    for index, (centre, axes) in enumerate(zip(figure.centres, grid[1:], strict=True)):
-        nearest = np.argsort(-(directions @ directions[centre]), kind="stable")[:count]
-        for one, marker in ((grid[0], 4), (axes, 5)):
-            one.plot(
-                *placed[nearest].T, MARKS[index % len(MARKS)], color="black", markerfacecolor="white", markersize=marker
-            )
-        _name_points(axes, placed, nearest, names)
-        axes.set_title(f"{count} nearest to {names[centre]}", fontsize=8)
-    for axes in grid:
-        axes.tick_params(labelsize=6)
-    centres = ", ".join(names[c] for c in figure.centres)
-    return svg(drawn, f"Phrase vectors by principal components; {count} nearest to {centres}")
-
-
-def _name_points(axes: Any, placed: Any, chosen: Any, names: Sequence[str]) -> None:
-    """Write the names of chosen points beside the plot, in the order of their heights."""
-    order = chosen[np.argsort(placed[chosen, 1])]
-    low, high = placed[chosen].min(0), placed[chosen].max(0)
-    width = high[0] - low[0] + 1e-6
-    for level, point in zip(np.linspace(low[1], high[1], len(order)), order, strict=True):
-        axes.annotate(
-            names[point], placed[point], (high[0] + 0.15 * width, level), fontsize=5,
-            va="center", arrowprops={"arrowstyle": "-", "color": "#999999", "linewidth": 0.3},
-        )  # fmt: skip
-    axes.set_xlim(low[0] - 0.1 * width, high[0] + 1.6 * width)
+    return lines(means, figure.axis, f"{figure.values} (%)", bands, varied[:: max(1, len(varied) // 10)])
 
 
 LONGEST_NAME = 30  # letters of a phrase that names a row or column

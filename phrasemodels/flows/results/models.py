@@ -10,27 +10,24 @@ import json
 import math
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from safetensors import SafetensorError
 
 from phrasemodels.config import from_template
-from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.store import Step, Store, TemporaryStore
+from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.inputs import ExportedEncoderConfig, PretrainedConfig, export_encoder
 from phrasemodels.flows.experiments.catalogue import experiment as find_experiment
 from phrasemodels.flows.experiments.catalogue import experiments, replaced, resolved, with_encoders
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.published import divided, papers
 from phrasemodels.flows.results.lineage import Lineage, setting
-from phrasemodels.flows.results.records import sources_of, store_of
+from phrasemodels.flows.results.records import sources_of
 from phrasemodels.flows.results.results import TRAININGS
 from phrasemodels.folders import check_folder, copy_folder, writing_folder
 from phrasemodels.inference.export import check_plain, write_ctranslate2
@@ -138,11 +135,6 @@ class Model:
             rows = self.experiment.recipe.attention(self.loaded, text)
         return [{"id": 0, "group": "", **row} for row in rows]
 
-    def run(self, step: Step, file: str) -> pa.Table:
-        """Run a step in a temporary store. Return the table in a file of its artifact."""
-        with tempfile.TemporaryDirectory() as folder, self._naming_damage():
-            return read_shard(TemporaryStore(Path(folder)).run(step).file(file))
-
     @contextlib.contextmanager
     def _naming_damage(self) -> Iterator[None]:
         """Raise the errors of damaged exported files as a ValueError with the folder's name."""
@@ -152,18 +144,6 @@ class Model:
             if self.folder is None:
                 raise
             raise ValueError(f"{self.folder}: {first_line(error)}; export the model again") from error
-
-    def test_inputs(self) -> dict[str, Artifact]:
-        """Return the inputs of the prediction of the test set. ValueError: the store has no such step."""
-        from phrasemodels.infra.settings import Settings
-
-        artifacts = {artifact.key: artifact for artifact in store_of(Settings()).artifacts()}
-        inputs_of = {key: artifact.manifest["parts"]["inputs"] for key, artifact in artifacts.items()}
-        predicted = [inputs_of.get(inputs.get("predictions", ""), {}) for inputs in inputs_of.values()]
-        for inputs in predicted:
-            if inputs.get("model") == self.weights.key and artifacts.keys() >= set(inputs.values()):
-                return {name: artifacts[key] for name, key in inputs.items()}
-        raise ValueError(f"{self.name}: the store has no answers of this model to its test set; train it here")
 
     def export(self, to: Path, also: Sequence[Callable[["Model", Path], object]] = (), force: bool = False) -> Path:
         """Write a folder for `load`, and with torch alone for `phrasemodels.load`.

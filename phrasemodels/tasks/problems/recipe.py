@@ -56,12 +56,6 @@ class TrainedModel(Protocol):
     def artifacts(self) -> Mapping[str, Artifact]: ...
     def predict(self, texts: Sequence[str]) -> list[str]: ...
 
-    def test_inputs(self) -> Mapping[str, Artifact]:
-        """Return the inputs of the step that predicted the test set. ValueError: the store has no such step."""
-
-    def run(self, step: Step, file: str) -> pa.Table:
-        """Run a step in a store of its own; return the table in a file of its artifact."""
-
 
 @dataclass(frozen=True)
 class Heatmap:
@@ -111,17 +105,7 @@ class Sweep:
     values: str
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """Vectors (m, d) with their names; the `count` nearest to each centre (an index) are marked."""
-
-    vectors: NDArray[Any]
-    names: Sequence[str]
-    centres: Sequence[int]
-    count: int
-
-
-Figure = Heatmaps | Matrix | Sweep | Neighbours
+Figure = Heatmaps | Matrix | Sweep
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,29 @@
 """Semantic parsing: from questions to logical forms."""
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from phrasemodels.config import at_least
-from phrasemodels.data.download.manifest import closest
-from phrasemodels.data.formats.shards import read_shard, write_shard
+from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
-from phrasemodels.encoders.transformer import NgramEncoderConfig
 from phrasemodels.inference.inputs import without_pieces
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Translation
-from phrasemodels.layers.attention import MultiHeadAttention, with_attend
 from phrasemodels.layers.blocks import PAD
-from phrasemodels.layers.ngrams import PhraseHeads
-from phrasemodels.models.translation import BeamSearch, TranslationConfig, Translator
+from phrasemodels.models.translation import BeamSearch, TranslationConfig
 from phrasemodels.tasks.metrics.logic_match import KINDS, MATCHES, error_kind
 from phrasemodels.tasks.metrics.scores import Score, write_scores
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
-from phrasemodels.tasks.prepare.sharded import read_shards, required, shards
+from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, Tokeniser, spaces, tokenise
 from phrasemodels.tasks.prepare.vocabulary import (
     LearnBpe,
@@ -41,15 +35,11 @@ from phrasemodels.tasks.prepare.vocabulary import (
 )
 from phrasemodels.tasks.problems.recipe import (
     ErrorKind,
-    Figure,
-    Neighbours,
     Outcome,
     Recipe,
     Section,
     Stage,
     Sweep,
-    TrainedModel,
-    one_model,
     text_name,
     training_stage,
 )
@@ -61,8 +51,6 @@ from phrasemodels.tasks.problems.translation import (
     translate,
     translator_attention,
 )
-from phrasemodels.tasks.train.batches import in_order
-from phrasemodels.tasks.train.checkpoints import load_trained
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.trainer import history
 
@@ -145,89 +133,7 @@ def _pairs(rows: Artifact) -> list[tuple[str, str]]:
     return list(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
 
 
-GRAMS = required(row=pa.int64(), last=pa.int32(), phrase=pa.string(), vector=pa.list_(pa.float32()))
-WORDS = 4  # up to a word, as its context
-
-
-@dataclass(frozen=True)
-class GramSettings:
-    """A model's configuration, and the number of sentences. batch_tokens bounds memory."""
-
-    objective: TranslationObjective
-    model: TranslationConfig
-    sentences: int = 500
-    batch_tokens: int = 4096
-
-
-def gram_vectors(job: Job, settings: GramSettings) -> dict[str, Any]:
-    """Write grams.arrow: the n-grams of the first sentences, with the queries of the last word by `phrase_queries`.
-
-    A row has the sentence's number, the place of the n-gram's last word, its words, and the queries. An encoder without heads
-    has no rows. Inputs are as for `translate`.
-    """
-    model = load_trained(settings.objective, settings.model, job.inputs)
-    data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
-    words = read_shards(job.inputs["rows"]).slice(0, settings.sentences)["source"].to_pylist()
-    found: list[dict[str, Any]] = []
-    for rows in in_order(data, settings.batch_tokens):
-        chosen = rows[rows < len(words)]
-        if len(chosen):
-            batch = data.batch(chosen)
-            size, vectors = phrase_queries(model, batch)
-            if not vectors.shape[-1]:
-                break
-            for row, length, of_sentence in zip(chosen.tolist(), batch.lengths.tolist(), vectors, strict=True):
-                found += _grams(row, words[row], size, of_sentence[length > len(words[row]) :])
-    found.sort(key=lambda gram: (gram["row"], gram["last"]))
-    return {"grams": write_shard(job.out / "grams.arrow", pa.Table.from_pylist(found, schema=GRAMS))}
-
-
-@torch.inference_mode()
-def phrase_queries(model: Translator, batch: PhraseBatch) -> tuple[int, Tensor]:
-    """Return a size of n-grams, and queries for the n-gram or word that ends at each place (B, n, heads · width).
-
-    With n-grams: the longest size in the last layer with n-grams, and the queries of its heads, [q'_7; q'_8] (Figure 6).
-    Without: WORDS, and the queries of the last quarter of the heads in the last layer, [q_7; q_8] (Figure 9). An encoder
-    without heads has none (B, n, 0).
-    """
-    modules = list(model.encoder.modules())
-    phrases = [module for module in modules if isinstance(module, PhraseHeads)]
-    layers = [module for module in modules if isinstance(module, MultiHeadAttention)]
-    if phrases:
-        size = max(phrases[-1].groups)
-        own = phrases[-1].groups[size]
-        found: list[Any] = []
-        handle = phrases[-1].register_forward_hook(lambda _, inputs, outputs: found.append(outputs))
-        try:
-            model.encode(batch.source, batch.lengths, batch.members)
-        finally:
-            handle.remove()
-        (queries, *_) = found[-1]
-        return size, queries[..., own, :].flatten(2)
-    if not layers:
-        return WORDS, torch.empty(*batch.source.shape, 0)
-    attend, asked = layers[-1].attend, list[Tensor]()
-
-    def recording(q: Tensor, *others: Any) -> Tensor:
-        asked.append(q)
-        return attend(q, *others)
-
-    with with_attend(layers[-1], recording):
-        model.encode(batch.source, batch.lengths, batch.members)
-    queries = asked[-1].transpose(1, 2).flatten(2)
-    return WORDS, queries[..., -(queries.shape[-1] // 4) :]
-
-
-def _grams(row: int, words: list[str], size: int, vectors: Tensor) -> Iterator[dict[str, Any]]:
-    """Yield the n-grams inside a sentence with the place of the last word, from 1. Vectors begin with the first word's."""
-    for last in range(size, len(words) + 1):
-        phrase = " ".join(words[last - size : last])
-        yield {"row": row, "last": last, "phrase": phrase, "vector": np.asarray(vectors[last - 1])}
-
-
 EXAMPLES = 2
-NEAREST, CENTRES = 30, 2
-LAST_HEADS = "last quarter of the heads in the last layer, of the last word of each phrase"
 OVER_SEEDS = "Means over seeds, with bars from the lowest to the highest."
 
 
@@ -309,45 +215,6 @@ def improvement(base: str, first: Sequence[AnsweredQuestion], row: str, second: 
         "round. The paper's three kinds of errors (Table 6), told apart by rule."
     )
     return Section(f"What {row} gets right", text, errors=kinds)
-
-
-def neighbours(
-    first_seeds: Sequence[Outcome], grams: Callable[[Outcome], Step], run: Callable[[Step], Artifact]
-) -> Iterator[Section]:
-    """Yield for each row the phrases around the most frequent ones of the test set (Figure 6), or their last words (Figure 9)."""
-    for outcome in first_seeds:
-        made = run(grams(outcome))
-        if not made.meta["redistributable"]:
-            continue
-        table = read_shard(made.file("grams.arrow"))
-        if len(table) > NEAREST:
-            grams_of = isinstance(outcome.model.encoder, NgramEncoderConfig)
-            whose = "heads with the longest n-grams in the last such layer" if grams_of else LAST_HEADS
-            text = (
-                f"Queries of the {whose}, over the test set, on their first two principal components; the {NEAREST} nearest "
-                "by cosine to the most frequent phrases. (Row, place of the last word) words."
-            )
-            yield Section(f"{'Phrases' if grams_of else 'Words'} of {outcome.row}", text, figure=gram_neighbours(table))
-
-
-def gram_neighbours(grams: pa.Table, phrases: Sequence[str] = ()) -> Neighbours:
-    """Return the figure of a table of `gram_vectors`, around some phrases or the most frequent ones.
-
-    ValueError: there are too few n-grams, or a phrase is not among them.
-    """
-    if len(grams) <= NEAREST:
-        why = "the encoder has no heads with queries" if not len(grams) else "only among more can the nearest be drawn"
-        raise ValueError(f"{len(grams)} phrases, and {NEAREST} are drawn: {why}")
-    known = grams["phrase"].to_pylist()
-    counts = Counter(known)
-    for phrase in phrases:
-        if phrase not in counts:
-            raise ValueError(f"no phrase {phrase!r} of the test set; {closest(phrase, known)}")
-    most_frequent = sorted(counts, key=lambda phrase: (-counts[phrase], phrase))[:CENTRES]
-    centres = [known.index(phrase) for phrase in phrases or most_frequent]
-    places = zip(grams["row"].to_pylist(), grams["last"].to_pylist(), known, strict=True)
-    names = [f"({row}, {last}) {phrase}" for row, last, phrase in places]
-    return Neighbours(np.array(grams["vector"].to_pylist()), names, centres, NEAREST)
 
 
 SAME = {"train": "train", "dev": "dev", "test": "test"}
@@ -471,27 +338,9 @@ class SemanticParsingRecipe(Recipe):
         name, marks, pieces = text_name(self.forms.tokeniser), self.forms.marks, bool(self.forms.merges)
         return Translation(name, marks=marks, target="lf", pieces=pieces, search=dataclasses.asdict(search))
 
-    def grams_step(self, model: TranslationConfig, known: Mapping[str, HasKey]) -> Step:
-        """Return the step that yields vectors of the test set's n-grams; known: `model`, `vocabulary`, `phrases`, `rows`."""
-        inputs = {name: known[name] for name in ("model", "vocabulary", "phrases", "rows")}
-        return Step(gram_vectors, "vectors of phrases", GramSettings(self.objective, model), inputs)
-
-    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
-        """Return the neighbours of phrases of the test set. Semicolons separate the phrases in `text`."""
-        model = one_model(models)
-        grams = model.run(self.grams_step(model.config, {**model.artifacts, **model.test_inputs()}), "grams.arrow")
-        wanted = [phrase.strip() for phrase in text.split(";") if phrase.strip()]
-        return gram_neighbours(grams, wanted)
-
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
-        """Return merges or accuracy on test, improvements by kind of error, and neighbours of phrases or words."""
-
-        def grams(outcome: Outcome) -> Step:
-            data = outcome.recipe.data()
-            known = {"vocabulary": data["vocabulary"], "phrases": data["test"], "rows": data["test_tokens"]}
-            return self.grams_step(outcome.model, {"model": outcome.trained, **known})
-
+        """Return merges or accuracy on test, and improvements by kind of error."""
         first = [outcome for outcome in outcomes if outcome.seed == outcomes[0].seed]
         forms = improvements(first, lambda outcome: outcome.recipe.form)  # type: ignore[attr-defined]
         watched = accuracy_on_test(outcomes) if isinstance(self.objective, WatchedOnTest) else merges(outcomes)
-        return [*watched, *forms, *neighbours(first, grams, run)]
+        return [*watched, *forms]
