@@ -1,18 +1,15 @@
-"""The parse step: gold trees, the real Stanza pipeline on real models, and sentences that cannot be parsed."""
+"""The parse step: the real Stanza pipeline on real models, and sentences that cannot be parsed."""
 
-import json
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import torch
 from conftest import PARSERS
-from serving import serving
 
-from phrasemodels.data.corpora.samples import Entailment, Polarity, Treebank
+from phrasemodels.data.corpora.readers import reasons
+from phrasemodels.data.corpora.samples import Entailment
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.download.manifest import load_parser as load_parser
 from phrasemodels.data.formats.shards import BITEXT, PAIRS, TREES, build
@@ -22,19 +19,16 @@ from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.tasks.parsers.parse import (
     AddTrees,
     Analysis,
-    GoldTrees,
-    ParseColumn,
     add_trees,
     flat,
     in_batches,
     models_of,
-    parse,
     replace_all,
     sentences,
     trees,
     with_trees,
 )
-from phrasemodels.tasks.parsers.stanza import DownloadParser, Stanza, downloaded, fetched, load_pipeline
+from phrasemodels.tasks.parsers.stanza import Stanza, fetched, load_pipeline
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import moses_lower
@@ -57,6 +51,12 @@ def write(job, settings) -> dict[str, object]:
     return {"licences": ["CC0-1.0"], "redistributable": True, "stand_in": False, **write_shards(job.out, table)}
 
 
+def write_pairs(job, settings) -> dict[str, object]:
+    """A step that writes premises as PAIRS without trees."""
+    terms = {"licences": ["CC0-1.0"], "redistributable": True, "stand_in": False}
+    return {**terms, **write_shards(job.out, stage_table_of_pairs(*settings))}
+
+
 def rows() -> Step:
     return Step(write, "rows", tuple(SENTENCES))
 
@@ -66,35 +66,24 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return Store(tmp_path_factory.mktemp("models")).open().run(fetched("gum"), PLACES)
 
 
-def test_gold_trees_are_those_of_the_corpus(store: Store) -> None:
-    corpus = SampleCorpus(train=30, dev=5, test=5, records=Treebank())
-    made = store.run(Step(parse, "p", ParseColumn(GoldTrees()), {"rows": corpus.split("train")}))
-    assert read_shards(made).equals(read_shards(store.run(corpus.split("train"))))
-    assert made.meta["unusable"] == {}
-    for records, column in ((Entailment(), "hypothesis"), (Polarity(), "text")):
-        rows_ = SampleCorpus(train=30, dev=5, test=5, records=records).split("train")
-        table = read_shards(store.run(Step(parse, "p", ParseColumn(GoldTrees(), column), {"rows": rows_})))
-        texts = read_shards(store.run(rows_))[column].to_pylist()
-        assert [" ".join(tokens) for tokens in table["tokens"].to_pylist()] == texts
-        assert all(list(read_tree(row["tree"]).tokens) == row["tokens"] for row in table.to_pylist())
-    with pytest.raises(ValueError, match="no trees in this corpus"):
-        store.run(Step(parse, "p", ParseColumn(GoldTrees(), "source"), {"rows": rows()}))
-    with pytest.raises(ValueError, match="no column 'txt' to parse"):
-        store.run(Step(parse, "p", ParseColumn(GoldTrees(), "txt"), {"rows": rows()}))
-    with pytest.raises(ValueError, match="give the parse step an input `models`"):
-        store.run(Step(parse, "p", ParseColumn(Stanza(), "source"), {"rows": rows()}))
+@dataclass(frozen=True)
+class Flat:
+    """A parser whose trees are flat."""
+
+    def analyse(self, table: pa.Table, column: str, models: object) -> pa.Table:
+        return trees(table, [flat(words, "") for words in sentences(table, column)])
 
 
 @needs_models
-def test_stanza_parses_and_counts_unusable_rows_by_reason(store: Store, models: Artifact) -> None:
-    step = Step(parse, "p", ParseColumn(Stanza(longest=30), "source"), {"rows": rows(), "models": models})
+def test_stanza_parses_and_says_why_a_row_has_no_parse(store: Store, models: Artifact) -> None:
+    read = read_shards(store.run(rows()))
+    with pytest.raises(ValueError, match="give the step an input `models`"):
+        Stanza().analyse(read, "source", {})
     before = torch.get_num_threads()
-    made = store.run(step)
+    table = Stanza(longest=30).analyse(read, "source", {"models": models.path})
     assert torch.get_num_threads() == before
-    table = read_shards(made)
     assert table.schema.equals(TREES)
-    assert made.meta["unusable"] == {"more than 30 words": 1, "no words": 1}
-    assert made.meta["stand_in"] and made.meta["licences"] == ["CC0-1.0", "LicenseRef-GUM"]
+    assert reasons(table) == {"more than 30 words": 1, "no words": 1}
     for text, row in zip(SENTENCES, table.to_pylist(), strict=True):
         assert row["tokens"] == text.split()
         if row["tokens"]:
@@ -153,47 +142,10 @@ def test_missing_models_are_named(tmp_path: Path) -> None:
         load_parser("gun")
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server(models: Artifact, tmp_path: Path) -> Iterator[str]:
-    """Stanza's server as it would be: a list of resources of this version, and models below the language."""
-    from stanza.resources.common import DEFAULT_RESOURCES_VERSION
-
-    folder = tmp_path / "served"
-    (folder / "models").mkdir(parents=True)
-    resources = json.loads((models.path / "resources.json").read_text())
-    (folder / f"resources_{DEFAULT_RESOURCES_VERSION}.json").write_text(json.dumps(resources))
-    (folder / "models" / "en").symlink_to(models.path / "en")
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))) as url:
-        yield url
-
-
-@needs_models
-def test_stanza_downloads_from_a_server(server: str, store: Store, models: Artifact) -> None:
-    where = (server, server + "/models/{lang}/{filename}")
-    step = downloaded(DownloadParser(processors=("tokenize", "pos"), server=where))
-    with pytest.raises(OSError, match="offline: "):
-        store.run(step, PLACES)
-    made = store.run(step, Executor(sources=Sources()))
-    assert sorted(made.manifest["files"]) == [
-        "en/pos/gum.pt", "en/pretrain/own.pt", "en/tokenize/gum.pt", "resources.json",
-    ]  # fmt: skip
-    table = build(BITEXT, "here", {"source": ["The cat sleeps ."], "target": [""]}, 1)
-    found = Stanza(processors=("pos",)).analyse(table, "source", {"models": made.path})
-    assert found["tags"].to_pylist()[0][:2] == ["DT", "NN"] and found["tree"].to_pylist() == [""]
-    gone = downloaded(DownloadParser(server=("http://127.0.0.1:9", where[1])))
-    with pytest.raises(OSError, match="is there a network"):
-        store.run(gone, Executor(sources=Sources()))
-
-
 def test_a_corpus_without_rows_is_parsed(store: Store) -> None:
-    nothing = Step(write, "none", ())
-    made = store.run(Step(parse, "p", ParseColumn(GoldTrees(), "source"), {"rows": nothing}))
-    assert made.meta["rows"] == 0 and made.meta["shards"] == []
+    nothing = Step(write_pairs, "none", ())
+    made = store.run(Step(add_trees, "p", AddTrees(Flat()), {"rows": nothing}))
+    assert made.meta["rows"] == 0 and made.meta["shards"] == [] and made.meta["unusable"] == {}
 
 
 def test_columns_of_tokens_are_not_split() -> None:
@@ -230,7 +182,7 @@ def stage_table_of_pairs(*premises: str) -> pa.Table:
 @needs_models
 def test_rows_without_a_tree_get_one(store: Store, models: Artifact) -> None:
     pairs = SampleCorpus(train=8, dev=1, test=1, records=Entailment()).split("train")
-    same = store.run(Step(add_trees, "p", AddTrees(GoldTrees()), {"rows": pairs}))
+    same = store.run(Step(add_trees, "p", AddTrees(Flat()), {"rows": pairs}))
     assert read_shards(same).equals(read_shards(store.run(pairs))), "nothing was missing"
     table = read_shards(store.run(pairs)).combine_chunks()
     empty = table.set_column(
@@ -244,4 +196,4 @@ def test_rows_without_a_tree_get_one(store: Store, models: Artifact) -> None:
         long = len(row["hypothesis"].split()) > 6
         assert row["reason"] == ("hypothesis: more than 6 words" if long else "")
     with pytest.raises(ValueError, match="no sentence with a tree among the columns"):
-        store.run(Step(add_trees, "p", AddTrees(GoldTrees()), {"rows": rows()}))
+        store.run(Step(add_trees, "p", AddTrees(Flat()), {"rows": rows()}))

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from phrasemodels.data.corpora.samples import Treebank
+from phrasemodels.data.corpora.samples import Entailment
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.flows.run.execute import NodeMap
 from phrasemodels.infra.cluster import TorchTrainerLaunch, ray_map, run_on_ray, train_worker
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.parsers.parse import ParseColumn, parse
+from phrasemodels.tasks.parsers.parse import AddTrees, add_trees, replace_all
 from phrasemodels.tasks.parsers.stanza import Stanza, fetched
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
@@ -189,15 +189,15 @@ def test_a_truncated_snapshot_of_ray_train_does_not_stop_the_next_run(cluster: N
 @pytest.mark.needs_mirror("parsers")
 def test_actors_parse_as_this_process_does(cluster: None, store: Store, tmp_path: Path) -> None:
 
-    rows = SampleCorpus(train=2_050, dev=5, test=5, records=Treebank()).split("train")
+    rows = SampleCorpus(train=2_050, dev=5, test=5, records=Entailment()).split("train")
     models = fetched("gum")
-    parser = ParseColumn(Stanza(processors=("pos",), longest=8))
+    parser = AddTrees(Stanza(processors=("pos", "constituency"), longest=8), replace_all)
     from conftest import PARSERS  # workers of Ray cannot import it
 
     executor = Executor(sources=Sources((PARSERS,), offline=True))
-    step = Step(parse, "p", parser, {"rows": rows, "models": store.run(models, executor)})
+    step = Step(add_trees, "p", parser, {"rows": rows, "models": store.run(models, executor)})
     spread = store.run(step, Executor(map=in_actors))
     other = Store(tmp_path / "other").open()
-    here = other.run(Step(parse, "p", parser, {"rows": rows, "models": other.run(models, executor)}))
+    here = other.run(Step(add_trees, "p", parser, {"rows": rows, "models": other.run(models, executor)}))
     assert len(spread.meta["shards"]) == 2 and spread.meta == here.meta
     assert read_shards(spread).equals(read_shards(here))

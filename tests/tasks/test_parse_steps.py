@@ -29,7 +29,7 @@ from phrasemodels.models.parser import phrases_alone
 from phrasemodels.parsing.ids import Ids, reunited
 from phrasemodels.parsing.parser import Parser
 from phrasemodels.tasks.metrics.parseval import match_brackets
-from phrasemodels.tasks.parsers.parse import ParseColumn, models_of, parse
+from phrasemodels.tasks.parsers.parse import models_of
 from phrasemodels.tasks.parsers.shipped import ShippedParser, by_shipped_parser, shipped, shipped_card
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, shards, write_shards
@@ -205,11 +205,11 @@ def test_an_export_is_whole_and_never_overwrites_anything_else(
 
 def test_a_trained_parser_is_a_back_end(store: Store, small: Experiment, data: dict[str, Artifact]) -> None:
     trained = small.steps(0).trained
-    settings = ParseColumn(OurParser(small.recipe.problem, small.model, longest=8))
-    inputs = {"rows": small.recipe.corpus.split("test"), "weights": trained, "vocabulary": data["vocabulary"]}
-    made = store.run(Step(parse, "p", settings, inputs))
-    gold = read_shards(store.run(small.recipe.corpus.split("test"))).to_pylist()
-    for row, own in zip(read_shards(made).to_pylist(), gold, strict=True):
+    parser = OurParser(small.recipe.problem, small.model, longest=8)
+    folders = {"weights": store.run(trained).path, "vocabulary": data["vocabulary"].path}
+    gold = read_shards(store.run(small.recipe.corpus.split("test")))
+    made = parser.analyse(gold, "tokens", folders)
+    for row, own in zip(made.to_pylist(), gold.to_pylist(), strict=True):
         assert row["tokens"] == own["tokens"] and list(read_tree(row["tree"]).tokens) == own["tokens"]
         assert row["reason"] == ("" if len(own["tokens"]) <= 8 else "more than 8 words")
         assert len(row["heads"]) == (0 if row["reason"] else len(own["tokens"]))
@@ -376,9 +376,7 @@ def test_the_shipped_parser_is_a_back_end_with_the_terms_and_the_name_of_its_car
         {"id": row, "text": text, "tree": "", "label": "", "group": "", "reason": ""} for row, text in enumerate(texts)
     ]
     asked = Step(given_sentences, "sentences", rows)
-    made = read_shards(
-        store.run(Step(parse, "p", ParseColumn(ShippedParser(), "text"), {"rows": asked, "models": shipped()}))
-    )
+    made = ShippedParser().analyse(read_shards(store.run(asked)), "text", {"models": store.run(shipped()).path})
     for row, found in zip((0, 2), Parser.load().parse_tokens([texts[0].split(), texts[2].split()]), strict=True):
         assert made["tree"][row].as_py() == found.brackets and made["heads"][row].as_py() == found.heads
         assert made["universal"][row].as_py() == list(found.universal)

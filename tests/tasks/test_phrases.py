@@ -15,12 +15,9 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.formats.trees import Span, parse
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.tasks.prepare.constituents import (
-    Divide,
-    divide,
     equal_blocks,
     syntactic,
     syntactic_binarised,
-    validate,
 )
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.phrases import (
@@ -149,7 +146,6 @@ def test_levels_equal_a_plain_loop(trees: list[str]) -> None:
     column = pa.chunked_array([pa.array(trees)])
     for partition, prepare in ((syntactic, lambda s: s), (syntactic_binarised, halves)):
         numbers = partition(column, lengths, LEVELS)
-        validate(numbers, lengths, "here")
         first = 0
         for tree, n in zip(trees, lengths.tolist(), strict=True):
             here = numbers[first : first + n]
@@ -179,12 +175,12 @@ def test_sizes_of_equal_blocks_differ_by_one_word_at_most(trees: list[str]) -> N
     lengths = np.array([len(parse(tree).tokens) for tree in trees], np.int64)
     column = pa.chunked_array([pa.array(trees)])
     numbers, equal = (partition(column, lengths, LEVELS) for partition in (syntactic, equal_blocks))
-    validate(equal, lengths, "here")
     first = 0
     for n in lengths.tolist():
         for t in range(len(LEVELS)):
             wanted, got = (np.bincount(x[first : first + n, t]) for x in (numbers, equal))
             assert len(wanted) == len(got) and got.max() - got.min() <= 1
+            assert {0, *np.diff(equal[first : first + n, t]).tolist()} <= {0, 1}, "a partition of the sentence"
         first += n
 
 
@@ -197,12 +193,6 @@ def test_malformed_trees_are_refused_by_row(tree: str, words: int) -> None:
         syntactic(pa.chunked_array([["(X (NN a))", tree]]), np.array([1, words]), LEVELS)
 
 
-def test_levels_that_are_no_partition_are_refused() -> None:
-    for numbers in ([[0], [2]], [[0], [-1]], [[1], [1]]):
-        with pytest.raises(ValueError, match="here: a level of row 1 is no partition"):
-            validate(np.array([[0], *numbers], np.int32), np.array([1, 2]), "here")
-
-
 def test_a_sentence_without_a_tree_is_one_phrase() -> None:
     lengths = np.array([3, 0, 2])
     numbers = syntactic(pa.chunked_array([["", "", "(X (A a) (B b))"]]), lengths, LEVELS)
@@ -211,9 +201,10 @@ def test_a_sentence_without_a_tree_is_one_phrase() -> None:
 
 def test_levels_and_subtrees_of_the_sample_treebank(store: Store) -> None:
     trees = SampleCorpus(train=200, dev=20, test=20, records=Treebank()).split("train")
-    levels = store.run(Step(divide, "levels", Divide(), {"rows": trees}))
-    equal = store.run(Step(divide, "blocks", Divide(equal_blocks), {"rows": trees}))
-    most = [np.array([np.array(r)[:, t].max() for r in read_shards(a)["levels"].to_pylist()]) for a in (levels, equal)
+    rows = read_shards(store.run(trees))
+    lengths = np.array([len(tokens) for tokens in rows["tokens"].to_pylist()])
+    ends = np.cumsum(lengths) - 1  # the last word of a sentence is in its last phrase
+    most = [x[ends, t] for x in (syntactic(rows["tree"], lengths, LEVELS), equal_blocks(rows["tree"], lengths, LEVELS))
             for t in range(3)]  # fmt: skip
     assert all((a == b).all() for a, b in zip(most[:3], most[3:], strict=True))
     assert (most[0] <= most[1]).all() and (most[1] <= most[2]).all() and most[0].mean() > 1

@@ -113,11 +113,6 @@ def phrase_schema(width: int) -> pa.Schema:
     return _record(id=pa.int64(), source=ids, target=ids, phrases=_rows(width), group=pa.string())
 
 
-def level_schema(levels: int) -> pa.Schema:
-    """For each token the number of its phrase at each of `levels` levels; numbers count from 0 in every sentence."""
-    return _record(id=pa.int64(), levels=_rows(levels), group=pa.string(), reason=pa.string())
-
-
 def _rows(width: int) -> pa.DataType:
     return _list(pa.list_(pa.field("item", pa.int32(), nullable=False), width))
 

@@ -1,7 +1,6 @@
 """The commands that use a trained parser, parse and serve, and `phrasemodels parsers`: list, fetch, train and score parsers."""
 
 import os
-import re
 import sys
 import time
 from collections import deque
@@ -9,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -360,9 +359,9 @@ def _served(name: str) -> "Served":
     return served_parser(parser)
 
 
-parsers = typer.Typer(help="Models of parsers: list, fetch, train, score, levels.", no_args_is_help=True)
+parsers = typer.Typer(help="Models of parsers: list, fetch, train, score.", no_args_is_help=True)
 
-DOWNLOADED, SHIPPED, STANFORD = "stanza", "english", "stanford"
+SHIPPED, STANFORD = "english", "stanford"
 COLUMNS = ("name", "title", "licence", "stand_in", "there")
 ADDED = "added"  # in place of a licence of models: by a project folder or a package
 Name = Annotated[str, typer.Argument(help="A parser of `parsers list`.")]
@@ -384,7 +383,6 @@ def list_parsers(as_json: Json = False) -> None:
     }
     card = shipped_card()
     known[SHIPPED] = (card["name"], ", ".join(card["licences"]), card["stand_in"])
-    known[DOWNLOADED] = ("Stanza's own English models, from its server", "of each model, by its makers", False)
     known[STANFORD] = ("the Stanford PCFG parser, put in by hand; needs Java", "LicenseRef-Stanford-parser", False)
     rows = [
         dict(
@@ -412,8 +410,6 @@ def list_parsers(as_json: Json = False) -> None:
 @parsers.command()
 def fetch(name: Name) -> None:
     """Fetch a parser's models, and verify them.
-
-    `stanza` downloads Stanza's own models from its server.
 
     Example: PHRASEMODELS_PARSERS=~/models phrasemodels parsers fetch gum
     """
@@ -478,77 +474,12 @@ def score(
         print(f"{metric:22} {value:8.2f}")
 
 
-@parsers.command()
-def levels(
-    corpus: Annotated[str, typer.Argument(help="A corpus with trees, or with text that is parsed.")],
-    split: Annotated[str, typer.Option(help="The split to describe.")] = "test",
-    column: Annotated[str, typer.Option(help="The column of text to parse.")] = "tokens",
-    name: Annotated[str, typer.Option("--parser", help="A parser; by default the trees of the corpus are read.")] = "",
-    head: Annotated[
-        int, typer.Option(min=0, help="Take this many rows, drawn at random but always the same; 0: all.")
-    ] = 0,
-    as_json: Json = False,
-) -> None:
-    """Count phrases at each level of trees, beside Table 1 of 001.
-
-    Example: phrasemodels parsers levels senteval --split TREC.test --column text --parser gum
-    """
-    from phrasemodels.data.store.store import Step
-    from phrasemodels.tasks.parsers.parse import GoldTrees, ParseColumn, parse
-    from phrasemodels.tasks.prepare.constituents import Divide, divide
-    from phrasemodels.tasks.prepare.corpora import Corpus, TakeShare, take_share
-
-    parser, models = _back_end(name, ("pos", "constituency")) if name else (GoldTrees(), {})
-    label = f"{corpus} {split} {column} by {name or 'the corpus'}" + (f", {head} rows" if head else "")
-    rows = Corpus(corpus).split(split)
-    if head:
-        rows = Step(take_share, f"share {rows.label}", TakeShare({"stop": head}), {"rows": rows})
-    trees = Step(parse, f"parse {label}", ParseColumn(parser, column), {"rows": rows, **models})
-    divided = _artifact(Step(divide, f"divide {label}", Divide(), {"rows": trees}))
-    found = _by_level(divided)
-    if as_json:
-        print_json(found)
-        return
-    for row in found:
-        theirs = row["published_phrases"], row["published_words"]
-        beside = " (paper: {:.2f}, {:.2f})".format(*theirs) if theirs[0] else ""
-        print(
-            f"level {row['level']}: {row['phrases']:.2f} phrases a sentence, {row['words']:.2f} words a phrase{beside}"
-        )
-
-
-def _by_level(divided: "Artifact") -> list[dict[str, Any]]:
-    """Return phrases a sentence and words a phrase at each level of divided trees, beside those of Table 1 of paper 001."""
-    from phrasemodels.data.formats.shards import read_shard
-    from phrasemodels.flows.experiments.published import published_results
-
-    sentences = [
-        one for shard in divided.meta["shards"] for one in read_shard(divided.file(shard["file"]))["levels"].to_pylist()
-    ]
-    whole = [one for one in sentences if one]  # of one that can't be divided there are no words
-    printed = {
-        (row["variant"].partition(" of ")[0], row["metric"]): float(row["value"])
-        for row in published_results()
-        if (row["paper"], row["table"]) == ("001", "Table 1")
-        and row["variant"].startswith("layer")
-        and re.search(rf"\b{re.escape(row['dataset'].replace('SICK-E', 'SICK'))}\b", divided.manifest["label"])
-    }
-    rows = []
-    for place, level in enumerate(divided.manifest["parts"]["settings"]["levels"]):
-        phrases, words = sum(one[-1][place] + 1 for one in whole), sum(map(len, whole))
-        theirs = [printed.get((f"layer {level}", name)) for name in ("phrases_per_sentence", "words_per_phrase")]
-        ours = {"level": level, "phrases": round(phrases / len(whole), 2), "words": round(words / phrases, 2)}
-        rows.append({**ours, "published_phrases": theirs[0], "published_words": theirs[1]})
-    return rows
-
-
-def _back_end(name: str, processors: tuple[str, ...] = ()) -> "tuple[ParserBackend, dict[str, Step]]":
-    """Return a parser by name and the steps that yield its models; processors: of Stanza, the ones that are needed, by default
-    all. One that users add has no models."""
+def _back_end(name: str) -> "tuple[ParserBackend, dict[str, Step]]":
+    """Return a parser by name and the steps that yield its models. One that users add has no models."""
     from phrasemodels import project
     from phrasemodels.tasks.parsers.shipped import ShippedParser
     from phrasemodels.tasks.parsers.stanford import StanfordParser
-    from phrasemodels.tasks.parsers.stanza import PROCESSORS, Stanza
+    from phrasemodels.tasks.parsers.stanza import Stanza
 
     if name in _added():
         parser: ParserBackend = project.part("parsers", name)()
@@ -557,7 +488,7 @@ def _back_end(name: str, processors: tuple[str, ...] = ()) -> "tuple[ParserBacke
         return ShippedParser(), {"models": step_of(name)}
     if name == STANFORD:
         return StanfordParser(), {"models": step_of(name)}
-    return Stanza(processors=processors or PROCESSORS), {"models": step_of(name)}
+    return Stanza(), {"models": step_of(name)}
 
 
 def _added() -> dict[str, str]:
@@ -566,7 +497,7 @@ def _added() -> dict[str, str]:
     from phrasemodels.data.download.manifest import parser_names
 
     added = project.parts("parsers")
-    if taken := sorted(set(added) & {DOWNLOADED, SHIPPED, STANFORD, *parser_names()}):
+    if taken := sorted(set(added) & {SHIPPED, STANFORD, *parser_names()}):
         raise ValueError(f"parsers: {added[taken[0]]}: there is a parser {taken[0]!r} already; choose another name")
     return added
 
@@ -576,10 +507,8 @@ def step_of(name: str) -> "Step":
     from phrasemodels.infra.settings import Settings
     from phrasemodels.tasks.parsers.shipped import shipped
     from phrasemodels.tasks.parsers.stanford import StanfordFiles
-    from phrasemodels.tasks.parsers.stanza import DownloadParser, downloaded, fetched
+    from phrasemodels.tasks.parsers.stanza import fetched
 
-    if name == DOWNLOADED:
-        return downloaded(DownloadParser())
     if name == SHIPPED:
         return shipped()
     if name == STANFORD:

@@ -32,7 +32,7 @@ from phrasemodels.flows.run.record import Record, ended_at
 from phrasemodels.infra.cluster import TorchTrainerLaunch, ray_map, run_on_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker, TrainingRun
-from phrasemodels.tasks.parsers.parse import add_trees, parse
+from phrasemodels.tasks.parsers.parse import add_trees
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.trainer import PROGRESS, Training, history, train
 
@@ -363,7 +363,7 @@ class Execution:
 
         If nodes have folders of their own, inputs and results travel through the shared store.
         """
-        loads = step.make in (parse, add_trees)
+        loads = step.make is add_trees
         over_ray = partial(ray_map, on_progress=partial(self._on_progress, step.key), actors=loads)
         if self.store.shared is None:
             return over_ray

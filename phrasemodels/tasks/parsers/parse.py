@@ -1,4 +1,4 @@
-"""Parsing steps for any back end. They write TREES of a column, or add trees to records without trees."""
+"""The parsing step for any back end. It adds trees to records."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phrasemodels.data.corpora.readers import reasons
-from phrasemodels.data.formats.shards import TREES, build, check, columns, read_shard, write_shard
+from phrasemodels.data.formats.shards import TREES, build, columns, read_shard, write_shard
 from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, digest_of
@@ -20,7 +20,6 @@ from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
 from phrasemodels.tasks.train.trainer import HISTORY
 
 NO_WORDS = "no words"
-NO_TREE = "the corpus has no tree"
 UNKNOWN_TAG = "X"
 OF_THE_DEVICE = ("OutOfMemoryError", "AcceleratorError")  # errors of torch that say nothing about a sentence
 TREE_OF = {"text": "tree", "premise": "premise_tree", "hypothesis": "hypothesis_tree"}  # columns of records
@@ -51,36 +50,6 @@ def models_of(artifact: Artifact) -> ParserModels:
     """Return the models in an artifact. Their key is the digests of all files but the history with its seconds."""
     digests = {name: file["sha256"] for name, file in artifact.manifest["files"].items() if name != HISTORY}
     return ParserModels(artifact.path, artifact.meta, digest_of(digests)[:32])
-
-
-@dataclass(frozen=True)
-class ParseColumn:
-    """A parser, and the column to parse: tokens, or text of words separated by spaces."""
-
-    parser: ParserBackend
-    column: str = "tokens"
-
-
-def parse(job: Job, settings: ParseColumn) -> dict[str, Any]:
-    """Write TREES shards of any records job.inputs["rows"], and count the rows without a tree by reason.
-
-    All other inputs are models of the parser.
-    """
-    others = {name: models_of(given) for name, given in job.inputs.items() if name != "rows"}
-    return {"record": "trees", **counted(job, map_shards(job, parse_shard, settings, None, **others))}
-
-
-def parse_shard(job: Job, settings: ParseColumn) -> dict[str, Any]:
-    """Write the TREES of one shard. ValueError: the column is missing, or the parser gave another number of rows."""
-    path = job.inputs["shard"].path
-    table = read_shard(path)
-    if settings.column not in table.column_names:
-        raise ValueError(f"{path}: no column {settings.column!r} to parse; there are {', '.join(table.column_names)}")
-    models = {name: given.path for name, given in job.inputs.items() if name != "shard"}
-    made = check(settings.parser.analyse(table, settings.column, models), TREES, str(path))
-    if made.num_rows != table.num_rows:
-        raise ValueError(f"{path}: {table.num_rows} sentences, but {made.num_rows} trees")
-    return {"dropped": 0, **write_shard(job.out / SHARD, made)}
 
 
 Choose = Callable[[pa.ChunkedArray], pa.ChunkedArray]  # trees of the corpus (rows) -> which rows get a new one (rows)
@@ -161,24 +130,6 @@ def counted(job: Job, meta: dict[str, Any]) -> dict[str, Any]:
     for shard in meta["shards"]:
         found.update(reasons(read_shard(job.out / shard["file"])))
     return {**meta, "unusable": dict(sorted(found.items()))}
-
-
-@dataclass(frozen=True)
-class GoldTrees:
-    """The trees of the corpus, in place of a parser's."""
-
-    def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
-        """Return TREES of a column. ValueError: the corpus has no trees of it."""
-        if table.schema.equals(TREES):
-            return table
-        name = TREE_OF.get(column, "")
-        if name not in table.column_names:
-            raise ValueError(f"{column!r} has no trees in this corpus: parse it with models")
-        rows = [
-            Analysis(tokens, tree=tree, reason="" if tree else NO_TREE if tokens else NO_WORDS)
-            for tokens, tree in zip(sentences(table, column), table[name].to_pylist(), strict=True)
-        ]
-        return trees(table, rows)
 
 
 @dataclass(frozen=True)

@@ -64,55 +64,6 @@ def fetched(name: str) -> Step:
 
 
 @dataclass(frozen=True)
-class DownloadParser:
-    """Stanza's own models of a language for the installed version.
-
-    server: URLs of (list of resources, models) in place of Stanza's.
-    """
-
-    language: str = "en"
-    package: str = "default"
-    processors: tuple[str, ...] = ("tokenize", *PROCESSORS)
-    server: tuple[str, str] = ("", "")
-
-
-def download_parser(job: Job, settings: DownloadParser) -> dict[str, Any]:
-    """Download and verify models by Stanza's own program. OSError: there is no network, or it may not be used."""
-    import stanza
-
-    if job.executor.sources is not None and job.executor.sources.offline:
-        raise OSError("offline: Stanza's own models cannot be downloaded; fetch others")
-    resources, models = settings.server
-    places = {name: url for name, url in (("resources_url", resources), ("model_url", models)) if url}
-    try:
-        stanza.download(
-            settings.language,
-            model_dir=str(job.out),
-            package=None,
-            processors=dict.fromkeys(settings.processors, settings.package),
-            logging_level="ERROR",
-            **places,
-        )
-    except (OSError, ValueError) as error:  # of requests and of Stanza
-        raise OSError(
-            f"Stanza's models for {settings.language!r} cannot be downloaded ({error}): is there a network? "
-            "`phrasemodels parsers fetch gum` takes models from a mirror folder"
-        ) from error
-    return {
-        "parser": f"{settings.language} {settings.package}",
-        "from": {"models": models or "Stanza's own server"},
-        "licences": ["LicenseRef-Stanza-models"],
-        "redistributable": False,
-        "stand_in": False,
-    }
-
-
-def downloaded(settings: DownloadParser) -> Step:
-    """Return the step that yields Stanza's own models."""
-    return Step(download_parser, f"download parser {settings.language} {settings.package}", settings)
-
-
-@dataclass(frozen=True)
 class ByStanza:
     """PAIRS or SENTENCES with constituency trees by Stanza (the models `gum`), over the words of a tokeniser."""
 
@@ -144,7 +95,7 @@ class Stanza:
     def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
         """Return TREES of the sentences in a column, row by row. ValueError: there is no folder of models."""
         if "models" not in models:
-            raise ValueError("Stanza needs models: give the parse step an input `models` (phrasemodels parsers --help)")
+            raise ValueError("Stanza needs models: give the step an input `models` (phrasemodels parsers --help)")
         folder = models["models"]
         with on_threads(1):
             pipeline = load_pipeline(self.language, self.processors, self.batch, str(folder))

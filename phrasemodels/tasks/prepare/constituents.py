@@ -15,17 +15,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from phrasemodels.config import at_least, one_of
-from phrasemodels.data.formats.shards import level_schema, read_shard, write_shard
 from phrasemodels.data.formats.trees import Span, Tree, brackets
-from phrasemodels.data.store.store import Job
 from phrasemodels.inference import inputs
 from phrasemodels.inference.inputs import heads_and_relations, random_spans
-from phrasemodels.tasks.prepare.phrases import Ints, lists
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
+from phrasemodels.tasks.prepare.phrases import Ints
 
 # (trees, lengths (S), levels) -> the number of each token's phrase on each level (tokens, levels)
 Partition = Callable[[pa.ChunkedArray, Ints, tuple[int, ...]], NDArray[np.int32]]
@@ -55,45 +51,6 @@ def _each(divided: inputs.Levels, trees: pa.ChunkedArray, lengths: Ints) -> NDAr
         except ValueError as error:
             raise ValueError(f"row {row}: {error}") from error
     return np.concatenate(found)
-
-
-@dataclass(frozen=True)
-class Divide:
-    """The division of sentences, and the levels to write."""
-
-    partition: Partition = syntactic
-    levels: tuple[int, ...] = (1, 2, 3)
-
-
-def divide(job: Job, settings: Divide) -> dict[str, Any]:
-    """Write shards of the levels of the TREES job.inputs["rows"], in a step for each shard."""
-    return map_shards(job, divide_shard, settings)
-
-
-def divide_shard(job: Job, settings: Divide) -> dict[str, Any]:
-    """Write the phrase numbers of one shard."""
-    table = read_shard(job.inputs["shard"].path)
-    lengths = pc.list_value_length(table["tokens"]).to_numpy().astype(np.int64)
-    numbers = settings.partition(table["tree"], lengths, settings.levels)
-    schema = level_schema(len(settings.levels))
-    columns = [table["id"], lists(lengths, numbers), table["group"], table["reason"]]
-    validate(numbers, lengths, str(job.inputs["shard"].path))
-    return {"dropped": 0, **write_shard(job.out / SHARD, pa.Table.from_arrays(columns, schema=schema))}
-
-
-def validate(numbers: NDArray[np.int32], lengths: Ints, where: str) -> None:
-    """Check that each level is a partition: it begins with phrase 0, and a token continues its phrase or begins the next.
-
-    ValueError: a row is no partition.
-    """
-    first = (np.cumsum(lengths) - lengths)[lengths > 0]
-    steps = np.diff(numbers, axis=0, prepend=0)
-    steps[first] = numbers[first]
-    wrong = np.any((steps < 0) | (steps > 1), 1)
-    wrong[first] |= numbers[first].any(1)
-    if wrong.any():
-        row = int(np.searchsorted(np.cumsum(lengths), np.flatnonzero(wrong)[0], "right"))
-        raise ValueError(f"{where}: a level of row {row} is no partition of the sentence")
 
 
 TokenLists = Sequence[Sequence[str]]
