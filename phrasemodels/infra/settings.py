@@ -64,9 +64,6 @@ class Settings(BaseSettings):
         None, description="address of a Ray cluster; default: start one for the run, on loopback"
     )
     mlflow_uri: str | None = Field(None, description="URL of an MLflow server; default: SQLite in the store")
-    system_metrics: bool = Field(
-        False, description="log load and memory of this machine to MLflow while a training runs; needs psutil"
-    )
     cpus: int | None = Field(None, ge=1, description="processors of the embedded Ray; default: all")
     cluster: bool = Field(False, description="refuse a Ray cluster of one node")
     autoscaling: bool = Field(

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
@@ -278,26 +278,6 @@ class Tracker:
         ]
         _despite_others(partial(self.client().log_inputs, run_id, inputs))
 
-    @contextlib.contextmanager
-    def monitored(self, run_id: str, interval: float = 10.0, node: str | None = None) -> Iterator[None]:
-        """In the block, log load, memory and disk of this machine each `interval` seconds.
-
-        The metrics are named `system/...`, or of a node `system/NODE/...`.
-
-        Raises:
-            ValueError: psutil is not installed.
-        """
-        try:
-            from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
-        except ImportError as error:
-            raise ValueError("system_metrics needs psutil: pip install psutil, or leave the setting out") from error
-        monitor = SystemMetricsMonitor(run_id, interval, resume_logging=True, node_id=node, tracking_uri=self.uri)
-        monitor.start()
-        try:
-            yield
-        finally:
-            monitor.finish()
-
     def is_finished(self, run_id: str) -> bool:
         """Whether a run has all of its metrics and files."""
         return bool(self.client().get_run(run_id).info.status == "FINISHED")
@@ -495,7 +475,7 @@ class StepMetrics:
 class TrainingRun:
     """The run of a training in MLflow. It is opened when the training begins its work, not while it waits.
 
-    tags: with ATTEMPT, the flow run. system_metrics: also log load and memory of each machine of the training.
+    tags: with ATTEMPT, the flow run.
     """
 
     tracker: Tracker
@@ -504,7 +484,6 @@ class TrainingRun:
     key: str
     tags: Mapping[str, str]
     parameters: Mapping[str, Any]
-    system_metrics: bool = False
 
     def open(self, started: float | None = None) -> str:
         """Return the id of the run, set running, with its parameters. started: of a new run (seconds since 1970; None: now)."""
@@ -512,19 +491,11 @@ class TrainingRun:
         self.tracker.parameters(run_id, self.parameters)
         return run_id
 
-    @contextlib.contextmanager
-    def at_work(self, rank: int = 0) -> Iterator[None]:
-        """In a worker at work, keep the run open and log the load of its machine."""
-        if rank and not self.system_metrics:
-            yield
-            return
-        run_id = self.open()
-        client = self.tracker.client()
-        if not rank and client.get_run(run_id).data.tags.get(WAITS):
+    def begin(self) -> None:
+        """In a worker at work, open the run. It waits no longer."""
+        run_id, client = self.open(), self.tracker.client()
+        if client.get_run(run_id).data.tags.get(WAITS):
             client.set_tag(run_id, WAITS, "")
-        node = f"worker-{rank}" if rank else None
-        with self.tracker.monitored(run_id, node=node) if self.system_metrics else contextlib.nullcontext():
-            yield
 
     def __call__(self, history: list[dict[str, float]], ended: float | None = None) -> None:
         """Log a training's history. ended: when its last row was measured (seconds since 1970; None: now)."""

@@ -113,21 +113,6 @@ def test_runs_that_used_the_same_data_log_it_at_the_same_moment(tracker: Tracker
     assert {len(tracker.client().get_run(run).inputs.dataset_inputs) for run in runs} == {5}
 
 
-def test_system_metrics_without_psutil_are_explained(tracker: Tracker, monkeypatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("mlflow.system_metrics")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "psutil", None)  # as if it were missing: Ray brings one of its own
-    with pytest.raises(ValueError, match="pip install psutil"), tracker.monitored("run"):
-        pass
-
-
-def test_system_metrics_of_a_run_are_logged(tracker: Tracker) -> None:
-    run = tracker.open_run("x", "run", "key", {})
-    with tracker.monitored(run, 0.1):
-        time.sleep(1)
-    assert "system/cpu_utilization_percentage" in tracker.client().get_run(run).data.metrics
-
-
 def test_two_nodes_with_one_training_log_each_row_once_to_one_run(tracker: Tracker) -> None:
     rows = [{"step": step, "seconds": step * 1.0, "dev_loss": 1 / step} for step in (1, 2, 3)]
     slower = [row | {"seconds": row["seconds"] * 3} for row in rows]
@@ -151,15 +136,15 @@ def test_a_training_is_a_run_once_it_is_at_work_and_its_duration_is_of_its_work(
     run = TrainingRun(tracker, "x", "x seed 0", "key", {ATTEMPT: "one", "mlflow.source.type": "JOB"}, {"d": 8})
     run.fail("stopped")
     assert tracker.run_of("key") is None, "it waited, and was stopped"
-    with run.at_work():
-        assert tracker.run_of("key").info.status == "RUNNING"
-        run([{"step": 5, "seconds": 1.5, "dev_loss": 2.0}, {"step": 10, "seconds": 3.0, "dev_loss": 1.0}])
+    run.begin()
+    assert tracker.run_of("key").info.status == "RUNNING"
+    run([{"step": 5, "seconds": 1.5, "dev_loss": 2.0}, {"step": 10, "seconds": 3.0, "dev_loss": 1.0}])
     run.waits("nodes (room for 1)")
     waiting = tracker.run_of("key")
     assert (waiting.info.status, waiting.data.tags[WAITS]) == ("SCHEDULED", "nodes (room for 1)")
-    with run.at_work():
-        run.waits("")
-        run_id = tracker.run_of("key").info.run_id
+    run.begin()
+    assert not tracker.run_of("key").data.tags[WAITS]
+    run_id = tracker.run_of("key").info.run_id
     model, data = (
         tracker.logged_model(run_id, "a", "key", 10, {}),
         UsedData("sample test", "test", "d" * 40, "file:///x", 3),

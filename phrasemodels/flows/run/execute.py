@@ -97,8 +97,9 @@ def _train_recorded(run: TrainingRun, function: Callable[..., None], *arguments:
     """In a training worker: train. MLflow shows the training at work."""
     from torch import distributed
 
-    with run.at_work(distributed.get_rank() if distributed.is_initialized() else 0):
-        function(*arguments)
+    if not distributed.is_initialized() or not distributed.get_rank():
+        run.begin()
+    function(*arguments)
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ class Execution:
     def of(cls, plan: Plan, store: Store, settings: Settings, attempt: str = "") -> "Execution":
         """Return the execution of a plan, recorded in the MLflow of the settings. attempt: the id of the Prefect run."""
         tracker = Tracker(settings.tracking_uri, settings.artifact_location)
-        record = Record(plan, store, tracker, attempt, settings.system_metrics)
+        record = Record(plan, store, tracker, attempt)
         return cls(plan, store, record, settings, sources_of(settings))
 
     def run(self, step: Step) -> Artifact:

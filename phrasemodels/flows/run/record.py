@@ -60,15 +60,13 @@ FINAL = ("parameters", "train_seconds", "peak_memory_mib")  # metrics of a train
 class Record:
     """Writes a table and its trainings to MLflow.
 
-    attempt: the id of the Prefect run, if there is one. system_metrics: also log load and memory of this machine during
-    trainings.
+    attempt: the id of the Prefect run, if there is one.
     """
 
     plan: Plan
     store: Store
     tracker: Tracker
     attempt: str = ""
-    system_metrics: bool = False
 
     @cached_property
     def table_run(self) -> str:
@@ -111,7 +109,7 @@ class Record:
         own = [text for text in e.changed if any(text not in one.changed for one in self.plan.table.experiments)]
         name = ", ".join([e.row, *own, f"seed {pipeline.seed}"])
         settings = as_set(pipeline.trained.parts["settings"])
-        return TrainingRun(self.tracker, e.recipe.name, name, pipeline.trained.key, tags, settings, self.system_metrics)
+        return TrainingRun(self.tracker, e.recipe.name, name, pipeline.trained.key, tags, settings)
 
     def training_run(self, pipeline: Pipeline) -> str:
         """The id of the MLflow run of one experiment and seed, with its parameters.
