@@ -197,3 +197,19 @@ def test_rows_without_a_tree_get_one(store: Store, models: Artifact) -> None:
         assert row["reason"] == ("hypothesis: more than 6 words" if long else "")
     with pytest.raises(ValueError, match="no sentence with a tree among the columns"):
         store.run(Step(add_trees, "p", AddTrees(Flat()), {"rows": rows()}))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda table: table.slice(1), "premise: 2 sentences, but the parser gave 1 trees"),
+        (lambda table: table.drop_columns("heads"), "the parser's trees of premise: columns .* do not match"),
+    ],
+)
+def test_a_parser_that_gives_other_rows_is_refused(change, said: str) -> None:
+    class Other(Flat):
+        def analyse(self, table: pa.Table, column: str, models: object) -> pa.Table:
+            return change(super().analyse(table, column, models))
+
+    with pytest.raises(ValueError, match=said):
+        with_trees(stage_table_of_pairs("a cat", "a dog"), "premise", AddTrees(Other()), {})

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phrasemodels.data.corpora.readers import reasons
-from phrasemodels.data.formats.shards import TREES, build, columns, read_shard, write_shard
+from phrasemodels.data.formats.shards import TREES, build, check, columns, read_shard, write_shard
 from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, digest_of
@@ -99,7 +99,10 @@ def add_trees_to_shard(job: Job, settings: AddTrees) -> dict[str, Any]:
 
 
 def with_trees(table: pa.Table, column: str, settings: AddTrees, models: Folders) -> pa.Table:
-    """Add the parser's trees of a column to the table. The reason of an unparsed sentence is appended to the row's."""
+    """Add the parser's trees of a column to the table. The reason of an unparsed sentence is appended to the row's.
+
+    ValueError: the parser gave no TREES, or another number of them.
+    """
     name = TREE_OF[column]
     chosen = settings.wanted(table[name])
     asked = table.filter(chosen)
@@ -107,7 +110,10 @@ def with_trees(table: pa.Table, column: str, settings: AddTrees, models: Folders
     places = texts.dictionary_encode().indices.to_numpy()
     first = np.unique(places, return_index=True)[1]  # equal sentences are parsed once
     asked = asked.set_column(asked.schema.get_field_index(column), column, texts).take(pa.array(first))
-    made = settings.parser.analyse(asked, column, models).take(pa.array(places))
+    made = check(settings.parser.analyse(asked, column, models), TREES, f"the parser's trees of {column}")
+    if made.num_rows != asked.num_rows:
+        raise ValueError(f"{column}: {asked.num_rows} sentences, but the parser gave {made.num_rows} trees")
+    made = made.take(pa.array(places))
     why = pc.if_else(pc.equal(made["reason"], ""), "", pc.binary_join_element_wise(column, made["reason"], ": "))
     before = table["reason"].filter(chosen)
     joined = pc.if_else(pc.equal(before, ""), why, pc.if_else(pc.equal(why, ""), before, _and(before, why)))
