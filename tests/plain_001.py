@@ -154,3 +154,33 @@ def phrase_levels(tree, depths):
             level = divided
         levels[depth] = [words(node) for node in level]
     return [levels[depth] for depth in depths]
+
+
+def with_words(spans, n):
+    """Return the spans (start, end) of a tree of n words, words among them, without repetitions."""
+    return {*spans, *((i, i + 1) for i in range(n))}
+
+
+def children(spans, span):
+    """Return the widest of the spans within a span, left to right."""
+    inside = {s for s in spans if s != span and span[0] <= s[0] and s[1] <= span[1]}
+    return sorted(s for s in inside if not any(o[0] <= s[0] and s[1] <= o[1] for o in inside - {s}))
+
+
+def halves(spans, n):
+    """Return `with_words` with nodes of more than two children binarised to the right."""
+    spans = with_words(spans, n)
+    return spans | {(c[0], s[1]) for s in spans for c in children(spans, s)[1:-1]}
+
+
+def span_levels(spans, n, deepest):
+    """Return where the phrases of each level begin, by expanding phrase after phrase."""
+    level, found = [(0, n)], []
+    for depth in range(deepest):
+        level = [
+            part
+            for span in level
+            for part in ((children(spans, span) or [span]) if depth == 0 or span[1] - span[0] > 3 else [span])
+        ]
+        found.append([start for start, _ in level])
+    return found

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,8 +24,10 @@ from phrasemodels.config import at_least, one_of
 from phrasemodels.data.formats.trees import Tree, brackets, parse, plain
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.layers.phrases import members_of
-from phrasemodels.parsing.parser import Parse
 from phrasemodels.parsing.words import INSIDE, words
+
+if TYPE_CHECKING:
+    from phrasemodels.parsing.parser import Parse
 
 Tokeniser = Callable[[str, str], list[str]]  # (text, language) -> tokens
 Detokeniser = Callable[[list[str], str], str]  # (tokens, language) -> text
@@ -169,8 +171,7 @@ class Pieces:
     def _word(self, word: str) -> list[str]:
         if word not in self._divided:
             parts = self._merged([*word[:-1], word[-1] + self.END])
-            inner = [part.removesuffix(self.END) for part in parts]
-            self._divided[word] = [*(part + self.GOES_ON for part in inner[:-1]), inner[-1]]
+            self._divided[word] = [*(part + self.GOES_ON for part in parts[:-1]), parts[-1].removesuffix(self.END)]
         return self._divided[word]
 
     def _merged(self, parts: list[str]) -> list[str]:
@@ -433,7 +434,7 @@ def dependencies(tree: Tree) -> tuple[list[int], list[str]]:
 STRUCTURES: Mapping[str, type[Any]] = {kind.__name__: kind for kind in (Levels, Dependencies)}
 
 
-def members(parses: Sequence[Parse], longest: int = 3, kind: str = "constituents") -> Tensor:
+def members(parses: "Sequence[Parse]", longest: int = 3, kind: str = "constituents") -> Tensor:
     """Return the phrases of B parses as positions of words (B, m, k), filled up with -1, for sentences without <s> and </s>.
 
     Encoders over phrases read them (`encoders.hypernode`).
@@ -459,7 +460,7 @@ def members(parses: Sequence[Parse], longest: int = 3, kind: str = "constituents
     return members_of(rows)
 
 
-def levels(parses: Sequence[Parse], of: Sequence[int] = (1, 2, 3)) -> Tensor:
+def levels(parses: "Sequence[Parse]", of: Sequence[int] = (1, 2, 3)) -> Tensor:
     """Return the number of each word's phrase on levels of the trees of B parses (B, L, n), padded with 0.
 
     PSAN reads them (`encoders.psan`). A parse without a tree is one phrase.

@@ -2,10 +2,12 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plain_001 as plain
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -140,6 +142,8 @@ def test_words_have_the_pieces_of_the_tokenizers_library(words: list[str]) -> No
         *inner, last = (raw[slice(*token.offsets)].decode() for token in theirs.tokenize(word))
         assert pieces([word]) == [*(f"{piece}@@" for piece in inner), last]
     assert inputs.without_pieces(pieces(words)) == " ".join(words)
+    pieces.ranks, pieces._divided = {("<", "/"): 0, ("</", "w"): 1, ("</w", ">"): 2}, {}
+    assert pieces(["a</w>b", "</w>"]) == ["a@@", "</w>@@", "b", "</w@@", ">"]
 
 
 _LETTERS = [letter + end for letter in "abcd" for end in ("", "</w>")]
@@ -166,29 +170,60 @@ def test_structures_of_a_sentence_are_those_of_the_pipeline(n: int, seed: int, l
     )
     written = brackets(tree) if rng.random() < 0.9 else ""
     given_trees, lengths = pa.chunked_array([[written]]), np.array([n])
+    spans_of = {
+        constituents.given: {(start, end) for _, start, end in tree.spans} if written else None,
+        constituents.none: None,
+        constituents.right_branching: {(start, n) for start in range(n)},
+        constituents.AtRandom(seed): {*spans, (0, n)},
+    }
     for partition in (constituents.syntactic, constituents.syntactic_binarised, constituents.equal_blocks):
-        for trees_of in (
-            constituents.given,
-            constituents.none,
-            constituents.right_branching,
-            constituents.AtRandom(seed),
-        ):
+        for trees_of, of in spans_of.items():
+            divided = (plain.halves if partition is constituents.syntactic_binarised else plain.with_words)(of or (), n)
+            begins = plain.span_levels(divided, n, max(levels)) if of is not None else [[0]] * max(levels)
+            numbers = [[sum(start <= word for start in begins[t - 1]) - 1 for t in levels] for word in range(n)]
+            if partition is constituents.equal_blocks:
+                numbers = [[word * (last + 1) // n for last in numbers[-1]] for word in range(n)]
             for stop in (constituents.apart, constituents.attached):
+                if stop is constituents.attached and n > 1 and words[-1] == ".":
+                    numbers[-1] = numbers[-2]
                 theirs = constituents.Levels(partition, levels, trees_of, stop)
                 described = constituents.described(theirs)
                 assert described is not None and described.pop("kind") == "Levels"
-                found = inputs.Levels(**described)(words, written)
-                assert found.tolist() == theirs([words], given_trees, lengths).tolist(), described
+                assert inputs.Levels(**described)(words, written).tolist() == numbers, described
+                assert theirs([words], given_trees, lengths).tolist() == numbers, described
     found = inputs.Dependencies()(words, written)
     assert found.tolist() == constituents.Dependencies()([words], given_trees, lengths).tolist()
 
 
-@given(st.lists(st.integers(-1, 8), min_size=1, max_size=9), st.sampled_from([2, 3]))
-def test_phrases_of_a_sentence_are_those_of_the_pipeline(drawn: list[int], longest: int) -> None:
+def test_random_trees_stay_those_of_kept_artifacts() -> None:
+    assert inputs.random_spans("a b c d e f".split(), 3) == [(0, 6), (0, 2), (2, 6), (2, 5), (2, 4)]
+
+
+@given(st.lists(st.integers(-1, 7), min_size=1, max_size=9), st.randoms(), st.sampled_from([2, 3]))
+def test_phrases_of_a_sentence_are_listed_in_a_fixed_order(drawn: list[int], rng: random.Random, longest: int) -> None:
     n = len(drawn)
-    heads = [head if head < n and head != word else -1 for word, head in enumerate(drawn)]
+    order = rng.sample(range(n), n)  # a word's head comes before it in this order, so there is no cycle
+    heads = [-1] * n
+    for place, word in enumerate(order):
+        heads[word] = order[drawn[place]] if 0 <= drawn[place] < place else -1
+
+    def key(phrase: tuple[int, ...]) -> tuple[int, ...]:
+        """Edges by dependent; then chains by their lowest word, and two dependents of a head, by the first dependent."""
+        first, *others = [word for word in phrase if heads[word] in phrase]
+        if not others:
+            return 2, first
+        lowest = first if heads[first] == others[0] else others[0]
+        return (3, first, 1, others[0]) if heads[first] == heads[others[0]] else (3, lowest, 0)
+
+    parts = [part for size in range(2, longest + 1) for part in combinations(range(n), size)]
+    subtrees = [part for part in parts if sum(heads[word] in part for word in part) == len(part) - 1]
+    expected = {
+        "no_phrases": [],
+        "adjacent": [part for part in parts if part[-1] - part[0] == len(part) - 1],
+        "subtrees": sorted(subtrees, key=key),
+    }
     sentence = phrases.LengthsAndHeads(np.array([n]), np.array(heads))
     for kind in (phrases.no_phrases, phrases.adjacent, phrases.subtrees):
-        _, members = kind(sentence, longest)
-        found = inputs.phrases(kind.__name__, n, longest, heads)
-        assert found.tolist() == members.tolist(), kind.__name__
+        wanted = [[*part, *[-1] * (longest - len(part))] for part in expected[kind.__name__]]
+        assert inputs.phrases(kind.__name__, n, longest, heads).tolist() == wanted, kind.__name__
+        assert kind(sentence, longest)[1].tolist() == wanted, kind.__name__

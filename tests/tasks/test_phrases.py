@@ -4,6 +4,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import plain_001 as plain
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.formats.trees import Span, parse
+from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.tasks.prepare.constituents import (
     equal_blocks,
@@ -103,54 +104,18 @@ def test_sentence_marks_have_no_head() -> None:
     assert found.tolist() == [-1, 2, -1, -1, -1, -1, -1, -1, -1, -1]
 
 
-def children(spans: list[Span], span: Span) -> list[Span]:
-    """The widest spans within a span, left to right; unary chains have been taken out."""
-    inside = [s for s in spans if s != span and span.start <= s.start and s.end <= span.end]
-    return sorted(
-        (s for s in inside if not any(o.start <= s.start and s.end <= o.end for o in inside if o != s)),
-        key=lambda s: s.start,
-    )
-
-
-def spans_of(tree: str) -> list[Span]:
-    """Distinct spans of a tree, words among them."""
-    found = parse(tree)
-    ends = {(s.start, s.end) for s in found.spans} | {(i, i + 1) for i in range(len(found.tokens))}
-    return [Span("", *ends_) for ends_ in sorted(ends)]
-
-
-def halves(spans: list[Span]) -> list[Span]:
-    """The same with nodes of more than two children binarised to the right."""
-    rest = [
-        Span("", c.start, span.end) for span in spans for c in children(spans, span)[1:-1] if span.end - span.start > 1
-    ]
-    return spans + rest
-
-
-def plain_levels(spans: list[Span], n: int, deepest: int) -> list[list[int]]:
-    """Where the phrases of each level begin, by expanding phrase after phrase."""
-    level, found = [Span("", 0, n)], []
-    for depth in range(deepest):
-        level = [
-            part
-            for span in level
-            for part in ((children(spans, span) or [span]) if depth == 0 or span.end - span.start > 3 else [span])
-        ]
-        found.append([span.start for span in level])
-    return found
-
-
 @given(st.lists(brackets(), min_size=1, max_size=4))
 def test_levels_equal_a_plain_loop(trees: list[str]) -> None:
     lengths = np.array([len(parse(tree).tokens) for tree in trees], np.int64)
     column = pa.chunked_array([pa.array(trees)])
-    for partition, prepare in ((syntactic, lambda s: s), (syntactic_binarised, halves)):
+    for partition, prepare in ((syntactic, plain.with_words), (syntactic_binarised, plain.halves)):
         numbers = partition(column, lengths, LEVELS)
         first = 0
         for tree, n in zip(trees, lengths.tolist(), strict=True):
             here = numbers[first : first + n]
             begins = [[0, *(np.flatnonzero(np.diff(here[:, t])) + 1).tolist()] for t in range(len(LEVELS))]
-            assert begins == plain_levels(prepare(spans_of(tree)), n, len(LEVELS))
+            spans = prepare({(s.start, s.end) for s in parse(tree).spans}, n)
+            assert begins == plain.span_levels(spans, n, len(LEVELS))
             first += n
 
 
