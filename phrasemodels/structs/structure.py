@@ -188,12 +188,10 @@ class Engine(Kernel):
     @dispatch.not_traced
     def entropy(self, structure: "Structure", scores: Scores, lengths: Tensor) -> Tensor:
         run = _Run(structure, scores, lengths)
-        log_z, *parts = kernels.engine.passes(run.table, run.batch, np.ones(len(lengths)), each=True)
-        mean = sum(
-            np.where(p > 0, p * np.where(p > 0, x, 0), 0).sum(1) for p, x in zip(parts, run.batch[:2], strict=True)
-        )
-        # the difference of almost equal numbers may be below 0
-        value = np.where(log_z == -np.inf, 0, np.maximum(log_z - mean, 0))
+        ones = np.ones(len(lengths))
+        value, _, _ = kernels.engine.passes(run.table, run.batch, ones, wanted=(False, False), entropy=True)
+        # -inf without a structure; and the difference of almost equal numbers may be below 0
+        value = np.maximum(value, 0)
         run.finish(value)
         return kernels.tensor(value, scores[0].dtype)
 

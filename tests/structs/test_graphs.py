@@ -1,5 +1,6 @@
 """Semi-Markov chains, alignments and grammars equal sums over the list of all structures; the k best of spans and joint trees."""
 
+import tracemalloc
 from itertools import pairwise, product
 
 import pytest
@@ -293,3 +294,14 @@ def test_rules_of_low_rank_are_those_that_they_stand_for(shared):
     assert pcfg.low_rank_log_partition(*given, [1, 1, 0, 0, 2])[:3].tolist() == [-torch.inf, -torch.inf, 0]
     with pytest.raises(ValueError, match="must be"):
         pcfg.low_rank_log_partition(terms, heads, left[..., 1:, :], right, roots)
+
+
+def test_entropy_keeps_no_part_of_each_sentence():
+    scores = torch.randn(512, 3, 6), torch.randn(6, 12, 12), torch.randn(6)
+    pcfg.trees.entropy(*scores)  # compiles
+    tracemalloc.start()
+    try:
+        pcfg.trees.entropy(*scores)
+        assert tracemalloc.get_traced_memory()[1] < 512 * scores[1].numel() * 4
+    finally:
+        tracemalloc.stop()

@@ -103,18 +103,23 @@ def eliminate(N, one_root, graphs, order, sums):
 @njit(**INNER)
 def _weights(scores, N, W, w, tops):
     """Write the weights of arcs to w as rows (N, W), divided by the largest of their column, whose logarithms go to tops, 0 for arcs of no
-    tree; return whether all are above e^-300 or 0. Then no product of two can vanish, as elimination never makes a weight smaller."""
+    tree; return whether all are above e^-300 or 0. Then no product of two can vanish, as elimination never makes a weight smaller.
+
+    A weight is also 0 if all trees with it together have no digit beside one tree without it, as with a mask of -1e9."""
     tops[:N] = -np.inf
     for h in range(N):
         for m in range(1, N):
             if h != m:
                 tops[m] = max(tops[m], scores[h, m])
-    low = 0.0
+    low, masked = 0.0, -np.inf
     for h in range(N):
         row = h * W
         for m in range(1, N):
             x = scores[h, m] - tops[m] if h != m else -np.inf
-            low = min(low, x) if x > -np.inf else low
+            if x > -300.0:
+                low = min(low, x)
+            else:
+                masked, x = max(masked, x), -np.inf
             w[row + m] = x
         w[row] = -np.inf
         for m in range(N, W):
@@ -125,7 +130,7 @@ def _weights(scores, N, W, w, tops):
     for at in range(0, N * W, LANES):
         m, e = exponential(load(w, at))
         store(w, at, m * ratio(e))
-    return low > -300.0
+    return masked < (low - np.log(N)) * N - 40.0
 
 
 @njit(**INNER)
@@ -544,14 +549,20 @@ def _k_best(first, step, scores, lengths, one_root, k, score, heads):
                     found[size], banned[size] = -1, False
 
 
+LARGEST = 2**22  # numbers of the histories of sentences that torch eliminates together
+
+
 def _in_torch(structure, arcs, lengths, grads=None):
     """Return log Z and marginals, or with gradients to marginals the gradients to the scores, by elimination in log space."""
+    all_z, found, size = [], [], max(1, LARGEST // arcs.shape[1] ** 3)
     with torch.inference_mode(False), torch.enable_grad():
-        leaf = arcs.detach().double().clone().requires_grad_()
-        log_z = structure._total((leaf,), lengths, Log())
-        (p,) = torch.autograd.grad(log_z.sum(), leaf, create_graph=grads is not None)
-        found = p.clamp(min=0) if grads is None else torch.autograd.grad(p, leaf, grads)[0]
-    return log_z.detach().numpy(), found.numpy()
+        for some in torch.arange(len(arcs)).split(size):
+            leaf = arcs[some].detach().double().requires_grad_()
+            log_z = structure._total((leaf,), lengths[some], Log())
+            (p,) = torch.autograd.grad(log_z.sum(), leaf, create_graph=grads is not None)
+            all_z.append(log_z.detach())
+            found.append(p.clamp(min=0) if grads is None else torch.autograd.grad(p, leaf, grads[some])[0])
+    return torch.cat(all_z).numpy(), torch.cat(found).numpy()
 
 
 class Arborescences(Kernel):

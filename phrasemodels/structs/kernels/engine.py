@@ -332,9 +332,9 @@ def _begin(w, at, goal, lane, p, d, e, g, mean, parts, covariance):
 
 
 @njit(**COMPILE)
-def _passes(first, step, work, order, table, batch, scale, grad, shared_grad, each, log_z, out, shared_out):
+def _passes(first, step, work, order, table, batch, scale, grad, shared_grad, each, entropy, log_z, out, shared_out):
     """Compute log Z (B,); unless `scale` (B,) is empty, scale · p of all scores, or with `grad` (B, P) and `shared_grad` (1 or B, Q)
-    their gradient. Shared scores get their sums (threads, Q), or with `each` (B, Q)."""
+    their gradient. Shared scores get their sums (threads, Q), or with `each` (B, Q). entropy: subtract E[Σ score] from log Z."""
     w, (B, P), Q, V = work[first], batch.scores.shape, len(batch.shared), table.numbers
     at, wanted, covariance = V * WEIGHT, len(scale) > 0, grad.size + shared_grad.size > 0
     p, S = at + (P + Q) * WEIGHT, (P + Q) * LANES
@@ -384,15 +384,21 @@ def _passes(first, step, work, order, table, batch, scale, grad, shared_grad, ea
             for i in range(Q if shared_out.size > 0 else 0):
                 # each thread adds to its own row, so that sums need no lock
                 shared_out[b if each else first, i] += scale[b] * w[parts + (P + i) * LANES + lane]
+            mean = 0.0
+            for i in range(P + Q if entropy else 0):
+                x = w[parts + i * LANES + lane]
+                if x > 0.0:
+                    mean += x * (batch.scores[b, i] if i < P else batch.shared[i - P])
+            log_z[b] -= mean
 
 
 NOTHING = np.empty(0)
 
 
-def passes(table, batch, scale=NOTHING, grad=None, shared_grad=None, wanted=(True, True), each=False):
+def passes(table, batch, scale=NOTHING, grad=None, shared_grad=None, wanted=(True, True), each=False, entropy=False):
     """Return log Z (B,), and unless `scale` (B,) is empty, scale · p of the scores (B, P) and of the shared ones (Q,), or with `each`
     (B, Q); with the gradients `grad` (B, P) and `shared_grad` (1 or B, Q) to marginals, the gradients to the scores. wanted: which of both
-    are computed; the other is empty."""
+    are computed; the other is empty. entropy: return log Z − E[score] in place of log Z."""
     (B, P), Q = batch.scores.shape, len(batch.shared)
     # sorted by length: a block takes the rows of its longest sentence
     blocks, order = -(-B // LANES), np.argsort(batch.rows, kind="stable")
@@ -405,7 +411,7 @@ def passes(table, batch, scale=NOTHING, grad=None, shared_grad=None, wanted=(Tru
     shared_out = np.zeros((B if each else len(work), Q) if shared else (0, 0))
     none = np.empty((0, 0))
     given = (none if x is None else np.ascontiguousarray(x, np.float64) for x in (grad, shared_grad))
-    over_batch(_passes, blocks, work, order, table, batch, scale, *given, each, log_z, out, shared_out)
+    over_batch(_passes, blocks, work, order, table, batch, scale, *given, each, entropy, log_z, out, shared_out)
     return log_z, out, shared_out if each else shared_out.sum(0)
 
 
