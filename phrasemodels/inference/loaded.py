@@ -74,7 +74,7 @@ class LoadedModel(Pretrained):
         bpe: File of the merges of its words' pieces, if it reads pieces.
     """
 
-    module: Any
+    module: nn.Module
     config: Any
     words: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     card: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -126,8 +126,7 @@ class LoadedModel(Pretrained):
     @property
     def device(self) -> torch.device:
         """Where the module is."""
-        found: torch.device = next((one.device for one in self.module.parameters()), torch.device("cpu"))
-        return found
+        return next((one.device for one in self.module.parameters()), torch.device("cpu"))
 
     @functools.cached_property
     def pieces(self) -> Callable[[Sequence[str]], list[str]]:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -36,8 +36,9 @@ from phrasemodels.inference.inputs import (
     words_and_tree,
 )
 from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
-from phrasemodels.models.parser import Jointly, arcs_alone, phrases_alone, separately
-from phrasemodels.models.translation import BeamSearch, Translator, beam_search, with_source_words
+from phrasemodels.models.parser import Jointly, JointParser, arcs_alone, phrases_alone, separately
+from phrasemodels.models.tagger import Tagger
+from phrasemodels.models.translation import BeamSearch, IncrementalDecoder, Translator, beam_search, with_source_words
 from phrasemodels.parsing.ids import no_pieces
 from phrasemodels.parsing.parser import Parse, Parser
 from phrasemodels.saved import check_names
@@ -231,9 +232,10 @@ class Translation(_Phrased):
         running, words = detokeniser(self.detokenise, model.parts), model.words["target"]
         ids = [self.numbered(model, own) for own in divided]
         search, answers = BeamSearch(**self.search), [""] * len(ids)
+        decoder = cast(IncrementalDecoder, model.module)
         for rows in batches([[len(ids[row]), 2] for row in range(len(ids))], self.batch_tokens):  # target: BEGIN, END
             batch = self.batch([ids[row] for row in rows], [()] * len(rows)).on(model.device)
-            for row, (found, _) in zip(rows, beam_search(model.module, *batch, search), strict=True):
+            for row, (found, _) in zip(rows, beam_search(decoder, *batch, search), strict=True):
                 tokens = [words[i] for i in found]
                 if UNKNOWN in found and isinstance(model.module, Translator):
                     one = self.batch([ids[row]], [()]).on(model.device)
@@ -276,7 +278,7 @@ class Tagging(_Phrased):
         found: list[list[str]] = [[] for _ in rows]
         for some in batches([[len(own), len(own)] for own in ids], self.batch_tokens):
             batch = self.batch([ids[row] for row in some], [above[row] for row in some]).on(model.device)
-            best, _ = model.module.tag(*batch, known)
+            best, _ = cast(Tagger, model.module).tag(*batch, known)
             for row, tags in zip(some, best.tolist(), strict=True):
                 found[row] = [names[tag] for tag in tags[1 : len(ids[row]) - 1]]
         return found
@@ -328,7 +330,8 @@ class Parsing(Predictor):
         known = {**DECODERS, "Jointly": Jointly(self.weight)}
         decode = model.parts[OWN] if self.decode == OWN else known[self.decode]
         divide = model.subwords if self.subwords else no_pieces
-        return Parser(model.module, model.words, decode, divide, card=model.card, config=model.config)
+        module = cast(JointParser, model.module)
+        return Parser(module, model.words, decode, divide, card=model.card, config=model.config)
 
     def as_text(self, answer: Parse) -> str:
         """Return a parse as a JSON object: tokens, tags, tree, heads, relations."""

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False
 """Probabilistic context-free grammars in Chomsky normal form, and weighted ones (Jelinek, Lafferty and Mercer 1992).
 
 Shapes: B sentences, n words, N nonterminals, P preterminals; S = N + P symbols, nonterminals first. Arguments of every
@@ -221,7 +220,7 @@ class _Chart:
     """Weights of spans by their left end and by their right end, and width: `left`, `right` (B, n, n, N), and the logarithms of what they
     were divided by: `log_left`, `log_right` (B, n, n)."""
 
-    def __init__(self, scores, lengths):
+    def __init__(self, scores: Scores, lengths: Tensor) -> None:
         terms, rules, roots = scores
         self.lengths, (self.B, self.n, self.P), self.N = lengths, terms.shape, roots.shape[-1]
         N, word = self.N, torch.arange(self.n, device=terms.device) < lengths[:, None]
@@ -237,14 +236,14 @@ class _Chart:
         shape = self.B, self.n, self.n
         self.left, self.right = (terms.new_zeros(*shape, N) for _ in range(2))
         self.log_left, self.log_right = (terms.new_zeros(shape) for _ in range(2))
-        self.divisors = {}
+        self.divisors: dict[int, Tensor] = {}
 
-    def _by_word(self, rules):
+    def _by_word(self, rules: Tensor) -> Tensor:
         """Return Σ_B rules(A, B, C) words(B), (B, n, N, ·), for rules (B or 1, N, P, ·)."""
         flat = rules.transpose(1, 2).reshape(len(rules), self.P, -1)
         return self._rows(self.words, flat).view(self.B, self.n, self.N, -1)
 
-    def _halves(self, w):
+    def _halves(self, w: int) -> tuple[Tensor, ...]:
         """Return the cells of nonterminals whose spans make one of w words, left and right, (B, m, K, N), the factors of their products
         beside the largest (B, m, K) and the weights of the two splits at a word (B, m) each, and the logarithm of the largest (B, m)."""
         m, N = self.n - w + 1, slice(1, w - 2)
@@ -257,7 +256,7 @@ class _Chart:
             top = torch.maximum(top, inner.amax(2))
         return left, right, (inner - top[..., None]).exp(), (first - top).exp(), (last - top).exp(), top
 
-    def inside(self):
+    def inside(self) -> Tensor:
         """Fill the chart; return log Z (B,)."""
         n, N = self.n, self.N
         for w in range(2, n + 1):
@@ -283,15 +282,15 @@ class _Chart:
         log_z = self.log_left[sentence, 0, last] + self.total.log()
         return log_z.masked_fill(self.lengths == 1, -torch.inf).masked_fill(self.lengths == 0, 0)
 
-    def _rows(self, x, matrix):
+    def _rows(self, x: Tensor, matrix: Tensor) -> Tensor:
         """Return x @ matrix for x (B, m, ·) and a matrix of all sentences (1, ·, ·), in one product, or of each (B, ·, ·)."""
         return (x.flatten(0, 1) @ matrix[0]).view(*x.shape[:2], -1) if len(matrix) == 1 else x @ matrix
 
-    def _outer(self, x, y, each):
+    def _outer(self, x: Tensor, y: Tensor, each: bool) -> Tensor:
         """Return Σ x yᵀ over the spans of x (B, m, ·) and y (B, m, ·): (·, ·), or with `each` of each sentence (B, ·, ·)."""
         return x.transpose(1, 2) @ y if each else x.flatten(0, 1).T @ y.flatten(0, 1)
 
-    def outside(self, scale, each):
+    def outside(self, scale: Tensor, each: bool) -> Scores:
         """Return the expected uses of terms, rules and roots times scale (B,), of those that sentences share their sum unless `each`."""
         n, N, P, S = self.n, self.N, self.P, self.N + self.P
         apart = each or len(self.rules) > 1
@@ -300,7 +299,7 @@ class _Chart:
         out_left, out_right = torch.zeros_like(self.left), torch.zeros_like(self.right)  # derivatives of Σ scale log Z
         out_left[sentence, 0, last] = self.roots * share
         words, by_left, by_right = (torch.zeros_like(x) for x in (self.words, self.by_left, self.by_right))
-        inner_rules = 0
+        inner_rules = self.rules.new_zeros(())
         for w in range(n, 1, -1):
             m = n - w + 1
             each_out = (out_left[:, :m, w - 1] + out_right[:, w - 1 :, w - 1]) / self.divisors[w][..., None]
@@ -335,7 +334,7 @@ class _Chart:
         return words * self.words, rules, roots if each or self.roots_apart else roots.sum(0)
 
 
-def _apply(matrices, x):
+def _apply(matrices: Tensor, x: Tensor) -> Tensor:
     """Return each matrix (B, m, ·, ·) times its vector x (B, m, ·)."""
     return (matrices @ x[..., None])[..., 0]
 
