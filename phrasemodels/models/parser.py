@@ -139,7 +139,11 @@ Decode = Callable[[LazyScores, LazyScores, Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Jointly:
-    """Finds the joint tree with the best weight · labels + (1 − weight) · arcs (Eq 13)."""
+    """Finds the joint tree with the best weight · labels + (1 − weight) · arcs (Eq 13).
+
+    Args:
+        weight: Weight of the scores of labels, from 0 to 1.
+    """
 
     weight: float = 0.5
 

@@ -116,10 +116,13 @@ class IncrementalDecoder(Protocol):
 class BeamSearch:
     """Settings of the search.
 
-    beam: hypotheses per sentence. A finished hypothesis y has the score log p(y) / |y|^length_penalty. It has at most growth
-    · n + extra tokens for a source of n tokens, so the result does not depend on the batch. unknown: allow unknown words in
-    answers. reach: an answer has at most so many times the tokens of the longest target of train (0: no bound). So a model
-    that has learned nothing ends, too.
+    Args:
+        beam: Hypotheses per sentence.
+        length_penalty: A finished hypothesis y has the score log p(y) / |y|^length_penalty.
+        growth: A hypothesis has at most growth · n + extra tokens for a source of n tokens, in any batch.
+        extra: Tokens beside growth · n.
+        unknown: Allow unknown words in answers.
+        reach: An answer has at most so many times the tokens of the longest target of train, so that any model ends. 0: no bound.
     """
 
     beam: int = 5

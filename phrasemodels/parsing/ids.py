@@ -123,11 +123,16 @@ PLAIN = {
 
 @dataclass(frozen=True)
 class Pieces:
-    """Pieces of a pretrained encoder's tokeniser. name, folder, offline: as in PretrainedConfig.
+    """Pieces of a pretrained encoder's tokeniser.
 
     The first piece is CLS and the last one SEP, for START and STOP; a word is represented by its last piece (paper 004,
     section 4.2). A word without any piece is the unknown one; "n't" gives its n to the previous word. Brackets, quotes and
     dashes of treebanks and of text are read alike: -LRB- as (, `` as ".
+
+    Args:
+        name: A folder, or the name of a model on the Hugging Face hub.
+        folder: Where the files of a named encoder are, if not on the hub.
+        offline: Don't ask the hub.
     """
 
     name: str

@@ -1,10 +1,15 @@
 """`experiments ROW --settings`: every setting of a row by the name that `--set` takes."""
 
+import dataclasses
+import re
+
 import pytest
 from running import run_cli
 
-from phrasemodels.flows.experiments.catalogue import experiment
-from phrasemodels.flows.experiments.overrides import overridden, settings
+from phrasemodels.flows.experiments.catalogue import experiment, experiments
+from phrasemodels.flows.experiments.overrides import PARTS, meanings, overridden, settings
+
+SENTENCE = re.compile(r"([A-Z0-9]|\w+_\w+|torch\.).*\.", re.DOTALL)  # it may begin with the name of a choice
 
 
 @pytest.mark.parametrize(
@@ -28,3 +33,29 @@ def test_a_setting_has_its_choices_and_its_meaning():
     done = run_cli("experiments", "000/table1/sample/phrase-k2", "--settings")
     assert done.exit_code == 0 and "train.learning_rate" in done.stdout
     assert "name one experiment" in str(run_cli("experiments", "--settings").exception)
+
+
+def is_configuration(value):
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def test_each_field_that_a_row_can_set_has_a_sentence_that_says_its_meaning():
+    rows, seen, fields = experiments(), set(), set()
+    waiting = [getattr(row, part) for row in rows for part in PARTS]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, tuple):
+            waiting += value
+        elif is_configuration(value) and id(value) not in seen:
+            seen.add(id(value))
+            inner = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+            waiting += inner.values()
+            fields |= {(type(value), name) for name, own in inner.items() if not is_configuration(own)}
+    said = {kind: meanings(kind) for kind, _ in fields}
+    assert len(said) > 60
+    wrong = {f"{kind.__name__}.{name}": said[kind].get(name, "") for kind, name in fields}
+    assert not {name: text for name, text in wrong.items() if not SENTENCE.fullmatch(text)}
+
+
+def test_a_row_without_a_model_has_the_settings_of_its_recipe():
+    assert {one["setting"] for one in settings(experiment("000/sizes/paper/multi30k"))} >= {"recipe.corpus.name"}

@@ -155,9 +155,12 @@ class Formula:
 
 @dataclass(frozen=True)
 class Formulas:
-    """BITEXT from formulas in prefix notation to infix (paper 003). The groups are depth2 to the depth `deepest`.
+    """BITEXT from formulas in prefix notation to infix (paper 003).
 
     ( * ( + ( + 15 7 ) 1 8 ) ( + 19 0 11 ) )  becomes  ( ( 15 + 7 ) + 1 + 8 ) * ( 19 + 0 + 11 ), three levels deep.
+
+    Args:
+        deepest: Levels of the deepest formula. The groups are depth2 to this depth.
     """
 
     deepest: int = 6

@@ -329,7 +329,8 @@ def _plain(text: str, kind: Any) -> Any:
 def settings(experiment: Experiment) -> Iterator[dict[str, str]]:
     """Yield each field of an experiment for `--set`: its name, value, possible values and meaning."""
     for part in PARTS:
-        yield from _settings(getattr(experiment, part), f"{part}.")
+        if (owner := getattr(experiment, part)) is not None:  # a row that counts has no model and no training
+            yield from _settings(owner, f"{part}.")
 
 
 def _settings(owner: Any, prefix: str) -> Iterator[dict[str, str]]:
@@ -370,7 +371,7 @@ def meanings(kind: type) -> dict[str, str]:
             for own, meaning in zip(parts[::2], parts[1::2], strict=True):
                 for name in own.split(", "):
                     found.setdefault(name, meaning.rstrip(".; ") + ".")
-        for field, after in pairwise(body_of(owner)):
+        for field, after in pairwise(body_of(owner) if len(found) < len(dataclasses.fields(kind)) else []):
             if (
                 isinstance(field, ast.AnnAssign)
                 and isinstance(after, ast.Expr)
@@ -380,6 +381,7 @@ def meanings(kind: type) -> dict[str, str]:
     return found
 
 
+@functools.cache
 def body_of(kind: type) -> list[ast.stmt]:
     """Return the statements of a class."""
     (parsed,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body

@@ -92,7 +92,11 @@ def shipped() -> Step:
 
 @dataclass(frozen=True)
 class ByShippedParser:
-    """PAIRS or SENTENCES with constituency trees by the parser of this package, over the words of a tokeniser."""
+    """PAIRS or SENTENCES with constituency trees by the parser of this package, over the words of a tokeniser.
+
+    Args:
+        divide: The tokeniser.
+    """
 
     divide: Tokeniser = spaces
 

@@ -46,7 +46,11 @@ _BRACKETS = str.maketrans({"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-
 
 @dataclass(frozen=True)
 class StanfordFiles:
-    """The jars, and the grammar, in the folder `stanford` of the user's files. digests: of the located files."""
+    """The jars, and the grammar, in the folder `stanford` of the user's files.
+
+    Args:
+        digests: Digests of the located files.
+    """
 
     digests: Mapping[str, str] = field(default_factory=dict)
 
@@ -173,7 +177,11 @@ def analysis(tokens: Sequence[str], line: str) -> Analysis:
 
 @dataclass(frozen=True)
 class ByStanford:
-    """PAIRS or SENTENCES with constituency trees by the Stanford parser, over the words of a tokeniser."""
+    """PAIRS or SENTENCES with constituency trees by the Stanford parser, over the words of a tokeniser.
+
+    Args:
+        divide: The tokeniser.
+    """
 
     divide: Tokeniser = spaces
     files: StanfordFiles = field(default_factory=StanfordFiles)

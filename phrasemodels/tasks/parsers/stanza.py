@@ -65,7 +65,11 @@ def fetched(name: str) -> Step:
 
 @dataclass(frozen=True)
 class ByStanza:
-    """PAIRS or SENTENCES with constituency trees by Stanza (the models `gum`), over the words of a tokeniser."""
+    """PAIRS or SENTENCES with constituency trees by Stanza (the models `gum`), over the words of a tokeniser.
+
+    Args:
+        divide: The tokeniser.
+    """
 
     divide: Tokeniser = spaces
 

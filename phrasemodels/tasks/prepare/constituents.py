@@ -88,7 +88,11 @@ def right_branching(tokens: TokenLists, trees: pa.ChunkedArray) -> pa.ChunkedArr
 
 @dataclass(frozen=True)
 class AtRandom:
-    """Random binary trees, functions of the words and the seed."""
+    """Random binary trees, functions of the words and the seed.
+
+    Args:
+        seed: Seed of the draws.
+    """
 
     seed: int = 0
 
@@ -128,8 +132,11 @@ def attached(numbers: Numbers, tokens: TokenLists, lengths: Ints) -> Numbers:
 class Levels:
     """The number of each token's phrase on some levels.
 
-    partition: syntactic, syntactic_binarised or equal_blocks (constituents.py). trees: given, none, right_branching or
-    AtRandom. stop: where full stops belong, apart or attached.
+    Args:
+        partition: The division of a phrase, syntactic, syntactic_binarised or equal_blocks.
+        levels: The levels, numbered from 1.
+        trees: The trees, given, none, right_branching or AtRandom.
+        stop: Where full stops belong, apart or attached.
     """
 
     partition: Partition = syntactic
@@ -160,6 +167,10 @@ class Dependencies:
 
     The relation is the label of the token's largest phrase as head; labels outside of RELATIONS share the last
     id. In a sentence without a tree the head of each word is the next word.
+
+    Args:
+        k: Numbers of a token, always 2.
+        reads_trees: Whether the corpus has to give trees.
     """
 
     k: int = 2

@@ -114,9 +114,12 @@ def sample_split(job: Job, settings: SampleSplit) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus of data/manifests, or the part of it whose splits are called PART.train and so on.
+    """A corpus of data/manifests, or a part of it.
 
-    supplied: digests of files that the user provides, for a corpus that cannot be downloaded (data/download/manifest.py).
+    Args:
+        name: The name of its manifest.
+        part: The part. Its splits are called PART.train and so on.
+        supplied: Digests of files that the user provides, for a corpus that cannot be downloaded.
     """
 
     name: str
@@ -139,7 +142,12 @@ class Corpus:
 
 @dataclass(frozen=True)
 class BitextCorpus:
-    """A parallel corpus of data/manifests, from the source to the target language of its manifest; reverse: the other way."""
+    """A parallel corpus of data/manifests, from the source to the target language of its manifest.
+
+    Args:
+        name: The name of its manifest.
+        reverse: Swap source and target.
+    """
 
     name: str
     reverse: bool = False
@@ -193,7 +201,14 @@ def _read(corpus: str, split: str, options: Mapping[str, str], supplied: Mapping
 
 @dataclass(frozen=True)
 class SampleCorpus:
-    """A sample corpus: the sizes of its splits, and its kind of records (data/corpora/samples.py)."""
+    """A sample corpus of data/corpora/samples.py.
+
+    Args:
+        train: Rows of train.
+        dev: Rows of dev.
+        test: Rows of test.
+        name: The name of the corpus in reports.
+    """
 
     train: int = 4000
     dev: int = 300
@@ -244,7 +259,12 @@ def take_share(job: Job, settings: TakeShare) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """A corpus without a dev set: about `dev` rows of train become one. Rows with equal `by` stay on one side."""
+    """A corpus without a dev set. Rows of train become one.
+
+    Args:
+        dev: Rows of the dev set, about.
+        by: A column. Rows with equal values of it stay on one side.
+    """
 
     corpus: AnyCorpus
     dev: int
@@ -328,7 +348,13 @@ def _both_tags(row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class JoinedTreebanks:
-    """A training set of several treebanks; dev and test are from one treebank, complete."""
+    """A training set of several treebanks; dev and test are from one treebank, complete.
+
+    Args:
+        name: The name of the joined corpus.
+        parts: Treebanks of the training set.
+        takes: Parts of treebanks that are read, by the treebank's name. Default: all.
+    """
 
     name: str
     parts: tuple[AnyCorpus, ...]

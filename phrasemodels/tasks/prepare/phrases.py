@@ -86,8 +86,14 @@ def subtrees(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
 
 @dataclass(frozen=True)
 class Phrases:
-    """Which phrases are enumerated, and of how many words at most. max_tokens: longer sentences are dropped (0: none are);
-    it is for training alone, so that no sentence is left out of a score. marks: the source stands between <s> and </s>."""
+    """The phrases to enumerate.
+
+    Args:
+        enumerate: The kind of phrases.
+        longest: Words of the longest phrase.
+        max_tokens: Drop longer sentences from train. Sentences of dev and test stay. 0: drop none.
+        marks: The source stands between <s> and </s>.
+    """
 
     enumerate: Enumerate = adjacent
     longest: int = 2

@@ -76,7 +76,12 @@ def story_schema(width: int) -> pa.Schema:
 
 @dataclass(frozen=True)
 class StoryLimits:
-    """How many last facts a story keeps, and how many words a fact or question has at most."""
+    """The part of a story to keep.
+
+    Args:
+        slots: Keep so many last facts of a story.
+        words: Words of a fact or question, at most.
+    """
 
     slots: int = 25
     words: int = 20
@@ -309,7 +314,11 @@ def _answers(model: nn.Module, data: StoryExamples, budget: int) -> tuple[NDArra
 
 @dataclass(frozen=True)
 class AnswerScoring:
-    """The number of best starts over which the accuracy of facts is averaged (paper 003: 10 of 20)."""
+    """Scoring of answers.
+
+    Args:
+        averaged: Average the accuracy of facts over so many best starts (paper 003: 10 of 20).
+    """
 
     averaged: int = 10
 
@@ -378,7 +387,12 @@ def fact_weights(model: Hops | Chain, facts: Sequence[str], question: str, ids: 
 
 @dataclass(frozen=True)
 class AnsweringRecipe(Recipe):
-    """Stories, the starts of each training, the part of a story to keep, the scoring, and the trainer of each start."""
+    """Stories with questions.
+
+    Args:
+        restarts: Starts of each training.
+        trainer: The step that trains each start, `train` or the faster `train_compiled`.
+    """
 
     corpus: AnyCorpus
     restarts: int = 20

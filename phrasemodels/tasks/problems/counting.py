@@ -87,9 +87,11 @@ def _text(tokens: pa.Table) -> dict[str, Score]:
 
 @dataclass(frozen=True)
 class CorpusSizeRecipe(CountingRecipe):
-    """The size of a corpus. splits: its splits under their names in the counts.
+    """The size of a corpus.
 
-    text: the tokeniser of train for counts of types and lengths; None leaves them out.
+    Args:
+        splits: Its splits under their names in the counts.
+        text: The tokeniser of train for counts of types and lengths. None leaves them out.
     """
 
     corpus: Corpus | SampleCorpus
@@ -135,7 +137,11 @@ def count_words(job: Job, settings: Rare) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class VocabularyRecipe(CountingRecipe):
-    """The vocabulary of the training set of a corpus of SENTENCES. below: as in Rare."""
+    """The vocabulary of the training set of a corpus of SENTENCES.
+
+    Args:
+        below: A word is rare if it stands fewer times.
+    """
 
     corpus: Corpus | SampleCorpus
     below: int
@@ -267,9 +273,13 @@ def _parameters(model: nn.Module, without: str) -> int:
 
 @dataclass(frozen=True)
 class ModelSizeRecipe(CountingRecipe):
-    """The size of a model. corpus: the source of its words; None: the model has its own number of words.
+    """The size of a model.
 
-    text: a recipe of `corpus` with a `vocabulary` in its data. other, without: as in ModelSize.
+    Args:
+        corpus: The source of its words. None: the model has its own number of words.
+        text: A recipe of `corpus` with a `vocabulary` in its data.
+        other: A configuration to compare the model with. None: none.
+        without: The name of a module to leave out, such as given word vectors. "": leave out none.
     """
 
     corpus: Any = None
@@ -382,7 +392,11 @@ def saved_bytes(encoder: nn.Module, lengths: Tensor, levels: Tensor, d: int) -> 
 
 @dataclass(frozen=True)
 class ActivationsRecipe(CountingRecipe):
-    """Activations of an encoder on a transfer task's sentences. corpus: the task's. others: as in Activations."""
+    """Activations of an encoder on a transfer task's sentences.
+
+    Args:
+        others: Other encoders by name, for comparison.
+    """
 
     corpus: Any
     task: TransferTask

@@ -273,11 +273,13 @@ def soft_parents(parser: SoftParents, embedded: Tensor, words: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class DecompositionRecipe(Recipe):
-    """Pairs of sentences. Words with fewer than min_count occurrences in train are unknown.
+    """Pairs of sentences.
 
-    words: how a text becomes words, `lower_case` or `as_written`. vectors: a file of fixed word vectors. Words without one
-    share a hundred random vectors (`numbers_of`). Without a file vectors are learned.
-    parsed: gives records their trees; the heads are the hard parents.
+    Args:
+        min_count: Words with fewer occurrences in train are unknown.
+        parsed: Gives records their trees. The heads are the hard parents.
+        words: How a text becomes words, `lower_case` or `as_written`.
+        vectors: A file of fixed word vectors. Words without one share a hundred random vectors (`numbers_of`). None: vectors are learned.
     """
 
     corpus: AnyCorpus

@@ -242,9 +242,13 @@ def _test_set(rows: Artifact) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class TransferTask:
-    """A task to try sentence vectors on: its protocol, its corpus and splits, and the text of its sentences.
+    """A task to try sentence vectors on.
 
-    parsed: gives records trees, for encoders that read them. averaged: whether micro and macro averages have the task.
+    Args:
+        name: The name of the task.
+        splits: Splits of the corpus.
+        parsed: Gives records trees, for encoders that read them.
+        averaged: Whether micro and macro averages have the task.
     """
 
     name: str
@@ -265,12 +269,19 @@ BATCH_TOKENS = 8192  # predicted at a time
 
 @dataclass(frozen=True)
 class EntailmentRecipe(Recipe):
-    """A corpus of sentence pairs, the structure of each token, and the tasks to try sentence vectors on (`suite`).
+    """A corpus of sentence pairs, and the tasks to try sentence vectors on.
 
-    penalty: of the objective. Words with fewer than min_count occurrences are unknown. max_tokens: longer pairs are
-    dropped from training alone (0: none). vectors: a file of word vectors; without one they are learned. setting: the training of the
-    tasks' classifiers. parsed: gives pairs their trees. unknown: the treatment of unknown words. penalised: the linear maps
-    under the penalty.
+    Args:
+        structure: The structure of each token.
+        penalty: Weight λ of the penalty ½λ‖W‖² in the loss.
+        min_count: Words with fewer occurrences in train are unknown.
+        max_tokens: Drop longer pairs from train. 0: drop none.
+        vectors: A file of word vectors. None: vectors are learned.
+        suite: Tasks to try sentence vectors on.
+        setting: Training of the tasks' classifiers.
+        parsed: Gives pairs their trees.
+        unknown: Treatment of unknown words.
+        penalised: The linear maps under the penalty.
     """
 
     corpus: Corpus | SampleCorpus

@@ -81,7 +81,9 @@ def _artifact(path: Path) -> Artifact:
 class ByOurParser:
     """Records with constituency trees by a parser of paper 004. The parser is trained first.
 
-    name: the experiment of the parser; recipe, model, train and seed are the experiment's.
+    Args:
+        name: The experiment of the parser.
+        seed: Seed of the parser's training.
     """
 
     name: str

@@ -62,10 +62,14 @@ NUMBERS = required(id=pa.int64(), **_IDS, characters=_tuples(LETTERS), cells=_tu
 
 @dataclass(frozen=True)
 class TreebankVocabulary:
-    """Words, in lower case, and characters with fewer than min_count occurrences are unknown.
+    """The known words, in lower case, characters, labels and tags of a treebank.
 
-    Labels with fewer than min_label occurrences are never predicted, and their spans are not learned. tags: the column of
-    tags. vectors: a file of fixed word vectors. Its first `most` words are known even if the treebank lacks them.
+    Args:
+        min_count: Words and characters with fewer occurrences are unknown.
+        min_label: Labels with fewer occurrences are never predicted, and their spans are not learned.
+        tags: The column of tags.
+        vectors: A file of fixed word vectors.
+        most: Number of first words of the file that are known even if the treebank lacks them.
     """
 
     min_count: int = 2
@@ -266,7 +270,12 @@ def _after_root(values: Tensor, words: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ParsingObjective(Objective):
-    """Sentences to joint trees. decode: how trees are found. tagged: whether tags are read from the corpus or predicted."""
+    """Sentences to joint trees.
+
+    Args:
+        decode: How trees are found.
+        tagged: Whether tags are read from the corpus or predicted.
+    """
 
     curve: ClassVar = "(1 − F1) + (1 − LAS) on dev"
 

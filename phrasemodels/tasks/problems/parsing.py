@@ -198,7 +198,11 @@ COUNTS = ("brackets", "failed", "exact", "heads", "arcs", "heads_unicode", "arcs
 
 @dataclass(frozen=True)
 class ParseScoring:
-    """The rule for punctuation. UAS and LAS leave it out."""
+    """Scoring of parses.
+
+    Args:
+        punctuation: The rule for punctuation. UAS and LAS leave it out.
+    """
 
     punctuation: Punctuation = penn
 
@@ -318,11 +322,15 @@ DEV: dict[Keep, Keep] = {with_either: complete}  # of a corpus that has both, we
 
 @dataclass(frozen=True)
 class ParsingRecipe(Recipe):
-    """A treebank with phrase structure, dependencies or both, and the parser's objective (`problem`).
+    """A treebank with phrase structure, dependencies or both.
 
-    learned: the sentences to learn from. heads: the source of their heads. max_words drops longer sentences from training alone
-    (0: none). divide: words into pieces of a pretrained encoder. tokeniser and split divide a user's text: a sentence into
-    words, a text into sentences and words.
+    Args:
+        max_words: Drop longer sentences from train. 0: drop none.
+        divide: Division of words into pieces of a pretrained encoder. no_pieces: words stay whole.
+        learned: Choice of the sentences to learn from.
+        heads: Source of the heads of words.
+        tokeniser: Division of a user's sentence into words.
+        split: Division of a user's text into sentences and words.
     """
 
     corpus: Corpus | SampleCorpus

@@ -164,6 +164,9 @@ class Recipe(ABC):
 
     A problem has to give its data and stages. The other methods have defaults. A problem with text or a figure of its own
     overrides them.
+
+    Args:
+        metrics: Metrics of your own, beside the problem's.
     """
 
     corpus: Any

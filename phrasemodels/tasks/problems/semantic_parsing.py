@@ -224,9 +224,13 @@ SAME = {"train": "train", "dev": "dev", "test": "test"}
 class Forms:
     """From questions and forms to tokens and ids.
 
-    merges: of the byte-pair encoding (0: whole words). Words with fewer than min_count occurrences in train are unknown.
-    joint: one vocabulary for both sides. longest: longer sentences are dropped from training (0: none). marks: questions stand
-    between <s> and </s>.
+    Args:
+        tokeniser: The tokeniser of questions and forms.
+        merges: Merges of the byte-pair encoding. 0: whole words.
+        min_count: Words with fewer occurrences in train are unknown.
+        joint: One vocabulary for both sides.
+        longest: Drop longer sentences from train. 0: drop none.
+        marks: Questions stand between <s> and </s>.
     """
 
     tokeniser: Tokeniser = spaces
@@ -264,9 +268,11 @@ class WatchedOnTest(SemanticParsingObjective):
 
 @dataclass(frozen=True)
 class SemanticParsingRecipe(Recipe):
-    """A corpus of logical forms, its text, a beam search, and the splits of the corpus for train, dev and test.
+    """A corpus of logical forms.
 
-    score_dev: whether dev is scored beside test. It is not if it is a part of train, or test itself.
+    Args:
+        splits: Splits of the corpus for train, dev and test.
+        score_dev: Score dev beside test. It is off if dev is a part of train, or test itself.
     """
 
     corpus: Corpus | SampleCorpus

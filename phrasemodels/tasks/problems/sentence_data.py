@@ -48,7 +48,11 @@ def lower_spaces(text: str, language: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Marked:
-    """A tokeniser with <s> before and </s> behind its tokens."""
+    """A tokeniser with <s> before and </s> behind its tokens.
+
+    Args:
+        tokeniser: The tokeniser without marks.
+    """
 
     tokeniser: Tokeniser
 
@@ -72,7 +76,12 @@ def left_out(tokens: list[str], words: Container[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class SentenceText:
-    """The columns to read, and their tokeniser."""
+    """The text of sentences.
+
+    Args:
+        sides: The columns to read.
+        tokeniser: Their tokeniser.
+    """
 
     sides: tuple[str, ...] = ("premise", "hypothesis")
     tokeniser: Tokeniser = lower_spaces
@@ -84,10 +93,14 @@ class SentenceText:
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A user's file of word vectors, as GloVe's: a word and its d numbers on each line. A first line of two numbers, as
-    fastText's and word2vec's, is passed over.
+    """A user's file of word vectors, as GloVe's: a word and its d numbers on each line.
 
-    sha256: the digest of its content. It identifies the file once it is located.
+    A first line of two numbers, as fastText's and word2vec's, is passed over.
+
+    Args:
+        name: The file in the user's folder.
+        d: Numbers of a vector.
+        sha256: Digest of its content. It identifies the file once it is located.
     """
 
     name: str

@@ -89,7 +89,11 @@ def unit_vectors(words: list[str], known: dict[str, NDArray[np.float32]], d: int
 
 @dataclass(frozen=True)
 class TagColumn:
-    """The column with the tags: `tags` (Penn's) or `universal`."""
+    """The tags of a treebank.
+
+    Args:
+        column: The column with the tags, `tags` (Penn's) or `universal`.
+    """
 
     column: str = "tags"
 
@@ -191,9 +195,11 @@ def score_tags(job: Job, settings: TagColumn) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TaggingRecipe(Recipe):
-    """A treebank, one of its columns of tags, and phrases. Words with fewer than min_count occurrences are unknown.
+    """A treebank with tags.
 
-    vectors: a file of fixed word vectors, whose words are all known. Without one vectors are learned.
+    Args:
+        min_count: Words with fewer occurrences are unknown.
+        vectors: A file of fixed word vectors, whose words are all known. None: vectors are learned.
     """
 
     corpus: Corpus | SampleCorpus

@@ -91,6 +91,9 @@ class LogisticConfig:
         passes: Over the data between two checks on the held-out rows.
         patience: Checks without improvement before a model stops.
         most_passes: In all.
+        optimiser: Adam or RmsProp.
+        counter: Count of checks that patience bounds.
+        reduction: Factor of a batch's loss by its rows, averaged or summed.
     """
 
     folds: int = 10
@@ -448,7 +451,14 @@ def a_part_a_fold(setting: LogisticConfig) -> int:
 
 @dataclass(frozen=True)
 class TransferProtocol:
-    """How a task is scored: the score of an item, the splits, the number of items, and whether the task has classes."""
+    """How a task is scored.
+
+    Args:
+        score: The score of a work item.
+        splits: Splits of the task.
+        parts: Number of work items.
+        classes: Whether the task has classes.
+    """
 
     score: Callable[[WorkItem], Metrics]
     splits: tuple[str, ...]

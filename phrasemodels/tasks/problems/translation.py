@@ -310,7 +310,11 @@ def attention_panels(
 class TranslationText:
     """From text to tokens, ids and back. A corpus may name a tokeniser of its own instead.
 
-    max_tokens drops longer sentences from training alone (0: none).
+    Args:
+        tokeniser: The tokeniser of both sides.
+        detokenise: From tokens to running text. None: leave out the metrics of running text.
+        min_count: Words with fewer occurrences in train are unknown.
+        max_tokens: Drop longer sentences from train. 0: drop none.
     """
 
     tokeniser: Tokeniser = moses_lower
@@ -325,9 +329,12 @@ class TranslationText:
 
 @dataclass(frozen=True)
 class TranslationRecipe(Recipe):
-    """A parallel corpus, its phrases, its text, a beam search, and the unit of the mean loss (`problem`).
+    """A parallel corpus.
 
-    copy_unknown, count_end: as in TranslateSettings and TranslationScoring.
+    Args:
+        problem: The objective, with the unit of the mean loss.
+        copy_unknown: Replace an unknown word of an answer by the source word with most of its attention.
+        count_end: Count </s> as a token of hypotheses in BLEU, though not of references.
     """
 
     corpus: BitextCorpus | Corpus | SampleCorpus
