@@ -1,1 +1,1 @@
-"""Corpora as Arrow tables: how they are downloaded, read and generated, and the store that keeps every result."""
+"""Corpora as Arrow tables: how they are downloaded and read, and the store that keeps every result."""

@@ -332,9 +332,12 @@ def _of_the_folder(locator: Any) -> Any:
     return Locator
 
 
+COMPILED = ("structs", "structs/kernels", "layers", "tasks/problems", "tasks/train")  # folders with compiled functions
+
+
 def _can_be_cached() -> bool:
     """Whether numba finds a place for the compiled functions of every folder that has some."""
-    folders = (PACKAGE / name for name in ("structs", "structs/kernels", "layers", "tasks/prepare", "tasks/problems"))
+    folders = [PACKAGE / name for name in COMPILED]
     files = [str(folder / "__init__.py") for folder in folders if folder.is_dir()]  # the library may be there alone
     return all(any(place.from_function(announce, file) for place in cache_locators()) for file in files)
 

@@ -9,9 +9,8 @@ Three rules hold for all of them:
     a value that is no structure of its sentence has the score and the log probability -inf: one that leaves a word out, as the rows
     of `topk` where there are fewer than k structures, heads with a cycle, arcs that cross where they may not, a label or a word that
     does not exist. What stands in the padding is not looked at
-Scores shorter than float32 are
-computed in float32, of several types in the type that torch promotes them to; results have that type, in one rounding at the end,
-but log Z stays float32.
+Scores shorter than float32 are computed in float32, of several types in the type that torch promotes them to; results have that
+type, in one rounding at the end, but log Z stays float32.
 """
 
 import math

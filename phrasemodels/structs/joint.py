@@ -17,8 +17,7 @@ Merging through W(span, h) = ⊕_m V(span, m) ⊗ arcs(h, m), the hook of Eisner
 The torch path takes O(n⁴) memory too.
 
 The functions return cells and heads; the methods of `joint_trees` return both as rows (B, 3n-1, 5): (i, j, label, -1, -1) for a
-cell,
-(-1, -1, -1, h, m) for an arc.
+cell, (-1, -1, -1, h, m) for an arc.
 """
 
 import numpy as np

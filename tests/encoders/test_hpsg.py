@@ -127,7 +127,7 @@ def best(spans: list[Span], heads: list[int]) -> tuple[list[Span], list[int]]:
     return [Span(names[k], i, j + 1) for i, j, k in cells[0].tolist() if k > 0], found[0, 1:].tolist()
 
 
-def test_merges_build_every_tree_of_the_sample_grammar() -> None:
+def test_merges_build_every_tree_of_the_sample_treebank() -> None:
     for row in Treebank().tables({"train": 300})["train"].to_pylist():
         tree, heads = plain(parse(row["tree"])), row["heads"]
         spans = joint(tree, heads)

@@ -7,7 +7,7 @@ import torch
 from numba.core.registry import CPUDispatcher
 
 from phrasemodels import structs
-from phrasemodels.structs import eisner, kernels
+from phrasemodels.structs import dispatch, eisner, kernels
 
 
 def test_after_warm_every_kernel_over_a_batch_is_compiled():
@@ -30,3 +30,8 @@ def test_a_first_call_after_warm_compiles_nothing(caplog):
     caplog.clear()
     eisner.multi_root.marginals(torch.randn(2, 4, 4))
     assert not caplog.records
+
+
+def test_caches_are_looked_for_beside_all_compiled_functions():
+    found = {file.parent for file in dispatch.PACKAGE.rglob("*.py") if dispatch._KERNEL.search(file.read_text())}
+    assert found == {dispatch.PACKAGE / name for name in dispatch.COMPILED}

@@ -149,9 +149,9 @@ class Executor:
     map(function, items): call function(*item) for each item and yield the results in order. Nothing runs before its result is
     asked for. launch(function, *arguments): call the function on every training worker. Several workers have
     torch.distributed set up. fetches: the workers download their files. report(history): receive the metrics measured so far.
-    sources: where downloads come from. stop_at: the number of updates after which a training saves a
-    checkpoint and ends with OutOfTimeError. keeps_state: a finished training keeps its
-    last checkpoint, so another one with more updates can go on from it. Garbage collection removes it like interrupted work.
+    sources: where downloads come from. stop_at: the number of updates after which a training saves a checkpoint and ends with
+    OutOfTimeError. keeps_state: a finished training keeps its last checkpoint, so another one with more updates can go on from
+    it. Garbage collection removes it like interrupted work.
     """
 
     map: Callable[[Callable[..., Any], Collection[tuple[Any, ...]]], Iterable[Any]] = serial_map

@@ -61,7 +61,7 @@ def allowed(*kinds: str) -> bool:
 
 
 def reference_only() -> AbstractContextManager[None]:
-    """Make every function of `structs` run the reference in this context."""
+    """Make functions of `structs` run the reference in this context: all but k best, and the choices among crossing trees."""
     return only()
 
 

@@ -49,7 +49,7 @@ def _each(divided: inputs.Levels, trees: pa.ChunkedArray, lengths: Ints) -> NDAr
         try:
             found += [divided([""] * n, tree)] if n else []
         except ValueError as error:
-            raise ValueError(f"row {row}: {error}") from error
+            raise ValueError(f"row {row}: {tree[:60]!r} is no tree of {n} words; parse its tokens") from error
     return np.concatenate(found)
 
 

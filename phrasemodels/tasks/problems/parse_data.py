@@ -303,8 +303,7 @@ class ParsingObjective(Objective):
         """Return (errors, count) of 1 − F1 and of 1 − LAS (2, 2): paper 004 chooses weights by F1 + LAS.
 
         All words count. Spans are the learned ones: a chain of labels is one, and `<H>` is none. A decoder of phrases or arcs
-        alone
-        is measured by these alone.
+        alone is measured by these alone.
         """
         found = model.parse(batch.sentences, self.decode)
         return torch.stack([errors(found, batch.gold) for errors in ERRORS.get(self.decode, (_spans, _arcs))])

@@ -111,8 +111,8 @@ class Training:
 
     train, dev: paths of shards. folder: for checkpoints and progress. key: of the step in the store; checkpoints must have it.
     report: called with the history after each evaluation. stop_at: the number of updates after which the training saves a
-    checkpoint and ends. device: of this worker, as "cuda:1"; empty: a GPU if
-    the process sees one, else the CPU. course: equal for trainings that differ only in the number of their updates.
+    checkpoint and ends. device: of this worker, as "cuda:1"; empty: a GPU if the process sees one, else the CPU. course: equal
+    for trainings that differ only in the number of their updates.
     """
 
     objective: Objective
