@@ -23,7 +23,7 @@ from torch import Tensor
 from phrasemodels.structs import dispatch, kernels
 from phrasemodels.structs.dispatch import transformed
 from phrasemodels.structs.eisner import DependencyTrees
-from phrasemodels.structs.kernels import Entropy
+from phrasemodels.structs.kernels import Entropy, Kernel
 from phrasemodels.structs.kernels.arborescences import Arborescences
 from phrasemodels.structs.semiring import Log, in_float64, logsumexp
 from phrasemodels.structs.structure import Scores, differentiated
@@ -56,7 +56,10 @@ class NonProjective(DependencyTrees):
         allowed = self.valid((arcs,), lengths)[0] & (arcs != -torch.inf)
         top = arcs.masked_fill(~allowed, -torch.inf).amax(1, keepdim=True)
         centred = torch.where(allowed, arcs - top.masked_fill(top == -torch.inf, 0), -torch.inf)
-        log_z, (p,) = self._log_partition((centred,), lengths), self._expected_parts((centred,), lengths)
+        if kernel := self.kernel(Kernel.marginals, (centred,)):
+            log_z, (p,) = kernel.marginals(self, (centred,), lengths, 1.0, (0,), True)
+        else:
+            log_z, (p,) = self._log_partition((centred,), lengths), self._expected_parts((centred,), lengths)
         expected = torch.where(allowed, p * centred, 0).sum((1, 2))
         return torch.where(log_z == -torch.inf, 0, (log_z - expected).clamp(min=0)).to(scores[0].dtype)
 
