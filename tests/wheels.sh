@@ -62,18 +62,18 @@ full() {
     command="$folder/venv/bin/phrasemodels"
     "$folder/venv/bin/python" -c "
 import phrasemodels; assert phrasemodels.__file__.startswith('$folder/venv'), phrasemodels.__file__"
-    "$command" verdicts > verdicts.txt
-    grep --quiet "results/000-table1-laptop" verdicts.txt || { echo "no kept result in the verdicts"; exit 1; }
+    "$command" verdicts --json > verdicts.json
+    grep --quiet "results/000-table1-laptop" verdicts.json || { echo "no kept result in the verdicts"; exit 1; }
     "$command" sql --database all.duckdb
     "$folder/venv/bin/python" -c "
-import duckdb; print(duckdb.connect('all.duckdb', read_only=True).execute('select sum(numbers) from counts').fetchone())"
+import duckdb; print(duckdb.connect('all.duckdb', read_only=True).execute('select count(*) from verdicts').fetchone())"
     "$command" plan 2>&1 | tail --lines=1
     "$command" init my-study > /dev/null
     (cd my-study && "$command" experiments --paper my-study | grep --count my-study/table1/sample)
     "$command" reproduce --seeds 1 --row transformer --row phrase-k2 --set train.steps=4 --set recipe.corpus.train=200 \
         --set recipe.corpus.test=30 > reproduced.txt 2> progress.txt || { cat progress.txt; exit 1; }
     ls store/reports/*.html
-    [ -z "$(find "$folder/venv/lib" -newer verdicts.txt -path '*phrasemodels/kept*' -print -quit)" ] \
+    [ -z "$(find "$folder/venv/lib" -newer verdicts.json -path '*phrasemodels/kept*' -print -quit)" ] \
         || { echo "something was written into site-packages"; exit 1; }
 }
 
