@@ -14,7 +14,7 @@ from conftest import copy_project
 from running import small_corpus
 
 from phrasemodels.data.store.fingerprint import Module, closure
-from phrasemodels.tasks.prepare import constituents, phrases, vocabulary
+from phrasemodels.tasks.prepare import phrases, vocabulary
 
 TABLE = """
 import json, os, sys
@@ -176,6 +176,6 @@ def test_relative_imports_and_star_imports_are_read_as_python_reads_them() -> No
 
 
 def test_no_step_that_prepares_data_counts_the_code_of_structures() -> None:
-    steps = (vocabulary.vocabulary, vocabulary.learn_bpe, vocabulary.apply_bpe, phrases.phrases, constituents.divide)
+    steps = (vocabulary.vocabulary, vocabulary.learn_bpe, vocabulary.apply_bpe, phrases.phrases)
     for step in steps:
         assert not [name for name in closure(step)[0] if name.startswith("phrasemodels.structs")], step

@@ -113,6 +113,7 @@ def test_levels_equal_a_plain_loop(trees: list[str]) -> None:
         first = 0
         for tree, n in zip(trees, lengths.tolist(), strict=True):
             here = numbers[first : first + n]
+            assert (here[0] == 0).all() and set(np.diff(here, axis=0).ravel()) <= {0, 1}, "a partition"
             begins = [[0, *(np.flatnonzero(np.diff(here[:, t])) + 1).tolist()] for t in range(len(LEVELS))]
             spans = prepare({(s.start, s.end) for s in parse(tree).spans}, n)
             assert begins == plain.span_levels(spans, n, len(LEVELS))
