@@ -237,8 +237,10 @@ def judge_gain(
     reason = _reason(printed, gain, low, high, margin, kind)
     if verdict == CONFIRMED and kind == EQUAL and not low <= 0 <= high:
         reason += "; equal by this margin alone, as the interval is on one side of 0"
-    if gain.items and min(abs(low), abs(high)) < NOISE * (high - low):
-        reason += "; an end is so near to 0 that another resampling of the items may put it on the other side"
+    noise = NOISE * (high - low)
+    ends = [(low + one, high + other) for one in (-noise, 0, noise) for other in (-noise, 0, noise)]
+    if gain.items and len({decide(*pair) for pair in ends}) > 1:
+        reason += "; an end is so near to a bound of the rule that another resampling of the items may change the answer"
     if further is not None:
         reason += f"; {further} further seed{'s' * (further > 1)} of each would decide"
     elif verdict == OPEN:

@@ -22,8 +22,9 @@ from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.report.table import needed
+from phrasemodels.flows.results.needs import trainings
 from phrasemodels.flows.results.results import Result, _answer, kept_results
-from phrasemodels.flows.results.verdicts import AVERAGE, trainings, verdicts
+from phrasemodels.flows.results.verdicts import AVERAGE, verdicts
 from phrasemodels.tasks.train.config import OPTIONAL
 from phrasemodels.verdicts.significance import seed_group
 

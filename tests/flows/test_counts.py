@@ -16,19 +16,18 @@ from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.encoders.baselines import MultiHeadConfig
 from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.flows.experiments.catalogue import Request, counted
-from phrasemodels.flows.experiments.published import VERDICTS, published_results
+from phrasemodels.flows.experiments.published import VERDICTS, original, published_results, same_numbers
 from phrasemodels.flows.report.page import write_report
-from phrasemodels.flows.results.judged import reasons, summary
+from phrasemodels.flows.results.judged import commands, reasons, summary
 from phrasemodels.flows.results.results import FinishedTable, Result, kept_results, stored_results
 from phrasemodels.flows.results.verdicts import (
     CORPUS_WORDS,
     FACTS,
     KINDS,
-    LAYER_SUMS,
+    LAYER_STEP,
+    LAYERS,
     derive,
     impossible,
-    original,
-    same_numbers,
     verdicts,
 )
 from phrasemodels.flows.run.plan import Plan
@@ -178,14 +177,19 @@ def test_words_of_a_question_of_trec_are_those_that_its_levels_are_held_against(
     assert [r["verdict"] for r in first] == ["impossible", "impossible"], "10.06 words may be, but not beside 11.12"
 
 
+def test_a_command_for_several_rows_of_a_table_trains_these_rows() -> None:
+    how = "phrasemodels reproduce --paper 002 --table {} --seeds 3"
+    rows = [{"needs": "a training", "command": how.format(row)} for row in ("2 --row a", "2 --row b --row c", "4 --row d")]
+    assert commands(rows) == {"a training": [how.format("2 --row a --row b --row c"), how.format("4 --row d")]}
+
+
 def test_the_step_of_a_layer_is_that_of_the_model() -> None:
-    (sums,) = LAYER_SUMS
     one, two = (
         sum(p.numel() for p in e.model.encoder.build().parameters())
         for e in Request("002", "4-parameters").resolve().experiments[:2]
     )
-    assert (two - one) / 1e6 == pytest.approx(sums.step, abs=1e-9)
-    assert sums.layers.keys() == {
+    assert (two - one) / 1e6 == pytest.approx(LAYER_STEP, abs=1e-9)
+    assert LAYERS.keys() == {
         r["variant"] for r in published_results() if (r["table"], r["metric"]) == ("Table 4", "parameters")
     }
 

@@ -20,7 +20,7 @@ from phrasemodels.flows.cli.main import app
 from phrasemodels.flows.cli.terminal import _next
 from phrasemodels.flows.experiments.published import JUDGED, papers, published_results
 from phrasemodels.flows.results.claims import answered_claims
-from phrasemodels.flows.results.judged import FULLER
+from phrasemodels.flows.results.judged import FULLER, least_wrong
 from phrasemodels.flows.results.results import kept_results
 from phrasemodels.flows.results.verdicts import EXACT, verdicts
 from phrasemodels.verdicts.significance import seed_group
@@ -74,6 +74,9 @@ def test_the_claims_are_counted(claims):
     text = " ".join(README.split())
     said = f"{counts['not confirmed']} is not confirmed, {counts['contradicted']} is contradicted and {counts['open']} are open"
     assert f"The papers make {len(claims)}. At the paper's size {said}." in text and counts.total() == len(claims)
+    for one in claims.values():  # the source is that of the reading whose numbers stand in front
+        first = next(iter(one["readings"]), {"source": "", "difference": one["difference"]})
+        assert (one["source"], one["difference"]) == (first["source"], first["difference"])
 
 
 def test_the_code_gives_the_output_that_is_shown():
@@ -187,7 +190,12 @@ def test_the_counts_of_verdicts_are_those_of_the_results():
     for name, of in (("counted without training", counted), ("trained at the paper's size", trained)):
         assert f"| {name} | {', '.join(f'{of[verdict]} {verdict}' for verdict in JUDGED)} |" in text
     assert f"or by its data | {others['impossible']}, and {others['suspect']} more under an assumption |" in text
+    assert "At least {1} of the {0} contradicted numbers are wrong".format(*least_wrong(lines)) in text
     assert f"or not run | {others['not comparable'] + others['not run']} |" in text
+    unary = {line["dataset"][-2:]: line["seeds"] for line in lines if line["system"] == "Unary CRF" and line["seeds"] > 3}
+    page = (PROJECT / "docs/papers/003.md").read_text()
+    assert f"task 3 has {unary.pop('03')}, task 7 {unary.pop('07')} and task 15 {unary.pop('15')}" in page and not unary
+    assert not any("," in line["source"] for line in lines)  # a source is one, also of an average
     babi = sum(line["verdict"] in JUDGED and line["dataset"].startswith("bAbI") for line in lines)
     assert f"Of the trained numbers {trained.total() - babi} are of Geo. The other {babi} are of bAbI" in text
     phrases = sum(line["kind"] == EXACT and line["variant"].startswith("layer ") for line in lines)

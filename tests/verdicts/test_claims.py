@@ -105,6 +105,9 @@ def test_an_answer_says_how_narrow_it_is():
     near = replace(gain, difference=gain.difference - gain.interval()[0] + 0.001)
     found = judge_gain("84.0", "80.0", near, PERCENT)
     assert "+0.001 to" in found.reason and "another resampling" in found.reason
+    half = gain.difference - gain.interval()[0]
+    found = judge_gain(f"{80 + 2 * half + 0.001:.3f}", "80.000", replace(gain, difference=0.0), PERCENT)
+    assert found.verdict == "not confirmed" and "another resampling" in found.reason  # the upper end is at half the printed gain
     equal = judge_gain("84.0", "84.0", gain, PERCENT, "equal")
     assert equal.verdict == "open" and "one side of 0" not in equal.reason
     small = replace(gain, difference=gain.difference / 10, shared=gain.shared / 400)

@@ -61,6 +61,36 @@ def _rows(path: Path, paper: str = "") -> list[dict[str, Any]]:
     ]
 
 
+IDENTITY = ("paper", "system", "variant", "dataset", "split", "metric", "value")
+
+
+def original(row: Columns) -> Columns:
+    """Return the original of a repeated row by its column `same_as` (table, variant, data set), or the row itself."""
+    if not row["same_as"]:
+        return row
+    same = dict(zip(("table", "variant", "dataset"), row["same_as"].split(" | "), strict=True))
+    wanted = {name: row[name] for name in ("paper", "system", "split", "metric")} | same
+    (found,) = [o for o in published_results() if all(o[name] == value for name, value in wanted.items())]
+    return found
+
+
+def same_numbers(row: Columns) -> list[Columns]:
+    """Return all rows of the file with the same number as a row, itself among them."""
+    return _same()[_identity(row)]
+
+
+@cache
+def _same() -> dict[tuple[str, ...], list[Columns]]:
+    found: dict[tuple[str, ...], list[Columns]] = {}
+    for row in published_results():
+        found.setdefault(_identity(row), []).append(row)
+    return found
+
+
+def _identity(row: Columns) -> tuple[str, ...]:
+    return tuple(original(row)[name] for name in IDENTITY)
+
+
 VERDICTS = ("reproduced", "higher", "lower", "inconclusive", "impossible", "suspect", "not comparable", "not run")
 
 

@@ -18,7 +18,7 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
-from phrasemodels.flows.experiments.published import Columns, printed_value, published_results
+from phrasemodels.flows.experiments.published import Columns, printed_value, published_results, same_numbers
 from phrasemodels.flows.results.records import SENTENCES, TRIALS, kept_files
 from phrasemodels.flows.results.results import Result, statistics_of
 from phrasemodels.flows.results.verdicts import (
@@ -28,7 +28,6 @@ from phrasemodels.flows.results.verdicts import (
     mean_of_fewer,
     not_a_mean,
     rests_on,
-    same_numbers,
     tasks_of,
 )
 from phrasemodels.verdicts.claims import (
@@ -225,7 +224,7 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
                 pairs.setdefault((*side.group, side.results[0].source), []).append((judged, side))
     whole = {group: of for group, of in pairs.items() if len(of) == len(better)}
     made = [(weakest(v for v, _ in of) if len(of) > 1 else of[0][0], of[0][1]) for of in whole.values()]
-    ours = [(verdict, side) for verdict, side in made if side.comparable]
+    ours = sorted(((verdict, side) for verdict, side in made if side.comparable), key=_rank, reverse=True)
     small = [_elsewhere(verdict, side) for verdict, side in made if not side.comparable]
     others = [one for place, one in enumerate(small) if not any(_same_runs(one, other) for other in small[:place])]
     printed = printed_gain(better[0]["value"], than["value"], how, kind)
@@ -237,7 +236,7 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
         "printed_than": than["value"],
         **asdict(verdict),
         "readings": [{"reading": side.group[1], "source": _source(side), **asdict(one)} for one, side in ours],
-        "source": _source(_front(ours)[1]) if ours else "",
+        "source": _source(ours[0][1]) if ours else "",
         "elsewhere": others,
     }
 
@@ -249,17 +248,22 @@ def _how(claim: Claim, row: Columns) -> PrintedValue:
 
 
 def _main(ours: Sequence[tuple[ClaimVerdict, Side]]) -> ClaimVerdict | None:
-    """Return the answer of the voting readings at the paper's size, those with three seeds. None: there is no reading."""
-    voting = [verdict for verdict, side in ours if side.answer.exact or min(verdict.seeds, default=0) >= FEWEST_SEEDS]
+    """Return the answer of the voting readings at the paper's size. None: there is no reading."""
+    voting = [verdict for verdict, side in ours if _votes(verdict, side)]
     if voting or not ours:
         return agreed(voting) if voting else None
     said = [f"{side.group[1]}: {verdict.reason}" if side.group[1] else verdict.reason for verdict, side in ours]
-    return replace(_front(ours)[0], reason="; ".join(said))
+    return replace(ours[0][0], reason="; ".join(said))
 
 
-def _front(ours: Sequence[tuple[ClaimVerdict, Side]]) -> tuple[ClaimVerdict, Side]:
-    """Return the reading whose numbers stand in front: of most seeds, and then of most updates."""
-    return max(ours, key=lambda one: (min(one[0].seeds, default=0), one[1].results[0].experiment.train.steps))
+def _votes(verdict: ClaimVerdict, side: Side) -> bool:
+    return side.answer.exact or min(verdict.seeds, default=0) >= FEWEST_SEEDS
+
+
+def _rank(one: tuple[ClaimVerdict, Side]) -> tuple[bool, int, int]:
+    """Return the rank of a reading: voting ones stand in front, then those of most seeds, then those of most updates."""
+    verdict, side = one
+    return _votes(*one), min(verdict.seeds, default=0), side.results[0].experiment.train.steps
 
 
 def _same_runs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -145,14 +145,15 @@ def needed(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
 
 
 def commands(rows: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the commands for the needs of numbers without a judgement. Several rows of a table have the table's command."""
-    found: dict[str, dict[str, None]] = {}
+    """Return the commands for the needs of numbers without a judgement: one for all rows of a table with one need."""
+    found: dict[str, dict[str, dict[str, None]]] = {}
     for row in rows:
-        if row["needs"] and row["command"]:
-            found.setdefault(A_SEED.sub("", row["needs"]), {})[row["command"]] = None
+        for command in filter(None, row["command"].split("; ")):
+            of_table = found.setdefault(A_SEED.sub("", row["needs"]), {}).setdefault(ROW.sub("", command), {})
+            of_table |= dict.fromkeys(ROW.findall(command))
     return {
-        what: list(ones if len(ones) < 2 else dict.fromkeys(ROW.sub("", one) for one in ones))
-        for what, ones in found.items()
+        what: [one.replace(" --seeds", f"{''.join(rows_of)} --seeds") for one, rows_of in of.items()]
+        for what, of in found.items()
     }
 
 

@@ -4,21 +4,16 @@ Two systems judge ratios of speeds and gains. A number printed in several places
 gets the reason, and the prerequisites of a run at the paper's size.
 """
 
-import csv
-import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from statistics import fmean
 from typing import Any
 
 from phrasemodels import project
-from phrasemodels.data.download.manifest import closest, find_corpus
-from phrasemodels.encoders.inputs import PretrainedConfig
+from phrasemodels.data.download.manifest import closest
 from phrasemodels.flows.experiments.catalogue import PROFILES, counted, experiments
-from phrasemodels.flows.experiments.comparability import NOT, STATED_FIRST, kind_of
+from phrasemodels.flows.experiments.comparability import STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
 from phrasemodels.flows.experiments.published import (
     CONTRADICTION,
@@ -28,11 +23,11 @@ from phrasemodels.flows.experiments.published import (
     Columns,
     printed_value,
     published_results,
+    same_numbers,
 )
+from phrasemodels.flows.results.needs import NOBODY, UNDEFINED, further, needs
 from phrasemodels.flows.results.results import Result
 from phrasemodels.tasks.metrics.compare import reason_not
-from phrasemodels.tasks.prepare.corpora import Corpus
-from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.verdicts.judgement import Verdict, judge, qualified
 from phrasemodels.verdicts.printed import (
     WITHOUT,
@@ -121,36 +116,6 @@ def _answering(cell: Cell, results: Iterable[Result]) -> list[Result]:
         return all(other.wanted.get(name, value) == value for name, value in cell.wanted.items())
 
     return [r for r in results if same(r.answer.cell)]
-
-
-PRINTED = ("paper", "system", "variant", "dataset", "split", "metric", "value")
-
-
-def original(row: Columns) -> Columns:
-    """Return the original of a repeated row by its column `same_as` (table, variant, data set), or the row itself."""
-    if not row["same_as"]:
-        return row
-    same = dict(zip(("table", "variant", "dataset"), row["same_as"].split(" | "), strict=True))
-    wanted = {name: row[name] for name in ("paper", "system", "split", "metric")} | same
-    (found,) = [o for o in published_results() if all(o[name] == value for name, value in wanted.items())]
-    return found
-
-
-def same_numbers(row: Columns) -> list[Columns]:
-    """Return all rows of the file with the same number as a row, itself among them."""
-    return _same()[_identity(row)]
-
-
-@cache
-def _same() -> dict[tuple[str, ...], list[Columns]]:
-    found: dict[tuple[str, ...], list[Columns]] = {}
-    for row in published_results():
-        found.setdefault(_identity(row), []).append(row)
-    return found
-
-
-def _identity(row: Columns) -> tuple[str, ...]:
-    return tuple(original(row)[name] for name in PRINTED)
 
 
 NO_RUN, COUNT, THEIRS, ABSENT, OTHER = (
@@ -273,9 +238,11 @@ def _needs(row: Columns, line: Line, lines: Sequence[Line]) -> tuple[str, str]:
     if line["verdict"] in ("reproduced", "higher", "lower", "impossible", "suspect"):
         return "", ""
     if line["verdict"] == "inconclusive" or line["kind"] == "too few runs":
-        names = [one["experiment"] for one in tasks_of(line, lines) or (line,)]
+        deciding = [one for one in line["readings"] if one["votes"]] or [line]
+        names = [one["experiment"] for one in tasks_of(line, lines) or deciding]
         own = [one for one in catalogue() if one.name in names]
-        command = _command(own, line["seeds"] + line["further_seeds"]) if line["further_seeds"] else ""
+        more = line["further_seeds"]
+        command = _command(own, max(one["seeds"] for one in deciding) + more) if more else ""
         return further(line, names), command
     if line["dataset"].endswith(AVERAGE):
         open_ones = [
@@ -303,9 +270,9 @@ def _command(trained: Iterable[Experiment], seeds: int = 3) -> str:
         rows.setdefault((one.table.paper, one.table.number, one.profile), []).append(one.row)
     commands = []
     for (paper, number, profile), own in rows.items():
-        row = f" --row {own[0]}" if len({*own}) == 1 else ""
+        chosen = "".join(f" --row {row}" for row in dict.fromkeys(own))
         size = f" --profile {profile}" if profile == PROFILES[-1] else ""
-        commands.append(f"phrasemodels reproduce --paper {paper} --table {number}{row} --seeds {seeds}{size}")
+        commands.append(f"phrasemodels reproduce --paper {paper} --table {number}{chosen} --seeds {seeds}{size}")
     return "; ".join(commands)
 
 
@@ -461,7 +428,6 @@ def _answered(row: Columns, best: Result) -> dict[str, Any]:
     }
 
 
-UNDEFINED = "the paper does not say what is counted"  # in the note of a count
 OTHER_MODEL = "another model than the paper's"
 UNRECORDED = "unrecorded search"  # in the source of a setting
 
@@ -528,11 +494,12 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
     if not seeds:
         return {"reason": f"the tasks have no seed in common; {given}"}
     means = [fmean(task["values"][seed] for task in tasks) for seed in seeds]
+    sources = {task["source"] for task in tasks}
     ours = {
         "ours": fmean(means),
         "seeds": len(seeds),
         "runs": [run for task in tasks for run in task["runs"] if run["seed"] in seeds],
-        "source": ", ".join(dict.fromkeys(task["source"] for task in tasks)),
+        "source": sources.pop() if len(sources) == 1 else "",
     }
     unlike = [task for task in tasks if task["verdict"] == "not comparable"]
     if unlike:
@@ -629,46 +596,23 @@ def _is_counted(line: Line) -> bool:
     return bool(line["exact"]) and line["verdict"] in ("reproduced", "higher", "lower")
 
 
-@dataclass(frozen=True)
-class LayerSums:
-    """Numbers of one column that are a base and a step for each layer.
-
-    layers: by the variant of the row. step: the share of a layer, in the unit of the column.
-    """
-
-    paper: str
-    table: str
-    metric: str
-    step: float
-    layers: Mapping[str, int]
-
-
-# Section 3.1 of paper 002: BiLSTMs of 64 to 64 (66,560 parameters), one for each of the three sizes of n-grams of a layer.
-LAYER_SUMS = (
-    LayerSums(
-        "002", "Table 4", "parameters", 3 * 66_560 / 1e6,
-        {"layers=[1]": 1, "layers=[1 - 2]": 2, "layers=[1 - 3]": 3, "layers=[1 - 6]": 6, "layers=[3-6]": 4},
-    ),
-)  # fmt: skip
+# Table 4 of paper 002: numbers that are a base and a step for each layer. Section 3.1: BiLSTMs of 64 to 64 (66,560 parameters),
+# one for each of the three sizes of n-grams of a layer.
+LAYER_COLUMN, LAYER_STEP = ("002", "Table 4", "parameters"), 3 * 66_560 / 1e6
+LAYERS = {"layers=[1]": 1, "layers=[1 - 2]": 2, "layers=[1 - 3]": 3, "layers=[1 - 6]": 6, "layers=[3-6]": 4}
 
 
 def not_the_layers(line: Line, lines: Sequence[Line]) -> str:
     """Say why a number cannot belong to so many layers, by the other numbers of its column."""
-    for sums in LAYER_SUMS:
-        found = {
-            o["variant"]: o["printed"]
-            for o in lines
-            if (o["paper"], o["table"], o["metric"]) == (sums.paper, sums.table, sums.metric)
-        }
-        if found.get(line["variant"]) != line["printed"] or line["metric"] != sums.metric:
-            continue
-        others = {sums.layers[v]: text for v, text in found.items() if v != line["variant"] and v in sums.layers}
-        try:
-            base, slack = base_of(others, sums.step)
-        except ValueError:  # one of the others is wrong
-            continue
-        return no_sum(line["printed"], sums.step, base, sums.layers[line["variant"]], slack)
-    return ""
+    found = {o["variant"]: o["printed"] for o in lines if (o["paper"], o["table"], o["metric"]) == LAYER_COLUMN}
+    if found.get(line["variant"]) != line["printed"] or line["metric"] != LAYER_COLUMN[-1]:
+        return ""
+    others = {LAYERS[v]: text for v, text in found.items() if v != line["variant"] and v in LAYERS}
+    try:
+        base, slack = base_of(others, LAYER_STEP)
+    except ValueError:  # one of the others is wrong
+        return ""
+    return no_sum(line["printed"], LAYER_STEP, base, LAYERS[line["variant"]], slack)
 
 
 # Table 1 of paper 001. Phrases a sentence × words a phrase are the words of a sentence, on every level. CORPUS_WORDS: of a
@@ -773,120 +717,3 @@ def impossible(lines: Sequence[Line]) -> Iterator[tuple[int, str, str]]:
             if said := check(line, lines):
                 yield place, kind, said
                 break
-
-
-# Prerequisites of judging a printed number: trainings with their core hours, data with its licence and place, or that nobody can.
-
-NOBODY = "nobody can judge it"
-STANFORD = (
-    "trees by the Stanford parser 3.5.2 (GPL, nlp.stanford.edu/software/lex-parser.html, put in by hand; needs Java; "
-    "about 4 core hours)"
-)
-BY_REASON = {  # what a number takes that no training alone would judge, by words of its reason
-    "not ours to run": f"{NOBODY} here: it is of another work, whose own tables are the place to look",
-    "true by construction": f"{NOBODY}: it was given to the model, or with the corpus",
-    "its 34 relations": f"{NOBODY}: the paper names no number of relations",
-    "activations that": f"{NOBODY}: the paper does not say what it counts as memory",
-    "a speed of one P100": f"{NOBODY} elsewhere: it takes the authors' program on a P100 with 16 GB",
-    "cannot be reproduced: the public test set": f"{NOBODY}: the logical forms of MSParS's test set are not public",
-    "no table computes it: it is of": f"{NOBODY}: the logical forms of MSParS's training set are not public",
-    "describes the Penn Treebank": "penn_treebank",
-    "describes SNLI's official": "snli_official",
-    "trees by Stanza": STANFORD,
-    "trees of the transfer tasks": STANFORD,
-}
-HUB = {"xlnet-large-cased": "MIT", "bert-large-uncased": "Apache-2.0"}  # licences of pretrained encoders
-GLOVE = "Public Domain Dedication and License 1.0, nlp.stanford.edu/projects/glove"
-
-
-def needs(experiments: Iterable[Experiment], reason: str) -> str:
-    """Return the needs of a number by trainings at the paper's size, or else by the reason for its missing judgement.
-
-    experiments: their trainings would answer it together; none if no training would.
-    """
-    other = next((what for words, what in BY_REASON.items() if words in reason), "")
-    if other in ("penn_treebank", "snli_official"):
-        return f"{_corpus(other)}; seconds of a core"
-    return other if other not in ("", STANFORD) else ", and ".join(filter(None, (other, trainings(experiments))))
-
-
-def further(line: Mapping[str, Any], trained: Iterable[str]) -> str:
-    """Return what decides an inconclusive number: further seeds with their core hours, or none.
-
-    trained: names of the experiments behind it, several for an average.
-    """
-    if UNDEFINED in line["reason"]:
-        return f"{NOBODY}: the paper does not say what it counts"
-    if (seeds := line["further_seeds"]) is None:
-        return "no number of seeds decides it"
-    hours = [training_hours().get(name) for name in trained]
-    cost = f", {_time(seeds * sum(filter(None, hours)))}" if all(hours) else ""
-    return f"{seeds} further seed{'s' * (seeds > 1)}{cost}"
-
-
-def trainings(experiments: Iterable[Experiment]) -> str:
-    """Return the needs of trainings at the paper's size; empty without trainings.
-
-    They are core hours, files put in by hand, pretrained encoders, and differences of the rows from the paper's.
-    """
-    every = list({one.name: one for one in experiments}.values())
-    if not every:
-        return ""
-    said = ["a training at the paper's size" if len(every) == 1 else f"{len(every)} trainings at the paper's size"]
-    known = [training_hours()[one.name] for one in every if one.name in training_hours()]
-    if len(known) == len(every):
-        stops = any(one.train.patience for one in every)
-        said[0] += f" ({'at least' if stops else 'about'} {_time(sum(known))} a seed)"
-    parts = [part for one in every for part in _parts((one.recipe, one.model))]
-    said += sorted(
-        {_corpus(part.name) for part in parts if isinstance(part, Corpus) and _by_hand(part.name, part.part)}
-    )
-    said += sorted({f"{part.name} ({GLOVE}), put in by hand" for part in parts if isinstance(part, VectorFile)})
-    encoders = sorted({part.family for part in parts if isinstance(part, PretrainedConfig)})
-    said += [f"{name} ({HUB[name]}, huggingface.co) from a model hub" for name in encoders]
-    for one in every:
-        if unlike := kind_of(one.differences).removeprefix(NOT):
-            said.append(f"a row of ours with the paper's {unlike} (phrasemodels compare-settings {one.name})")
-    return ", and ".join(said)
-
-
-@cache
-def training_hours() -> Mapping[str, float]:
-    """Return the core hours of one training of each experiment at the paper's size, measured by benchmarks/paper_hours.py.
-
-    Trainings that stop by themselves have the fewest possible hours.
-    """
-    with (files("phrasemodels.data") / "training_hours.csv").open(encoding="utf-8") as file:
-        return {line["experiment"]: float(line["hours"]) for line in csv.DictReader(file)}
-
-
-def _time(hours: float) -> str:
-    """Return a time in two digits."""
-    if hours < 1:
-        return f"{max(1, round(60 * hours))} minutes of a core"
-    return f"{round(hours, 1 - math.floor(math.log10(hours))):,.4g} core hours".replace(".0 ", " ")
-
-
-def _corpus(name: str) -> str:
-    manifest = find_corpus(name)
-    terms = manifest.licence_text.replace("Not passed on.", "").strip().rstrip(".")
-    return f"{manifest.title} ({terms}; {manifest.homepage}), put in by hand"
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    """Yield the configurations inside of a value, and itself."""
-    if isinstance(value, tuple):
-        for part in value:
-            yield from _parts(part)
-    elif dataclasses.is_dataclass(value):
-        yield value
-        for field in dataclasses.fields(value):
-            yield from _parts(getattr(value, field.name))
-
-
-@cache
-def _by_hand(corpus: str, part: str) -> bool:
-    """Return whether a part of a corpus has files to put in by hand."""
-    manifest = find_corpus(corpus)
-    splits = [split for name, split in manifest.splits.items() if name.startswith(part)]
-    return not {file for split in splits for file in split.files.values()} <= {file.name for file in manifest.files}
