@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 MOST_BYTES = 1 << 30  # of one file, unpacked
 LONGEST = 2000  # characters of a cell
 MOST_BYTES_OF_EXCEL = 1 << 24  # unpacked: XML takes many times as much memory
+MOST_CELLS_OF_EXCEL = 1_000_000  # of a sheet: openpyxl makes each of them, also empty ones
+MOST_MERGED = 100_000  # merged cells, each of which takes openpyxl 25 µs
 DIVIDERS = ",;\t"
 TABULAR = re.compile(r"\\begin\{(tabular[xy*]?|longtable|tabu|array)\}(?:\{[^{}]*\})?(?=\{)")
 
@@ -221,19 +223,43 @@ def _sheets(path: Path) -> list[Grid]:
     try:
         with zipfile.ZipFile(packed) as archive:
             size = sum(part.file_size for part in archive.infolist())  # no part can be read beyond its size
-        book = openpyxl.load_workbook(packed, data_only=True) if size <= MOST_BYTES_OF_EXCEL else None
-        found = [_sheet(f"{path}, sheet {sheet.title}", sheet) for sheet in (book.worksheets if book else ())]
+            far = "" if size > MOST_BYTES_OF_EXCEL else _merged_too_far(archive)
+        book = openpyxl.load_workbook(packed, data_only=True) if size <= MOST_BYTES_OF_EXCEL and not far else None
+        sheets = book.worksheets if book else []
+        far = far or next((one.dimensions for one in sheets if one.max_row * one.max_column > MOST_CELLS_OF_EXCEL), "")
+        found = [_sheet(f"{path}, sheet {sheet.title}", sheet) for sheet in sheets if not far]
     except Exception as error:  # of openpyxl, zipfile or the parser of XML
         raise ValueError(f"{path}: no Excel file ({' '.join(str(error).split())[:100]})") from error
+    if far:
+        raise ValueError(
+            f"{path}: cells as far as {far.rpartition(':')[2]}: delete or unmerge what is far from the tables"
+        )
     if book is None:
         raise ValueError(f"{path}: unpacked it has more than {MOST_BYTES_OF_EXCEL} bytes; divide it")
     return found
 
 
+MERGED = re.compile(rb"""<(?:\w+:)?mergeCell\s[^>]*?ref\s*=\s*["']([^"']*)""")
+
+
+def _merged_too_far(archive: zipfile.ZipFile) -> str:
+    """Return the range of merged cells with which they are too many; empty if they aren't."""
+    from openpyxl.utils import range_boundaries
+
+    cells = 0
+    for part in archive.infolist():
+        for found in MERGED.findall(archive.read(part)):
+            left, top, right, bottom = (int(place or 0) for place in range_boundaries(found.decode()))
+            cells += (right - left + 1) * (bottom - top + 1)
+            if cells > MOST_MERGED:
+                return found.decode()
+    return ""
+
+
 def _sheet(where: str, sheet: Any) -> Grid:
     """Return what is seen of a sheet of Excel; notes: what is hidden."""
     if sheet.sheet_state != "visible":
-        return Grid(where, [], notes=[f"{where}: not read: it is hidden"])
+        return Grid(where, [], notes=[f"{where}: not read: it is hidden; unhide it if it counts"])
     spans = [one for one in sheet.column_dimensions.values() if one.hidden]
     columns = {number for one in spans for number in range(one.min, one.max + 1)}
     rows = [number for number, one in sheet.row_dimensions.items() if one.hidden]

@@ -240,7 +240,9 @@ def judge_gain(
     noise = NOISE * (high - low)
     ends = [(low + one, high + other) for one in (-noise, 0, noise) for other in (-noise, 0, noise)]
     if gain.items and len({decide(*pair) for pair in ends}) > 1:
-        reason += "; an end is so near to a bound of the rule that another resampling of the items may change the answer"
+        reason += (
+            "; an end is so near to a bound of the rule that another resampling of the items may change the answer"
+        )
     if further is not None:
         reason += f"; {further} further seed{'s' * (further > 1)} of each would decide"
     elif verdict == OPEN:

@@ -24,6 +24,7 @@ from phrasemodels.verdicts.tables import (
     has_two_metrics,
     roles_of,
     tables,
+    with_heading,
     with_split,
 )
 
@@ -297,7 +298,11 @@ def read_printed(path: Path, names: Names | None = None, unread: list[str] | Non
     names = names._replace(paper=names.paper or re.sub(r"[\W_]+", " ", path.name.partition(".")[0]).strip())
     found: dict[tuple[str, ...], Printed] = {}
     twice: set[tuple[str, ...]] = set()
-    read = [(table, list(_numbers(table, names, problems))) for table in tables(path)]
+    found_tables = tables(path)
+    for column in names.columns:
+        if not any(column in (name, plain(name)) for table in found_tables for name in table.columns):
+            problems.append(f"{path}: no column {column[:40]!r}, of which --metric says the metric")
+    read = [(table, list(_numbers(table, with_heading(names, table), problems))) for table in found_tables]
     for where, one in _under_headings(read):
         if one.where in found:
             what = " / ".join(filter(None, one.where))[:200]

@@ -30,6 +30,7 @@ from phrasemodels.verdicts.tables import (
     roles_of,
     rows_of_json,
     tables,
+    with_heading,
     with_split,
 )
 
@@ -201,15 +202,21 @@ def from_file(path: Path, names: Names, unread: list[str]) -> Iterator[Observati
     if not found:
         unread.append(f"{path}: no table")
     several, unclear = 0, ""
+    seen: set[Observation] = set()  # scores of earlier tables: groups of lm-evaluation-harness stand in two
     for table in found:
         seed, setting = _run_of([table.title])
-        named = names._replace(seed=seed, setting=setting) if seed else names
+        named = with_heading(names._replace(seed=seed, setting=setting) if seed else names, table)
         role = next((one for one in ("dataset", "system") if folded(table.title) in getattr(names, f"{one}s")), "")
         named = named._replace(**dict[str, Any]({role: table.title} if role and table.title else {}))
+        own: set[Observation] = set()
         some = False
         for one in from_table(table, named, unread):
             some = True
-            yield one
+            if len(found) == 1 or (key := one._replace(where="")) not in seen:
+                yield one
+            if len(found) > 1:
+                own.add(key)
+        seen |= own
         several += some
         if some and named == names and "dataset" not in roles_of(table.columns):
             unclear = unclear or (f"under {table.title[:40]!r}" if table.title else "without a heading")

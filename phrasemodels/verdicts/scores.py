@@ -253,7 +253,8 @@ def _no_runs(labels: Iterable[str]) -> list[str]:
     if numbered:
         return [one for one in words if one not in numbered]
     forms = [re.sub(r"\d+", "#", one) for one in words]
-    alike = any("#" in form and forms.count(form) > 1 for form in forms)
+    with_number = [form for form in forms if "#" in form]
+    alike = len({*with_number}) < len(with_number)
     return [one for one, form in zip(words, forms, strict=True) if alike and "#" not in form]
 
 

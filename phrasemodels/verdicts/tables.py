@@ -32,7 +32,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the 
         "row;model;system;method;approach;algorithm;modell;verfahren;methode;model name;mlflow runname;run name;experiment;name".split(";")
     ),
     "variant": tuple("variant;setting;configuration".split(";")),
-    "dataset": tuple("dataset;data set;data;corpus;task;tasks;benchmark;testset;test set;datensatz;korpus".split(";")),
+    "dataset": tuple("dataset;data set;data;corpus;task;tasks;groups;benchmark;testset;test set;datensatz;korpus".split(";")),
     "split": ("split",),
     "metric": tuple("metric;measure;metrik".split(";")),
     "filter": ("filter",),
@@ -109,7 +109,7 @@ class Row(NamedTuple):
         found = self.cells.get(roles[role], "") if role in roles else ""
         text = "" if found is None else str(found)
         kept = self.get("filter", roles) if role == "metric" and text else ""  # of lm-evaluation-harness
-        return f"{text},{kept}" if kept not in ("", "none") else text
+        return text if kept in ("", "none") or is_value(kept) else f"{text},{kept}"
 
 
 @dataclass
@@ -140,8 +140,11 @@ def tables(path: Path) -> list[Table]:
         return [Table.of(rows, str(path))] if (rows := rows_of_json(json_of(path, as_text=True))) else []
     found = grids(path)
     made = [table for grid in found if (table := _table(grid)) is not None]
+    notes = [note for grid in found for note in grid.notes]
+    if notes and not made:
+        raise ValueError(notes[0])
     for table in made[:1]:
-        table.notes[:0] = [note for grid in found for note in grid.notes]
+        table.notes[:0] = notes
     return made
 
 
@@ -414,13 +417,16 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
     What is left out is added to the table's notes.
     """
     roles = roles_of(table.columns, OURS if kind == "score" else ROLES)
-    names_metrics = "system" in roles and "metric" not in roles and isinstance(table.rows, list) and bool(table.rows)
-    if names_metrics and all(known(row.get("system", roles)).kind for row in table.rows):  # as JSON of sacreBLEU does
+    names_metrics = (
+        {"system", "number"} <= roles.keys() and "metric" not in roles and role_of(roles["system"]) == "name"
+    )
+    rows = table.rows if names_metrics and isinstance(table.rows, list) else []
+    if rows and all(known(row.get("system", roles)).kind for row in rows):  # as JSON of sacreBLEU does
         roles["metric"] = roles.pop("system")
     if "number" in roles:
         rest = [name for name in table.columns if name not in roles.values()]
         if "system" not in roles and isinstance(table.rows, list):
-            _first_names(roles, table, rest)
+            _first_names(roles, table, rest, names.metric)
         if kind == "value" and (left := [name for name in rest if name not in roles.values()]):
             table.notes.append(NOT_READ.format(table.where, ", ".join(map(repr, left))[:100]))
         if table.merged:
@@ -437,8 +443,10 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
     numeric = [name for name in numeric if not CHANGING & {*words(name)} or _is_deviation(name)]
     numeric = [name for name in numeric if role_of(name) not in ROLES["other"]]
     if ("system" not in roles and kind == "value") or not {"system", "dataset", "metric"} & roles.keys():
-        _first_names(roles, table, rest)
+        _first_names(roles, table, rest, names.metric)
         rest = [name for name in rest if name not in roles.values()]
+    if "filter" in roles and "metric" not in roles:
+        rest.append(roles.pop("filter"))
     if left := [name for name in rest if name not in numeric]:
         table.notes.append(NOT_READ.format(table.where, ", ".join(map(repr, left))[:100]))
     transposed = kind == "value" and "system" not in roles and ({"dataset", "metric"} & roles.keys())
@@ -466,11 +474,13 @@ def _fill(rows: Iterable[Row], roles: Mapping[str, str]) -> None:
             row.cells[name] = above[name] = row.cells.get(name) or above.get(name, "")
 
 
-def _first_names(roles: dict[str, str], table: Table, columns: Sequence[str]) -> None:
-    """Give the first column of text a role: of metrics if all of its cells are some, else of systems."""
-    texts = [name for name in columns if not any(is_value(row.cells.get(name)) for row in table.rows)]
+def _first_names(roles: dict[str, str], table: Table, columns: Sequence[str], stated: str) -> None:
+    """Give the first column of text a role: of metrics if all of its cells are some and no column is one, else of systems."""
+    cells = {name: [row.cells.get(name) for row in table.rows] for name in columns}
+    texts = [name for name, of in cells.items() if any(of) and not any(map(is_value, of))]
     if texts:
-        metrics = all(known(str(row.cells.get(texts[0], ""))).kind for row in table.rows)
+        metrics = all(known(str(cell)).kind for cell in cells[texts[0]])
+        metrics = metrics and not (stated or any(split_header(plain(name))[1] for name in columns))
         roles["metric" if metrics and "metric" not in roles else "system"] = texts[0]
 
 
@@ -531,13 +541,18 @@ def has_two_metrics(header: str) -> bool:
     return bool(inner and _metrics(inner) and _metrics(outer)) and known(inner).name != known(outer).name
 
 
+def with_heading(names: Names, table: Table) -> Names:
+    """Return the names that files don't say, with the metric that a table's heading is."""
+    return names if names.metric else names._replace(metric="/".join(_metrics(table.title)))
+
+
 def _qualifies(text: str) -> bool:
     return all(word in QUALIFIERS or word in UNITS or word.isdigit() for word in words(text))
 
 
 def _metrics(text: str) -> tuple[str, ...]:
-    """Return the well-known metrics that a text consists of, divided by slashes; empty if it says more or less."""
-    parts = [part.strip() for part in re.split(r"\s*/\s*", text)]
+    """Return the well-known metrics that a text consists of, divided by slashes and the like; empty if it says more or less."""
+    parts = [part.strip() for part in re.split(r"\s*[/&,]\s*|\s+and\s+", text) if part.strip()]
     return tuple(parts) if all(_pure(part) for part in parts) else ()
 
 

@@ -20,6 +20,7 @@ from phrasemodels.saved import first_line
 from phrasemodels.verdicts.cells import content
 from phrasemodels.verdicts.printed import Printed, read_printed
 from phrasemodels.verdicts.readers import READERS, from_table, is_setting, read
+from phrasemodels.verdicts.scales import SCALES
 from phrasemodels.verdicts.scores import Observation, Scores, collected
 from phrasemodels.verdicts.tables import OURS, Fold, Names, Row, Table, fold_of, folded, folded_metric, roles_of
 
@@ -65,6 +66,9 @@ def read_both(
     stated: list[tuple[str, str, str, dict[str, Any]]] = [
         ("--scale", metric, scale, {"scale": scale}) for metric, scale in (scales or {}).items()
     ]
+    for metric, scale in (scales or {}).items():
+        if scale not in SCALES:
+            raise ValueError(f"--scale {metric}={scale}: must be {', '.join(SCALES)}")
     for metric, way in (better or {}).items():
         if way not in ("lower", "higher"):
             raise ValueError(f"--better {metric}={way}: must be lower or higher")
