@@ -165,7 +165,12 @@ def warn(text: str) -> None:
 
 
 def recognised(lines: Iterator[Line], file: Path) -> tuple[Iterator[Line], str]:
-    """Return the lines, and their kind: `conllu` if the first line without a comment has ten columns, else `text`."""
+    """Return the lines, and their kind.
+
+    It is `conllu` by the file's name, or if the first line without a comment has ten columns. Else it is `text`.
+    """
+    if file.suffix.lower() in (".conllu", ".conllup"):
+        return lines, "conllu"
     seen = []
     for line in lines:
         seen.append(line)
@@ -174,8 +179,7 @@ def recognised(lines: Iterator[Line], file: Path) -> tuple[Iterator[Line], str]:
     fields = seen[-1].text.split("\t") if seen else []
     if len(fields) != 10 or not fields[0].replace("-", "").replace(".", "").isdecimal():
         return chain(seen, lines), "text"
-    if file.suffix != ".conllu":
-        warn("this is read as CoNLL-U; --input text reads it as text")
+    warn("this is read as CoNLL-U; --input text reads it as text")
     return chain(seen, lines), "conllu"
 
 
@@ -268,22 +272,24 @@ def types_of(file: Path, kept: Sequence[str]) -> pa.Schema:
     try:
         if file.suffix.lower() == ".parquet":
             found = pq.read_schema(file)
+            _check_once(file, kept, found.names)
             return pa.schema([found.field(name) for name in kept if name in found.names])
         own = ({name: row.get(name) for name in kept} for row in _dictionaries(file, kept))
         every = [pa.Table.from_pylist(some).schema for some in _batched(own)]
         return pa.unify_schemas(every, promote_options="permissive")
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OverflowError) as error:
         raise ValueError(f"{file}: {', '.join(kept)}: no table, or values of several types ({error})") from error
 
 
 def _dictionaries(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     ending = file.suffix.lower()
     if ending in (".csv", ".tsv"):
-        yield from _csv(file, "\t" if ending == ".tsv" else ",")
+        yield from _csv(file, "\t" if ending == ".tsv" else ",", columns)
     elif ending == ".parquet":
         try:
             with pq.ParquetFile(file) as table:
                 names = table.schema_arrow.names
+                _check_once(file, columns, names)
                 for some in table.iter_batches(BATCH, columns=[name for name in columns if name in names]):
                     yield from some.to_pylist() if set(columns) <= set(names) else [dict.fromkeys(names)]
         except pa.ArrowException as error:
@@ -301,16 +307,25 @@ def _dictionaries(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]
         raise ValueError(f"{file}: a table's name ends with {', '.join(ENDINGS)}")
 
 
-def _csv(file: Path, delimiter: str) -> Iterator[dict[str, Any]]:
-    before = csv.field_size_limit(LONGEST_CELL)
+def _check_once(file: Path, columns: Sequence[str], names: Sequence[str]) -> None:
+    for name in columns:
+        if list(names).count(name) > 1:
+            raise ValueError(f"{file}: two columns are named {name!r}: give one another name")
+
+
+def _csv(file: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    before, rows = csv.field_size_limit(LONGEST_CELL), None
     try:
         with file.open(encoding="utf-8-sig", newline="") as opened:
-            for number, row in enumerate(csv.DictReader(opened, delimiter=delimiter, strict=True), 1):
+            rows = csv.DictReader(opened, delimiter=delimiter, strict=True)
+            _check_once(file, columns, rows.fieldnames or ())
+            for number, row in enumerate(rows, 1):
                 if None in row:
                     raise ValueError(f"{file}, row {number}: more cells than the header has")
                 yield row
     except (csv.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"{file}: no {'TSV' if delimiter != ',' else 'CSV'} in UTF-8 ({error})") from error
+        where = f"{file}, line {rows.reader.line_num}" if rows else file
+        raise ValueError(f"{where}: no {'TSV' if delimiter != ',' else 'CSV'} in UTF-8 ({error})") from error
     finally:
         csv.field_size_limit(before)
 

@@ -48,7 +48,7 @@ _EMOJI = "".join(
 )  # that are pictures without a variation selector
 _REST = f"(?:[{_MARKS}]|[{NON_JOINER}{JOINER}]+\\S)"
 ONE_CHARACTER = re.compile(
-    r"https?://\S+[^\s.,;:!?)\]'\"]|"
+    r"(?P<address>https?://\S+[^\s.,;:!?)\]'\"])|"
     rf"(?P<alone>[\U0001F1E6-\U0001F1FF]{{2}}|[{_EMOJI}]{_REST}*|\S\ufe0f{_REST}*|&(?:#\d{{1,7}}|#[xX][\dA-Fa-f]{{1,6}}|\w{{2,31}});)|"
     rf"-[LR][RSC]B-|\S{_REST}+"
 )  # addresses; a word each: flags, emoji, characters of HTML; brackets as treebanks write them, a letter with what belongs to it
@@ -116,7 +116,7 @@ class SplitterNetwork(nn.Module):
         """features (B, N, 4), ids of each table -> scores (B, N, 5). The last is of a sentence end."""
         x = torch.stack([table(features[..., k]) for k, table in enumerate(self.tables)]).sum(0)
         valid = (features[:, :, :1] > 0).to(x.dtype)  # zeros outside, as beyond the ends of a text
-        x = self.dropout(x)
+        x = self.dropout(x) * valid
         for convolution in self.convolutions:
             x = (x + self.dropout(F.relu(_convolved(convolution, x)))) * valid
         return self.labels(x)
@@ -278,5 +278,7 @@ def _glued(text: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
             continue
         glued[found.start() : found.end() - 1] = True
         if found["alone"]:
-            alone[[max(0, found.start() - 1), found.end() - 1]] = True
+            alone[max(0, found.start() - 1)] = True
+        if found["alone"] or found["address"]:
+            alone[found.end() - 1] = True
     return glued, alone

@@ -86,6 +86,9 @@ def test_a_text_is_divided_equally_however_it_is_cut(splitter: Splitter, monkeyp
     whole = splitter.scores([text])[0]
     monkeypatch.setattr(module, "CHUNK", 100)
     torch.testing.assert_close(torch.from_numpy(splitter.scores(["x", text])[1]), torch.from_numpy(whole))
+    for own in (splitter, load(ENGLISH).split):  # what pads a text changes no score at its end
+        alone, padded = (torch.from_numpy(own.scores(texts)[0]) for texts in (["Go! ???"], ["Go! ???", "Go there. " * 3]))
+        torch.testing.assert_close(padded, alone)
     assert splitter.each([text, "", " \n"]) == [splitter(text), [], []]
     assert splitter("  \u00adIl\u00ad va\u200b au")[0][0] == ("Il", 3, 5, False)
 
@@ -207,6 +210,8 @@ def test_pictures_and_characters_of_html_are_a_word_each(splitter: Splitter) -> 
     for split in (splitter, load(ENGLISH).split):
         assert [w.form for own in split(text) for w in own if not w.form.isascii() or "&" in w.form] == wanted
     assert Parser.load().ids.form("&amp;") == "&"
+    ended = load(ENGLISH).split("See https://x.org/a. Mail me.")
+    assert [[word.form for word in own] for own in ended] == [["See", "https://x.org/a", "."], ["Mail", "me", "."]]
 
 
 def test_a_saved_splitter_is_whole_or_refused(splitter: Splitter, tmp_path: Path) -> None:

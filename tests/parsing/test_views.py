@@ -195,6 +195,10 @@ def test_a_table_in_python_is_of_the_kind_that_was_given() -> None:
         ("a.jsonl", '{"text":"a","id":1}\n{"text":"a","id":"b"}', {"column": "text", "ids": ["id"]}, "several types"),
         ("a.parquet", "PAR1", {"column": "text"}, "not a whole Parquet file"),
         ("a.txt", "It rains.", {"column": "text"}, "a table's name ends with .csv"),
+        ("a.csv", "id,text,id\n1,a,2\n", {"column": "text", "ids": ["id"]}, "two columns are named 'id'"),
+        ("a.csv", 'text\na\n"b\n', {"column": "text"}, "line 3: no CSV in UTF-8"),
+        ("a.jsonl", '{"id": 1%s, "text": "a"}\n' % ("0" * 30), {"column": "text", "ids": ["id"]}, "id: no table, or values"),
+        ("a.conllu", "1\tThe\tthe\n\n", {}, "line 1: 3 columns between tabs, CoNLL-U has 10"),
         ("a.txt", "It rains.", {"ids": ["id"]}, "--id names a column of a table"),
     ],
 )

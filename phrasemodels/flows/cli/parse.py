@@ -221,18 +221,25 @@ def parsing(parser: "Parser", model: list[str], decode: str, workers: int) -> "I
         return
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
 
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, _start, (model, decode)) as pool:
+
+        def result(one: "Future[list[list[Parse]]]") -> "list[list[Parse]]":
+            try:
+                return one.result()
+            except BrokenProcessPool as error:  # Linux ends a process for which there is no memory
+                raise ValueError("a worker process was ended, often for want of memory: try fewer --workers") from error
 
         def parse_texts(texts: Iterator[str], split: str, batch: int) -> "Iterator[list[Parse]]":
             waiting: deque[Future[list[list[Parse]]]] = deque()
             while some := list(islice(texts, batch)):
                 waiting.append(pool.submit(_parse, some, split))
                 if len(waiting) > 2 * workers:
-                    yield from waiting.popleft().result()
+                    yield from result(waiting.popleft())
             while waiting:
-                yield from waiting.popleft().result()
+                yield from result(waiting.popleft())
 
         yield parse_texts
 

@@ -53,11 +53,19 @@ def read_raw(files: list[Path]) -> list[list[RawSentence]]:
     """Return the sentences of CoNLL-U files.
 
     stderr says how many are left out because their text is not the text of their tokens.
+
+    Raises:
+        ValueError: All sentences of a file are left out.
     """
     found = []
     for file in files:
         own = list(raw_sentences(lines(file)))
         found.append([one for one in own if one is not None])
+        if own and not found[-1]:
+            raise ValueError(
+                f"{file}: no sentence has a comment `# text = …` with the text of its tokens; words and sentences are "
+                "learned from it"
+            )
         if left_out := len(own) - len(found[-1]):
             print(
                 f"{file}: {left_out} of {len(own)} sentences left out: # text is not that of the tokens",
