@@ -32,7 +32,7 @@ from phrasemodels.data.store.artifacts import (
 )
 from phrasemodels.data.store.fingerprint import closure, forget
 from phrasemodels.data.store.gc import damage, leased_keys, usage, waste
-from phrasemodels.data.store.store import INDEX, Job, Step, Store, TemporaryStore
+from phrasemodels.data.store.store import INDEX, Job, Step, Store
 from phrasemodels.flows.results.records import records
 from phrasemodels.layers.attention import identity
 from phrasemodels.tasks.prepare.sharded import write_shards
@@ -59,15 +59,6 @@ def test_steps_are_made_once_and_in_order(store: Store) -> None:
     assert store.run(second).file("text").read_text() == "ab"
     store.run(second)
     store.run(first)
-    assert CALLS == ["a", "b"]
-
-
-def test_a_temporary_store_makes_equal_steps_once_with_their_inputs(tmp_path: Path) -> None:
-    CALLS.clear()
-    store, first = TemporaryStore(tmp_path), Step(write, "first", Text("a"))
-    made = [store.run(Step(write, "second", Text("b"), {"before": first})) for _ in range(2)]
-    store.run(Step(write, "first", Text("a")))
-    assert [artifact.file("text").read_text() for artifact in made] == ["ab", "ab"]
     assert CALLS == ["a", "b"]
 
 

@@ -7,15 +7,12 @@
 
 A key is the sha256 of the step's name, its reachable source code, the versions of its libraries, its settings and the keys of
 its inputs. A cached artifact is used only if all of its files exist and match their digests.
-
-`TemporaryStore` is for artifacts without reuse, for example the answers to a user's text.
 """
 
 import contextlib
 import datetime
 import functools
 import hashlib
-import itertools
 import json
 import math
 import os
@@ -167,7 +164,7 @@ class Executor:
 class Job:
     """A running step: its output folder, its inputs, and the executor of its parts.
 
-    parts: of the key; none in a TemporaryStore. adopted: bytes and sha256 by name of files adopted from other artifacts.
+    parts: of the key, if it has any. adopted: bytes and sha256 by name of files adopted from other artifacts.
     """
 
     out: Path
@@ -194,8 +191,7 @@ class Job:
         """
         if self.store.shared is None or (artifact.path / name).is_file():
             _link(artifact.path / name, self.out / target)
-        if "files" in artifact.manifest:  # those of a TemporaryStore have no digests
-            self.adopted[target] = artifact.manifest["files"][name]
+        self.adopted[target] = artifact.manifest["files"][name]
 
 
 def _link(source: Path, target: Path) -> None:
@@ -596,30 +592,3 @@ def inherited(inputs: Mapping[str, Artifact]) -> dict[str, Any]:
         "redistributable": all(meta["redistributable"] for meta in metas),
         "stand_in": any(meta["stand_in"] for meta in metas),
     }
-
-
-class TemporaryStore(Store):
-    """A store for steps in a temporary folder, without keys, digests, locks and syncs.
-
-    Only this object knows its artifacts. It starts steps in a tenth of the time. The maker of the folder removes it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        # a list, searched by ==: steps hold dicts, so they have no hash
-        self._made: list[tuple[Step, Artifact]] = []
-        self._numbers = itertools.count()
-
-    def run(self, step: Step, executor: Executor | None = None) -> Artifact:
-        """Return the artifact of a step. If an equal step has not been run here, make its inputs, then the step itself."""
-        if (made := next((artifact for one, artifact in self._made if one == step), None)) is not None:
-            return made
-        inputs = {name: self.resolve(value, executor) for name, value in step.inputs.items()}
-        folder = self.root / f"{next(self._numbers)}-{step.name}"
-        job = Job(folder / "out", folder / "checkpoints", inputs, self, executor or Executor(), folder.name)
-        with self._naming_disk():
-            job.out.mkdir(parents=True)
-            meta = {**inherited(inputs), **step.make(job, step.settings)}
-        manifest = {"key": job.key, "step": step.name, "label": step.label, "about": step.about, "meta": meta}
-        self._made.append((step, Artifact(job.out, manifest)))
-        return self._made[-1][1]
