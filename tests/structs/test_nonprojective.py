@@ -136,6 +136,7 @@ def test_gradients_of_marginals_and_entropy_equal_those_of_the_reference(rule, s
 @pytest.mark.parametrize("kind", [1, 100, 1e4, *MASKS])
 @pytest.mark.parametrize("rule", RULES)
 def test_gradients_of_marginals_and_entropy_equal_those_of_enumeration(rule, kind):
+    torch.manual_seed(0)
     n, module = 5, RULES[rule]
     arcs, total, heads = problem(n, rule, kind, seed=1)
     weights, word = torch.randn(1, n + 1, n + 1, dtype=F64), torch.arange(1, n + 1)
@@ -152,6 +153,7 @@ def test_gradients_of_marginals_and_entropy_equal_those_of_enumeration(rule, kin
 
 @pytest.mark.parametrize("rule", RULES)
 def test_finite_masks_are_eliminated_as_forbidden_arcs(rule, monkeypatch):
+    torch.manual_seed(0)
     monkeypatch.setattr(arborescences, "_in_torch", None)  # it takes O(n³) memory a sentence, and more time
     arcs, module = torch.randn(3, 13, 13, dtype=F64), RULES[rule]
     mask, weights = torch.rand(arcs.shape) < 0.4, torch.randn(arcs.shape, dtype=F64)
@@ -168,6 +170,7 @@ def test_finite_masks_are_eliminated_as_forbidden_arcs(rule, monkeypatch):
 @pytest.mark.parametrize("std", [1, 1e5])
 @pytest.mark.parametrize("rule", RULES)
 def test_a_padded_batch_equals_its_sentences_and_the_reference(rule, std):
+    torch.manual_seed(0)
     lengths = torch.tensor([4, 1, 9, 3])
     arcs = torch.randn(4, 10, 10, dtype=F64) * std
     for b, n in enumerate(lengths.tolist()):
@@ -186,7 +189,7 @@ def test_a_padded_batch_equals_its_sentences_and_the_reference(rule, std):
             single[b, best[b, 1 : n + 1], torch.arange(1, n + 1)] = 1
         exact = [score, single, torch.zeros(4, dtype=F64)]
     for got, want in zip(values, exact, strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=max(1e-11, 1e-14 * std))
     drawn = module.sample(arcs, 5, lengths)
     for b, n in enumerate(lengths.tolist()):
         one = arcs[b : b + 1, : n + 1, : n + 1]
