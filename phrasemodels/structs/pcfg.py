@@ -299,7 +299,7 @@ class _Chart:
         out_left, out_right = torch.zeros_like(self.left), torch.zeros_like(self.right)  # derivatives of Σ scale log Z
         out_left[sentence, 0, last] = self.roots * share
         words, by_left, by_right = (torch.zeros_like(x) for x in (self.words, self.by_left, self.by_right))
-        inner_rules = self.rules.new_zeros(())
+        inner_rules: Any = 0  # a tensor from four words on: one kernel less than beginning with zeros
         for w in range(n, 1, -1):
             m = n - w + 1
             each_out = (out_left[:, :m, w - 1] + out_right[:, w - 1 :, w - 1]) / self.divisors[w][..., None]

@@ -16,7 +16,6 @@ def figures(lines: list[str]) -> dict[str, tuple[int, int]]:
     return {row["part"]: (int(row["waits"]), int(row["kernels"])) for row in rows}
 
 
-@pytest.mark.slow
 def test_no_part_waits_more_launches_more_or_mixes_devices() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", PROGRAM], capture_output=True, text=True)
     if done.returncode == 2:
