@@ -5,7 +5,9 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -13,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from running import check_keys, run_cli
+from small_steps import answers, scores, train_before, train_since
 
 import phrasemodels
 from phrasemodels.data.formats import shards
 from phrasemodels.data.formats.shards import write_parquet
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.results import exchange, sql
 from phrasemodels.flows.results.exchange import read_scores
 from phrasemodels.flows.results.sql import VIEWS, Answers, frame, query, write_shards
@@ -136,11 +139,48 @@ def test_a_plain_duckdb_reads_the_shards_by_their_path_in_the_view(store: Store,
         assert duckdb.sql(f"select count(*) from '{tmp_path}/some/records/{path}'").fetchall() == [(rows,)]
 
 
+ROW = "000/table1/sample/transformer"
+
+
+def trained(store: Store, make: Callable[..., Any], seed: int) -> Step:
+    """Train a seed of ROW, and answer by it. Return the answers."""
+    about = {"experiment": ROW, "seed": seed}
+    model = Step(make, "train", {"seed": seed}, about=about)
+    store.run(made := Step(answers, "answer", None, {"model": model}, about=about))
+    return made
+
+
 def test_keys_are_unique_and_what_they_name_exists_over_all_kept_results(store: Store, tmp_path: Path) -> None:
-    with Answers(store, Tracker(f"sqlite:///{tmp_path}/none.db")) as answers:
-        check_keys(answers)
-        (counts,) = answers.answer("select " + ", ".join(f"(select count(*) from {view})" for view in KEPT), rows_of)[1]
+    """Also of trainings by two versions of the code, one of which has two starts and was scored by both versions."""
+    for make, seed in ((train_before, 0), (train_before, 1), (train_since, 1)):
+        made = trained(store, make, seed)
+    for value in (1.0, 2.0):
+        store.run(Step(scores, "score", value, {"predictions": made}, about=made.about))
+    with Answers(store, Tracker(f"sqlite:///{tmp_path}/none.db")) as results:
+        check_keys(results)
+        (counts,) = results.answer("select " + ", ".join(f"(select count(*) from {view})" for view in KEPT), rows_of)[1]
+        assert results.answer("select value from metrics where metric = 'bleu'", rows_of)[1] == [(2.0,)]
+        starts = "select restart, count(*) from predictions group by 1 order by 1"
+        assert results.answer(starts, rows_of)[1] == [(0, 6), (1, 6)]
+        costs = "select seeds, train_seconds from experiments where origin = 'store'"
+        assert results.answer(costs, rows_of)[1] == [(1, 10.0)]
     assert min(counts) > 30
+
+
+def test_no_file_of_records_is_read_for_the_list_of_them(store: Store, tmp_path: Path) -> None:
+    made = trained(store, train_since, 0)
+    (store.run(made).path / "predictions.arrow").unlink()
+    files = query(store, Tracker(f"sqlite:///{tmp_path}/none.db"), "select file, rows, columns from shards")
+    assert files[1] == [("predictions.arrow", 4, ["restart", "id", "group"])]
+
+
+def test_a_question_leaves_nothing_behind_that_a_later_one_sees(store: Store) -> None:
+    with Answers(store, None) as results:  # type: ignore[arg-type]
+        results.answer("explain analyze create view published as select 1 where false", rows_of)
+        for question in ("create view published as select 1", "prepare a as select 1", "execute a", "begin"):
+            with pytest.raises(ValueError, match="only questions are answered"):
+                results.answer(question, rows_of)
+        assert results.answer("select count(*) > 400 from published", rows_of)[1] == [(True,)]
 
 
 KEPT = ("verdicts", "claims", "published", "compared", "seeds", "experiments", "settings", "sentence_scores")
@@ -194,7 +234,7 @@ def test_only_the_views_that_a_question_reads_are_made(
 BOUNDED = """
 import sys
 from pathlib import Path
-from phrasemodels.data.store.store import Store
+from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.results import records, sql
 records.MEMORY = 2**29
 try:

@@ -99,7 +99,7 @@ def parquet_path(artifact: Artifact, file: str) -> str:
     return f"{manifest['step']}/{file_name(manifest['label'])}-{artifact.key[:8]}/{Path(file).stem}.parquet"
 
 
-CHANGES = {"ALTER", "DELETE", "DROP", "INSERT", "MERGE_INTO", "UPDATE"}  # kinds of statements
+QUESTIONS = {"SELECT", "EXPLAIN", "MULTI"}  # kinds of statements that leave nothing behind; MULTI: a pivot
 MEMORY = "4GB"  # of a question
 CLOSED: dict[str, Any] = {  # a DuckDB that loads and writes nothing
     "autoinstall_known_extensions": "false",
@@ -108,6 +108,7 @@ CLOSED: dict[str, Any] = {  # a DuckDB that loads and writes nothing
 }
 LOCKED = {"python_enable_replacements": "false", "enable_external_access": "false", "lock_configuration": "true"}
 EMPTY = "the question is empty: ask one, like select * from verdicts"
+WHERE = "`show tables` lists the views, `describe VIEW` the columns of one"
 T = TypeVar("T")
 
 
@@ -158,8 +159,10 @@ class Answers:
             sql = _columns_of(described[1].lower())
         try:
             statements = duckdb.extract_statements(sql)
-            if any(statement.type.name in CHANGES for statement in statements):
-                raise ValueError("the question changes tables, which are copies: ask one, like select * from verdicts")
+            if not statements:
+                raise ValueError(EMPTY)
+            if any(statement.type.name not in QUESTIONS for statement in statements):
+                raise ValueError(f"only questions are answered: ask one, like select * from verdicts; {WHERE}")
             if len(statements) > 1:
                 raise ValueError(f"these are {len(statements)} questions: ask one at a time")
             if new := self._named(sql):
@@ -168,8 +171,12 @@ class Answers:
                 for name in new:  # not copied: a question reads the columns that it names
                     self._views.register(name, _rows(name, self._data))
                     self._made.add(name)
-            with limited_memory():  # the rows of an answer are not DuckDB's
-                return _interruptibly(self._views, partial(ask, self._views, sql))
+            self._views.begin()
+            try:
+                with limited_memory():  # the rows of an answer are not DuckDB's
+                    return _interruptibly(self._views, partial(ask, self._views, sql))
+            finally:
+                self._views.rollback()  # `explain analyze` does what it explains
         except duckdb.Error as error:
             raise ValueError(explained(str(error))) from error
 
@@ -216,16 +223,12 @@ def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tup
 
 def _rows_of(connection: "DuckDBPyConnection", sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     connection.execute(sql)
-    if connection.description is None:
-        raise ValueError(EMPTY)
-    return _unique([column[0] for column in connection.description]), connection.fetchall()
+    return _unique([column[0] for column in connection.description or ()]), connection.fetchall()
 
 
 def arrow_of(connection: "DuckDBPyConnection", sql: str) -> pa.Table:
     """Return the answer to a question as an Arrow table. Whole numbers are int64 if all of a column fit."""
-    if (relation := connection.sql(sql)) is None:
-        raise ValueError(EMPTY)
-    found = relation.to_arrow_table()
+    found = connection.sql(sql).to_arrow_table()
     return pa.table(list(map(_narrow, found.columns)), names=_unique(found.column_names))
 
 
@@ -313,11 +316,10 @@ def _records(store: Store) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _shards_of(artifact: Artifact) -> list[dict[str, Any]]:
-    """Return file, rows and content of each file of records. Predictions are records, too."""
+    """Return file, rows, schema and content of each file of records, as far as its step names them."""
     if PREDICTIONS not in artifact.manifest["files"]:
         return list(artifact.meta.get("shards", []))
-    content = artifact.manifest["files"][PREDICTIONS]["sha256"]
-    return [{"file": PREDICTIONS, "rows": read_shard(artifact.file(PREDICTIONS)).num_rows, "content": content}]
+    return [{"file": PREDICTIONS, **artifact.meta.get("predictions", {})}]
 
 
 class Data:
@@ -341,6 +343,13 @@ class Data:
     def comparisons(self) -> list[Artifact]:
         """Compared tables in the store, oldest first."""
         return [artifact for artifact in self.artifacts.values() if artifact.manifest["step"] == "compare"]
+
+    @cached_property
+    def of_experiments(self) -> list[tuple[str, Artifact, Artifact | None]]:
+        """The trainings and scores of experiments, each with the training in the store that it is of, oldest first."""
+        found = (artifact for artifact in self.artifacts.values() if "experiment" in artifact.about)
+        found = (artifact for artifact in found if artifact.meta.keys() & {"train_seconds", "scores"})
+        return [(artifact.about["experiment"], artifact, self.training(artifact)) for artifact in found]
 
     @cached_property
     def problems(self) -> dict[str, list[str]]:
@@ -407,7 +416,7 @@ def explained(error: str) -> str:
     if said.startswith("Out of Memory"):
         return f"{said.splitlines()[0]}; a question may take {MEMORY}: ask for less at a time"
     where = place.partition(":")[2].partition("\n")[0].strip().removeprefix("explain ")
-    return f"{' '.join(said.split())}{f', in: {where}' if where else ''}; `show tables` lists the views, `describe VIEW` the columns of one"
+    return f"{' '.join(said.split())}{f', in: {where}' if where else ''}; {WHERE}"
 
 
 PACKAGES = {"polars": "polars", "pandas": "pandas", "arrow": "pyarrow"}  # of kinds, the preferred one first
@@ -445,8 +454,8 @@ def shards(data: Data) -> pa.Table:
         {
             "step": a.manifest["step"],
             "label": a.manifest["label"],
-            **{k: shard[k] for k in ("file", "rows", "content")},
-            "columns": read_shard(a.file(shard["file"])).column_names,
+            **{k: shard.get(k) for k in ("file", "rows", "content")},
+            "columns": [column.partition(": ")[0] for column in shard["schema"]] if "schema" in shard else None,
             "licences": ", ".join(a.meta["licences"]),
             "redistributable": a.meta["redistributable"],
             "stand_in": a.meta["stand_in"],
@@ -478,7 +487,7 @@ def _run(run: Run) -> dict[str, Any]:
         "kind": tags.get("phrasemodels.kind"),
         "status": run.status,
         "failure": tags.get(REASON),
-        "row": divided(tags["experiment"])[0].rpartition("/")[2] if "experiment" in tags else None,
+        "row": divided(tags["experiment"])[0].split("/", 3)[-1] if "experiment" in tags else None,
         "train_key": tags.get(KEY) if trains else None,
         "started": run.started,
         "seconds": (run.ended - run.started) / 1000 if run.ended and run.started else None,
@@ -493,15 +502,14 @@ def _owner(about: Mapping[str, Any]) -> dict[str, Any]:
 
 def metrics(data: Data) -> pa.Table:
     """Return the curves of trainings in the store, and at step 0 their final values and their scores on test."""
-    rows = []
-    for artifact in data.artifacts.values():
-        if "experiment" not in artifact.about or not (artifact.meta.keys() & {"train_seconds", "scores"}):
-            continue
-        if (trained := data.training(artifact)) is None:
+    rows = {}  # the newest of several scores, as by new code
+    for experiment, artifact, trained in data.of_experiments:
+        if trained is None:
             continue
         known = {"train_key": trained.key, "run_id": data.run_ids.get(trained.key), **_owner(artifact.about)}
-        rows += [{**known, "metric": name, "step": step, "value": value} for name, step, value in _measured(artifact)]
-    return table("metrics", rows)
+        for name, step, value in _measured(artifact):
+            rows[trained.key, experiment, name, step] = {**known, "metric": name, "step": step, "value": value}
+    return table("metrics", rows.values())
 
 
 def _measured(artifact: Artifact) -> Iterator[tuple[str, int, float | None]]:
@@ -660,11 +668,10 @@ def _compared(row: Mapping[str, Any], older: str) -> dict[str, Any]:
 def seeds(data: Data) -> pa.Table:
     """Return each metric over the seeds of an experiment: of kept results, and of the store's newest settings and code."""
     values: dict[tuple[str, str], dict[str, dict[int, tuple[float, str]]]] = {}
-    for artifact in (a for a in data.artifacts.values() if "experiment" in a.about and "scores" in a.meta):
-        trained = data.training(artifact)
+    for experiment, artifact, trained in data.of_experiments:
         made, run_id = (_made_by(trained), data.run_ids.get(trained.key, "")) if trained else ("", "")
-        for metric, score in artifact.meta["scores"].items():
-            groups = values.setdefault((artifact.about["experiment"], metric), {})
+        for metric, score in artifact.meta.get("scores", {}).items():
+            groups = values.setdefault((experiment, metric), {})
             known = groups.pop(made, {})
             groups[made] = known | {int(artifact.about["seed"]): (score["value"], run_id)}
     lost = {  # of the newest comparison of a row
@@ -728,15 +735,18 @@ def experiments(data: Data) -> pa.Table:
         | {name: row["training"][name] for name in names if name in row["training"]}
         for row in data.kept_experiments
     ]
-    trained: dict[str, list[Mapping[str, Any]]] = {}
-    for artifact in data.artifacts.values():
-        if "experiment" in artifact.about and artifact.meta.keys() & {"train_seconds", "scores"}:
-            own = trained.setdefault(artifact.about["experiment"], [])
-            own += [artifact.meta] if "train_seconds" in artifact.meta else []
+    # of trainings by their settings and code, the newest last
+    groups: dict[str, dict[str, dict[str, Mapping[str, Any]]]] = {}
+    for name, _, trained in data.of_experiments:
+        own = groups.setdefault(name, {})
+        if trained and "train_seconds" in trained.meta:
+            made = _made_by(trained)
+            own[made] = own.pop(made, {}) | {trained.key: trained.meta}
     for artifact in data.comparisons:  # a row all of whose trainings diverged
         for row in artifact.meta["rows"]:
-            trained.setdefault(row["experiment"], [])
-    for name, metas in trained.items():
+            groups.setdefault(row["experiment"], {})
+    for name, own in groups.items():
+        metas = [*[{}, *own.values()][-1].values()]
         means = {
             one: float(np.mean([meta[one] for meta in metas])) if metas else None
             for one in ("train_seconds", "peak_memory_mib", "steps")
@@ -777,11 +787,7 @@ def sentence_scores(data: Data) -> pa.Table:
 
 def settings(data: Data) -> pa.Table:
     """Return the settings of trainings, of the store and of kept results, by the names for `--set`."""
-    found = {
-        (artifact.about["experiment"], STORE): artifact.manifest["parts"]["settings"]
-        for artifact in data.artifacts.values()
-        if "experiment" in artifact.about and "train_seconds" in artifact.meta
-    }
+    found = {(name, STORE): one.manifest["parts"]["settings"] for name, _, one in data.of_experiments if one}
     found |= {(row["experiment"], row["origin"]): row["settings"] for row in data.kept_experiments}
     return table(
         "settings",
