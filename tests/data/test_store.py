@@ -1,6 +1,7 @@
 """The store: keys, cached artifacts, damage, failures and concurrent runs."""
 
 import contextlib
+import hashlib
 import importlib
 import json
 import os
@@ -156,19 +157,39 @@ def test_an_artifact_copied_over_another_is_not_used_and_is_reported(
     assert damage(store) == []
 
 
-@pytest.mark.parametrize("damage", ["", "no digest\n{}", "cut off"])
+@pytest.mark.parametrize("damage", ["", "no digest\n{}", "cut off", "another form", "a pipe"])
 def test_an_index_has_what_the_manifests_have_and_is_made_again(damage: str, store: Store) -> None:
     first, second = (store.run(Step(write, f"write {text}", Text(text))) for text in "ab")
     assert {one.key for one in store.indexed()} == {first.key, second.key}
     index = store.root / INDEX
-    if damage:
-        index.write_text(damage if "\n" in damage else index.read_text()[:-9])
+    other = json.dumps({name: [stamp, {}] for name, (stamp, _) in json.loads(index.read_bytes()[65:]).items()})
+    wholes = {
+        "another form": f"{hashlib.sha256(other.encode()).hexdigest()}\n{other}",
+        "cut off": index.read_text()[:-9],
+    }
+    if damage == "a pipe":
+        index.unlink()
+        os.mkfifo(index)
+    elif damage:
+        index.write_text(wholes.get(damage, damage))
     changed = with_digest({**second.manifest, "meta": {"text": "changed since"}})
     (second.path / MANIFEST).write_text(json.dumps(changed))
     found = {one.key: one for one in store.indexed()}
     assert [found[one.key].meta for one in (first, second)] == [first.meta, changed["meta"]]
     shutil.rmtree(first.path)
     assert [one.key for one in store.indexed()] == [second.key]
+
+
+def test_an_index_is_read_in_place_of_manifests_that_did_not_change(store: Store, monkeypatch) -> None:
+    step = Step(write, "write", Text("a"))
+    made = store.run(step)
+    (left := store.root / f".{INDEX}.1-{'a' * 12}").touch()  # by a killed process
+    first = store.indexed()
+    written = (store.root / INDEX).stat().st_mtime_ns
+    os.utime(made.path / MANIFEST, (1, 1))  # as a use of the artifact does
+    monkeypatch.setattr(Store, "_local", None)
+    assert store.indexed() == first and [one.key for one in first] == [step.key]
+    assert (store.root / INDEX).stat().st_mtime_ns == written and not left.exists()
 
 
 def test_private_files_of_libraries_get_the_mode_of_the_users_umask(store: Store) -> None:

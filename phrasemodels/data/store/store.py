@@ -33,6 +33,7 @@ from phrasemodels.data.store.artifacts import (
     damage_of,
     describe,
     files_of,
+    locked,
     parse_manifest,
     remove,
     this_machine,
@@ -412,21 +413,22 @@ class Store:
             return self.all_artifacts()
         index, known = self.root / INDEX, dict[str, Any]()
         with contextlib.suppress(OSError, ValueError):
-            digest, _, text = index.read_bytes().partition(b"\n")
-            known = json.loads(text) if digest.decode() == hashlib.sha256(text).hexdigest() else {}
+            seal, _, text = read_regular(index).partition(b"\n")
+            known = json.loads(text) if seal == _seal(text) else {}
         found = dict[str, Any]()
-        for path in self.root.glob(f"objects/*/*/{MANIFEST}"):
+        for path in filter(Path.is_file, self.root.glob(f"objects/*/*/{MANIFEST}")):
             with contextlib.suppress(FileNotFoundError):
-                status, name = path.stat(), f"{path.parent.parent.name}/{path.parent.name}"
-                stamp = [status.st_mtime_ns, status.st_size]
+                name = f"{path.parent.parent.name}/{path.parent.name}"
+                stamp = _end_of(path).decode(errors="replace")  # a use of the artifact changes its time
                 if name in known and known[name][0] == stamp:
                     found[name] = known[name]
                 elif artifact := self._local(path.parent, verify=False):
                     found[name] = [stamp, _in_brief(artifact.manifest)]
         if found != known:
             text = json.dumps(found).encode()
-            with contextlib.suppress(OSError), atomic_replace(index) as temporary:  # the folder may be read-only
-                temporary.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+            # the folder may be read-only
+            with contextlib.suppress(OSError), locked(index), atomic_replace(index) as temporary:
+                temporary.write_bytes(_seal(text) + b"\n" + text)
         artifacts = (Artifact(self.root / "objects" / name, manifest) for name, (_, manifest) in found.items())
         return sorted(artifacts, key=lambda artifact: artifact.finished)
 
@@ -542,7 +544,12 @@ class Store:
         return Artifact(out, manifest)
 
 
-INDEX = "index.json"
+INDEX, INDEX_FORM = "index.json", b"2"  # the form changes with what the index has of a manifest
+
+
+def _seal(text: bytes) -> bytes:
+    """Return the first line of an index: of its text and its form."""
+    return hashlib.sha256(INDEX_FORM + text).hexdigest().encode()
 
 
 def _in_brief(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ ExperimentName = Annotated[
 
 
 def opened() -> tuple["Store", "Tracker"]:
-    """Return the store and the tracker, for reading alone: neither is made, locked or written to."""
+    """Return the store and the tracker, for reading alone: neither is made."""
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.results.records import open_to_read
 

@@ -149,9 +149,9 @@ def store_of(settings: Settings) -> Store:
 
 
 def open_to_read() -> tuple[Store, Tracker]:
-    """Return the store and the tracker of the settings for reading alone. Neither is made, locked or written to.
+    """Return the store and the tracker of the settings for reading alone. Neither is made.
 
-    OSError: the store's place is no folder.
+    Of a store only the index of its manifests is written. OSError: the store's place is no folder.
     """
     settings = Settings()
     if settings.root.exists() and not settings.root.is_dir():
