@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ STATUS = {  # MLflow's words for ours
 }  # fmt: skip
 KIND_OF_EXPERIMENT = {"mlflow.experimentKind": "custom_model_development"}  # its page has runs, not traces
 PREVIEWED = 100  # rows of predictions
+AGAIN = ("RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST", "TEMPORARILY_UNAVAILABLE")  # errors of MLflow that may pass
 WAITS = "phrasemodels.waits_for"  # processors that a training waits for
 
 
@@ -332,14 +334,12 @@ class Tracker:
 
     def preview(self, run_id: str, shards: Iterable[Any]) -> None:
         """Log the first PREVIEWED predictions as a table that MLflow's page shows. shards: Arrow tables."""
-        for rows in shards:
-            first = rows.slice(0, PREVIEWED).to_pydict()
-            table = {
-                name: [" ".join(map(str, one)) if isinstance(one, list) else one for one in column]
-                for name, column in first.items()
-            }
-            self.client().log_dict(run_id, {"columns": [*table], "data": [*zip(*table.values(), strict=True)]}, PREVIEW)
-            self.client().set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([{"path": PREVIEW, "type": "table"}]))
+        rows = list(islice((row for shard in shards for row in shard.slice(0, PREVIEWED).to_pylist()), PREVIEWED))
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        shown = (" ".join(map(str, v)) if isinstance(v, list) else v for row in rows for v in map(row.get, names))
+        data = [list(islice(shown, len(names))) for _ in rows]
+        self.client().log_dict(run_id, {"columns": names, "data": data}, PREVIEW)
+        self.client().set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([{"path": PREVIEW, "type": "table"}]))
 
     def logged_model(self, run_id: str, name: str, key: str, step: int, tags: Mapping[str, str]) -> str:
         """Find or create the logged model with this key, made by a run at a step. Return its id."""
@@ -388,7 +388,7 @@ class Tracker:
 
 
 def _despite_others(write: Callable[[], object]) -> None:
-    """Call a writer of MLflow, again if another run has just made or removed the same."""
+    """Call a writer of MLflow, again if another run has just made or removed the same, or has the database locked."""
     from mlflow.exceptions import MlflowException
 
     for tries in reversed(range(5)):
@@ -396,7 +396,7 @@ def _despite_others(write: Callable[[], object]) -> None:
             write()
             break
         except MlflowException as error:
-            if not tries or error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST"):
+            if not tries or error.error_code not in AGAIN:
                 raise
 
 
@@ -428,6 +428,7 @@ def _listed(database: Path) -> list[Run]:
         "runs.lifecycle_stage = 'active' and experiments.lifecycle_stage = 'active' order by start_time desc, run_uuid"
     )
     with contextlib.closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        connection.execute("begin")  # both answers are of one moment
         tags: dict[str, dict[str, str]] = {}
         for run_id, name, value in connection.execute("select run_uuid, key, value from tags"):
             tags.setdefault(run_id, {})[name] = value

@@ -1,8 +1,11 @@
 """MLflow: concurrent runs, deleted experiments, full disks, missing servers; and errors that are not a service's."""
 
+import contextlib
+import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -10,16 +13,20 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import mlflow
+import pyarrow as pa
 import pytest
 from conftest import ISOLATED, PROJECT
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 
 from phrasemodels.flows.cli.main import main
 from phrasemodels.flows.results.exchange import from_mlflow
+from phrasemodels.infra import tracking
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import AT_WORK, ATTEMPT, KEY, WAITS, StepMetrics, Tracker, TrainingRun, UsedData
@@ -111,6 +118,46 @@ def test_runs_that_used_the_same_data_log_it_at_the_same_moment(tracker: Tracker
         with ThreadPoolExecutor(len(runs)) as threads:
             list(threads.map(lambda run: together.wait() + 1 and tracker.datasets(run, used), runs))  # noqa: B023
     assert {len(tracker.client().get_run(run).inputs.dataset_inputs) for run in runs} == {5}
+
+
+def test_a_write_is_tried_again_if_the_database_is_locked() -> None:
+    errors = [MlflowException("database is locked", TEMPORARILY_UNAVAILABLE)]
+
+    def write() -> None:
+        if errors:
+            raise errors.pop()
+
+    tracking._despite_others(write)
+    assert not errors
+
+
+def test_runs_are_listed_with_the_tags_of_the_same_moment(tracker: Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(sqlite3.Connection):
+        """Another process adds a run after the first answer."""
+
+        def execute(self, question: str, *values: Any) -> sqlite3.Cursor:
+            found = super().execute(question, *values).fetchall()
+            if "from tags" in question:
+                with contextlib.suppress(sqlite3.OperationalError), sqlite3.connect(database, 0) as other:
+                    other.execute("update runs set lifecycle_stage = 'active'")
+            return found  # type: ignore[return-value]
+
+    client, run, connect = tracker.client(), tracker.open_run("x", "run", "key", {}), sqlite3.connect
+    database = tracker.uri.removeprefix("sqlite:///")
+    client.delete_run(run)
+    connected = partial(connect, factory=Interrupted)
+    monkeypatch.setattr(
+        tracking.sqlite3, "connect", lambda *of, **named: (connected if "uri" in named else connect)(*of, **named)
+    )
+    assert tracker.listed() == []
+
+
+def test_the_preview_has_the_first_predictions_of_all_shards(tracker: Tracker) -> None:
+    run = tracker.open_run("x", "run", "key", {})
+    tracker.preview(run, [pa.table({"id": [0], "source": [["a", "b"]]}), pa.table({"id": range(200)})])
+    found = json.loads(Path(tracker.client().download_artifacts(run, tracking.PREVIEW)).read_text())
+    assert found["columns"] == ["id", "source"] and len(found["data"]) == 100
+    assert found["data"][:2] == [[0, "a b"], [0, None]]
 
 
 def test_two_nodes_with_one_training_log_each_row_once_to_one_run(tracker: Tracker) -> None:

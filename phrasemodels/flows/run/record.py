@@ -76,7 +76,7 @@ class Record:
         first, title = self.plan.table.experiments[0], self.plan.table.title
         about = {"mlflow.note.content": title, **_about(first), "phrasemodels.kind": "table"}
         # as the names of its experiments begin: a list of runs shows some twenty letters
-        name = f"{first.name.rpartition('/')[0]}{title.partition(f'profile {first.profile}')[2]}"
+        name = f"{first.sibling('')[:-1]}{title.partition(f'profile {first.profile}')[2]}"
         run = self.tracker.open_run(first.recipe.name, name, key, {**about, ATTEMPT: self.attempt, **_code()})
         own = [as_set(p.trained.parts["settings"]).items() for p in self.plan.pipelines if p.trains]
         self.tracker.parameters(run, dict(set.intersection(*map(set, own))) if own else {})
