@@ -1,10 +1,10 @@
-// The English parser in the browser: words, ids, scores by ONNX Runtime Web, and the best phrases. `phrasemodels.inference.onnx` writes what it reads.
+// The English parser in the browser: words, ids, scores by ONNX Runtime Web, and the best phrases. `phrasemodels.inference.export` writes what it reads.
 
 import * as ort from "./ort.wasm.bundle.min.mjs";
 
 const HERE = new URL(".", import.meta.url);
-const [UNKNOWN, BEGIN, END] = [1, 2, 3]; // ids, as in phrasemodels/layers/ids.py
-const LETTERS = 20; // of a longer word: the first ten and the last ten, as in phrasemodels/parsing/numbers.py
+const [UNKNOWN, BEGIN, END] = [1, 2, 3]; // ids, as in phrasemodels/layers/blocks.py
+const LETTERS = 20; // of a longer word: the first ten and the last ten, as in phrasemodels/parsing/ids.py
 const GROUP = 1; // the label that groups words below a phrase; label 0 is none
 export const LONGEST = 60; // words
 

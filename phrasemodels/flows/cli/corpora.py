@@ -14,6 +14,7 @@ from phrasemodels.flows.cli.terminal import Force, Json, clean, file_sources, pr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from phrasemodels.data.corpora.added import Written
     from phrasemodels.data.download.manifest import Manifest, Sources
     from phrasemodels.data.store.artifacts import Artifact
     from phrasemodels.data.store.store import Step, Store
@@ -105,8 +106,6 @@ def add(
     from phrasemodels import project
     from phrasemodels.data.corpora.added import Added, add_treebank
     from phrasemodels.data.corpora.added import add as add_to
-    from phrasemodels.data.download.manifest import read as read_manifest
-    from phrasemodels.flows.results.lineage import counts_line
 
     if (folder := project.folder()) is None:
         raise ValueError(f"no {project.FILE} here or above: `phrasemodels init my-study` makes a project folder")
@@ -117,27 +116,29 @@ def add(
             raise ValueError(
                 f"{file} is a treebank's folder: of the options it takes --name, --max-words and --replace"
             )
-        written = add_treebank(file, corpora, name, replace, max_words)
-    elif max_words is not None:
+        _print_added(add_treebank(file, corpora, name, replace, max_words))
+        return
+    if max_words is not None:
         raise ValueError("--max-words is of a treebank's folder")
-    else:
-        schema = schema or ("sentences" if reader == "labelled" else "bitext")
-        pair = tuple(languages.split("-")) if languages else ()
-        if len(pair) not in (0, 2):
-            raise ValueError(f"--languages {languages}: name two, like en-de")
-        given: dict[str, str | float] = dict(one.partition("=")[::2] for one in option or [])
-        if max_bad is not None and bad_lines == "stop":
-            raise ValueError("--max-bad bounds what --bad-lines skip leaves out: give both")
-        if bad_lines != "stop":
-            given |= {"bad_lines": bad_lines} | ({} if max_bad is None else {"max_bad": max_bad})
-        written = add_to(
-            file,
-            Added(name or re.sub(r"\W+", "_", file.stem.lower()), reader, schema, given, pair, tokeniser, by),
-            corpora,
-            replace,
-            dev,
-            test,
-        )
+    schema = schema or ("sentences" if reader == "labelled" else "bitext")
+    pair = tuple(languages.split("-")) if languages else ()
+    if len(pair) not in (0, 2):
+        raise ValueError(f"--languages {languages}: name two, like en-de")
+    given: dict[str, str | float] = dict(one.partition("=")[::2] for one in option or [])
+    if max_bad is not None and bad_lines == "stop":
+        raise ValueError("--max-bad bounds what --bad-lines skip leaves out: give both")
+    if bad_lines != "stop":
+        given |= {"bad_lines": bad_lines} | ({} if max_bad is None else {"max_bad": max_bad})
+    name = name or re.sub(r"\W+", "_", file.stem.lower())
+    described = Added(name, reader, schema, given, pair, tokeniser, by)
+    _print_added(add_to(file, described, corpora, replace, dev, test))
+
+
+def _print_added(written: "Written") -> None:
+    """Print the manifest of a corpus that was added, and on stderr its splits, labels and groups."""
+    from phrasemodels.data.download.manifest import read as read_manifest
+    from phrasemodels.flows.results.lineage import counts_line
+
     print(written.path)
     manifest = read_manifest(written.path)
     for name in written.splits:

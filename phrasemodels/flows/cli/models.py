@@ -165,8 +165,9 @@ def export(
 
     The folder has weights, configuration, vocabulary and card. `predict` and `draw` read it too.
 
-    Examples: phrasemodels export 000/table1/sample/transformer exported --ctranslate2 phrasemodels export
-    004/english/laptop/lal english --parser
+    Example: phrasemodels export 000/table1/sample/transformer exported --ctranslate2
+
+    Example: phrasemodels export 004/english/laptop/lal english --parser
     """
     from phrasemodels.folders import check_replaceable
 

@@ -338,7 +338,7 @@ def serve(
 
     A parser shows phrases, dependencies, and what each label attends to. Other models answer each line.
 
-    Examples: phrasemodels serve phrasemodels serve 000/table1/sample/phrase-k2
+    Example: phrasemodels serve 000/table1/sample/phrase-k2
     """
     from phrasemodels.flows.run.page_server import server
 

@@ -261,8 +261,9 @@ def sql(
     `show tables` lists the views, `describe verdicts` the columns of one. Join views of single runs by `using
     (run_id)`, views over seeds by `using (experiment, metric, origin)`.
 
-    Examples: phrasemodels sql --database results.duckdb phrasemodels sql "select system, ours, half_width, verdict from
-    verdicts where ours is not null order by ours desc"
+    Example: phrasemodels sql --database results.duckdb
+
+    Example: phrasemodels sql "select system, ours, half_width, verdict from verdicts where ours is not null"
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -292,7 +293,7 @@ def sql(
         where = store.root if store.shared is None else store.shared.url
         print(f"nothing has been run in {where}; kept results are in verdicts, seeds and published", file=sys.stderr)
     elif not rows and not tracker.listed():
-        print("runs are of `reproduce`; what `train` made is in metrics, seeds, costs and predictions", file=sys.stderr)
+        print("runs are of `reproduce`; those of `train` are in metrics, seeds and experiments", file=sys.stderr)
     if to is not None and table is not None:
         try:
             if to.suffix == ".parquet":

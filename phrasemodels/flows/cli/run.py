@@ -336,8 +336,9 @@ def experiments(
 
     With a word or an option it lists experiments, with the printed number that each answers.
 
-    Examples: phrasemodels experiments; phrasemodels experiments --paper 002 --profile laptop; phrasemodels experiments ATIS;
-    phrasemodels experiments 000/table1/sample/phrase-k2 --settings
+    Example: phrasemodels experiments --paper 002 --profile laptop
+
+    Example: phrasemodels experiments 000/table1/sample/phrase-k2 --settings
     """
     from phrasemodels.flows.cli.terminal import print_rows
 
@@ -471,7 +472,7 @@ def tables(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "problem": own[0]["problem"],
             "corpora": ", ".join(_names(own, "corpus")),
             "metrics": ", ".join(_names(own, "metric")),
-            "rows": len({row["experiment"].rpartition("/")[2] for row in own}),
+            "rows": len({row["experiment"].split("/", 3)[-1] for row in own}),
             "printed numbers": len({(r["system"], r["variant"], r["dataset"], r["metric"]) for r in own if r["published"] is not None}),
         }
         for (paper, number), own in found.items()

@@ -144,7 +144,7 @@ def _now() -> str:
 
 # States of tasks: found in the store; not done, since a share of its updates was reached; a training that diverged, or what needs it.
 CACHED, LEFT, DIVERGED = "Cached", "Left", "Diverged"
-STOPPED_BY = "Stopped"  # the state of a run that was stopped by a signal or its limit, as in the store and in MLflow
+STOPPED_BY = "Stopped"  # the state of a run that was stopped by a signal, as in the store and in MLflow
 MOST_LETTERS = 200  # of a flow run's name
 
 
