@@ -87,7 +87,7 @@ def files_below(place: Path, enter: Callable[[Path], bool]) -> Iterator[Path]:
             continue
         seen.add(here)
         if len(seen) > MOST_FILES:
-            raise ValueError(f"{place} has more than {MOST_FILES} folders: remove the links that lead to others")
+            raise ValueError(f"{place} has more than {MOST_FILES} folders below it, also through links: name one with fewer")
         inner[:] = sorted(name for name in inner if enter(Path(folder, name)))
         yield from (path for name in sorted(names) if (path := Path(folder, name)).is_file())
 

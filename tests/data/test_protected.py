@@ -124,6 +124,7 @@ def test_a_result_is_replaced_at_once_and_other_files_stay(kept: Path, monkeypat
         with pytest.raises(SystemExit):
             keep.write(kept, result | {"note": "new"}, statistics, over=keep.content_of(kept))
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == before
+    kept.with_name(".mine-new-abcdefgh").mkdir()  # by a killed process
     renewed = keep.keep_tests
     monkeypatch.setattr(keep, "keep_tests", lambda file: ((kept / "late.md").write_text("mine"), renewed(file)))
     (link := kept.with_name("link")).symlink_to(kept)

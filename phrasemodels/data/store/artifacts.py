@@ -23,6 +23,7 @@ LOCAL_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 MANIFEST = "manifest.json"
 AHEAD = 3600.0  # seconds between the clocks of nodes, at most
 SHA256 = re.compile("[0-9a-f]{64}")
+WRITTEN = "-new-"  # in the name of a folder that is written under the lock of another
 MAX_PART_BYTES, MAX_NAME_BYTES = 255, 2000  # of file names: every file system takes these
 
 
@@ -168,17 +169,24 @@ def made_elsewhere(manifest: Mapping[str, Any]) -> str | None:
 
 
 @contextlib.contextmanager
-def locked(place: Path) -> Iterator[None]:
-    """Hold the lock of a place to write, .NAME.lock beside it. The operating system releases that of a killed process."""
-    place = place.resolve()
-    path, left = place.with_name(f".{place.name}.lock"), re.compile(rf"\.{re.escape(place.name)}\.\d+-[0-9a-f]{{12}}")
+def holding(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is removed after it. The operating system releases the lock of a killed process."""
     with filelock.FileLock(path):
         try:
-            for killed in (one for one in place.parent.iterdir() if left.fullmatch(one.name)):
-                remove(killed)  # by `atomic_replace`
             yield
         finally:
             path.unlink(missing_ok=True)  # while it is held: a waiting process then takes a new one
+
+
+@contextlib.contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """Hold the lock of a place to write, .NAME.lock beside it, and remove what killed writers have left there."""
+    place = place.resolve()
+    left = re.compile(rf"\.{re.escape(place.name)}(\.\d+-[0-9a-f]{{12}}|{WRITTEN}[0-9a-z_]{{8}})")
+    with holding(place.with_name(f".{place.name}.lock")):
+        for killed in (one for one in place.parent.iterdir() if left.fullmatch(one.name)):
+            remove(killed)
+        yield
 
 
 @contextlib.contextmanager

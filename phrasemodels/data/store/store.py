@@ -23,8 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import filelock
-
 from phrasemodels.config import to_json
 from phrasemodels.data.store.artifacts import (
     MANIFEST,
@@ -33,6 +31,7 @@ from phrasemodels.data.store.artifacts import (
     damage_of,
     describe,
     files_of,
+    holding,
     locked,
     parse_manifest,
     remove,
@@ -468,18 +467,9 @@ class Store:
             self.bring(path)
         return value  # type: ignore[return-value]
 
-    @contextlib.contextmanager
-    def lock(self, key: str) -> Iterator[None]:
-        """Hold the lock of a key. The operating system releases the lock of a killed process.
-
-        The file of the lock is removed while it is held. A waiting process then takes a new one.
-        """
-        path = self.root / "locks" / f"{key}.lock"
-        with filelock.FileLock(path):
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
+    def lock(self, key: str) -> contextlib.AbstractContextManager[None]:
+        """Hold the lock of a key."""
+        return holding(self.root / "locks" / f"{key}.lock")
 
     def _make(self, step: Step, inputs: Mapping[str, Artifact], executor: Executor) -> Artifact:
         work, final = self.workspace(step.key), self.where(step.name, step.key)

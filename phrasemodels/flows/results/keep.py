@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from phrasemodels.data.formats.shards import check_unpacked, read_shard
-from phrasemodels.data.store.artifacts import Artifact, locked, write_durably
+from phrasemodels.data.store.artifacts import WRITTEN, Artifact, locked, write_durably
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.experiment import Pipeline
@@ -139,7 +139,8 @@ def write(
     """
     folder = folder.resolve()  # of a link, the folder it leads to is replaced
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+    name = f".{folder.name}{WRITTEN}"
+    with locked(folder), tempfile.TemporaryDirectory(prefix=name, dir=folder.parent) as temporary:
         (new := Path(temporary) / folder.name).mkdir()
         write_durably(new / RESULT, json.dumps(result, indent=1) + "\n")
         if statistics:
@@ -147,13 +148,12 @@ def write(
         if trials:
             write_durably(new / TRIALS, json.dumps(trials, indent=1) + "\n")
         keep_tests(new / RESULT)
-        with locked(folder):
-            if over != content_of(folder):
-                raise ValueError(f"{folder} was written by another command meanwhile: run this one again")
-            if folder.exists():
-                own = shutil.ignore_patterns(RESULT, *COMPANIONS)
-                shutil.copytree(folder, new, symlinks=True, ignore=own, dirs_exist_ok=True)
-            put_in_place(new, folder)
+        if over != content_of(folder):
+            raise ValueError(f"{folder} was written by another command meanwhile: run this one again")
+        if folder.exists():
+            own = shutil.ignore_patterns(RESULT, *COMPANIONS)
+            shutil.copytree(folder, new, symlinks=True, ignore=own, dirs_exist_ok=True)
+        put_in_place(new, folder)
     return folder / RESULT
 
 
