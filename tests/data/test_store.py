@@ -578,6 +578,7 @@ class Setup:
 
 
 _ = REG.update(other=2)
+old: int = REG.setdefault("new", 2)
 
 
 def setting(name):
@@ -590,10 +591,12 @@ def layer():
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [('REG["gain"] = 2', 'REG["gain"] = 3'), ("other=2", "other=3")], ids=["class body", "discarded"]
+    ("old", "new"),
+    [('REG["gain"] = 2', 'REG["gain"] = 3'), ("other=2", "other=3"), ('"new", 2', '"new", 3')],
+    ids=["class body", "discarded", "method"],
 )
 def test_effects_of_definitions_count_in_users_code(tmp_path, monkeypatch, old, new):
-    """A class that fills a table, and an assignment to `_`, run at import though nothing names them."""
+    """A class that fills a table, an assignment to `_`, and methods of tables run at import though nothing names them."""
     monkeypatch.syspath_prepend(tmp_path)
     keys = []
     for number, text in enumerate((USERS_CODE, USERS_CODE.replace(old, new))):

@@ -79,7 +79,7 @@ class Module:
             self.definitions[bound] = ast.Module([first, *others], []) if others else first
         own = {*bindings, *(bound for bound, found in self.imports.items() if any(_is_users(of) for of, _ in found))}
         own = own if (users := _is_users(name)) else set()
-        if run := [one for one in tree.body if _runs_code(one, own) or (users and _has_effects(one))]:
+        if run := [one for one in tree.body if _runs_code(one, own) or (users and _has_effects(one, own))]:
             self.definitions[IMPORT_TIME] = ast.Module(run, [])
 
 
@@ -149,27 +149,28 @@ def _runs_code(node: ast.stmt, own: Collection[str]) -> bool:
     return not isinstance(node, ast.Import | ast.ImportFrom) and not _bound_names(node) and not _bare_string(node)
 
 
-def _has_effects(node: ast.stmt) -> bool:
-    """Whether a definition or assignment does more than its name says: a class that fills a table, `_ = register()`, a default that
-    calls."""
+def _has_effects(node: ast.stmt, own: Collection[str]) -> bool:
+    """Whether a definition or assignment does more than its name says.
+
+    It is a class that fills a table, `_ = register()`, `x = TABLE.update()`, or a default that calls. own: names of users' code.
+    """
     if isinstance(node, ast.ClassDef):
         plain = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.AnnAssign, ast.Pass)
         return any(
-            not isinstance(one, plain) and not _bare_string(one) and (not _bound_names(one) or _has_effects(one))
+            not isinstance(one, plain) and not _bare_string(one) and (not _bound_names(one) or _has_effects(one, own))
             for one in node.body
         )
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
         return any(isinstance(leaf, ast.Call) for default in defaults for leaf in ast.walk(default))
-    if isinstance(node, ast.Assign):
-        others = [
-            leaf
-            for target in node.targets
-            for leaf in ast.walk(target)
-            if isinstance(leaf, ast.Attribute | ast.Subscript)
-        ]
-        return bool(others) or set(_bound_names(node)) == {"_"}
-    return False
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return False
+    method = node.value.func if isinstance(node.value, ast.Call) else None
+    if isinstance(method, ast.Attribute) and any(parts[0] in own for parts in _references(method)):
+        return True
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    others = (leaf for target in targets for leaf in ast.walk(target))
+    return set(_bound_names(node)) == {"_"} or any(isinstance(leaf, ast.Attribute | ast.Subscript) for leaf in others)
 
 
 def _is_ours(module: str) -> bool:
