@@ -22,6 +22,7 @@ import itertools
 import json
 import os
 import re
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -360,11 +361,41 @@ def watch_users() -> None:
         watch()
 
 
+AGAIN = """
+import importlib, json, sys
+from phrasemodels import project
+project.watch()
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(f"\\n{json.dumps([{of: [*known] for of, known in one.items()} for one in (project.READ, project.ASKED)])}")
+"""
+
+
+def _import_again(names: list[str]) -> None:
+    """Note what the import of modules reads, in a process that watches it. ValueError: one fails there."""
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", AGAIN, *names],
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise ValueError(
+            f"{', '.join(names)}: imported before its files were watched, and its import in a new process failed: "
+            f"{(done.stderr.splitlines() or ['?'])[-1]}; run phrasemodels.project.watch_users() before the import"
+        )
+    for known, found in zip((READ, ASKED), json.loads(done.stdout.splitlines()[-1]), strict=True):
+        for module, read in found.items():
+            known.setdefault(module, set()).update(read)
+
+
 @cache
 def watch() -> None:
     """Watch the files that users' code opens: refuse them in steps, and note which ones the import of a module reads.
 
-    Python can't remove this hook.
+    Modules that are there already, as in a notebook, are imported again in another process. Python can't remove this hook.
     """
     own = f"{place}/" if (place := folder()) else None
     _before[:] = sys.path
@@ -376,6 +407,9 @@ def watch() -> None:
     with contextlib.suppress(ValueError):  # commands that read them say so
         _plugins.update(modules())
         known += tuple(f"{place}/" for place in corpora_folders())
+    tops = {name for name in _plugins if not name.startswith(("test_", "conftest"))}  # no step reaches tests
+    if early := [name for name in sys.modules if name.partition(".")[0] in tops]:
+        _import_again(early)
 
     def observe(event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or not isinstance(arguments[0], str | bytes) or getattr(_here, "quiet", False):

@@ -607,6 +607,29 @@ def test_effects_of_definitions_count_in_users_code(tmp_path, monkeypatch, old, 
     assert keys[0] != keys[1]
 
 
+EARLY = """
+import own
+from phrasemodels.data.store.fingerprint import closure
+print(*closure(own.mine)[0])
+"""
+
+
+def test_what_a_module_read_before_it_was_watched_counts(tmp_path: Path) -> None:
+    """As in a notebook, which imports the study first. A module that can't be imported alone is named."""
+    (tmp_path / "phrasemodels.toml").write_text('[metrics]\nmine = "own:mine"\n')
+    (tmp_path / "gain.txt").write_text("2")
+    text = "import sys\nGAIN = open('gain' + '.txt').read()\ndef mine():\n    return GAIN\n"
+    found = []
+    for more in ("", "assert sys.argv == ['-c'], 'not alone'\n"):
+        (tmp_path / "own.py").write_text(text + more)
+        environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{PROJECT}"}
+        found.append(
+            subprocess.run([sys.executable, "-c", EARLY], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        )
+    assert "<file>:gain.txt" in found[0].stdout.split(), found[0].stderr
+    assert "own: imported before its files were watched" in found[1].stderr and "not alone" in found[1].stderr
+
+
 def test_variables_count_whose_names_stand_elsewhere_in_the_module(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "variable_of_ours.py").write_text(USERS_CODE)

@@ -407,6 +407,7 @@ def _import_times(imported: Iterable[Name]) -> frozenset[Name]:
 
 def closure(*values: Callable[..., Any] | Any) -> tuple[dict[str, str], dict[str, str]]:
     """Return digests of all definitions within reach of the values, by qualified name, and versions of their libraries."""
+    project.watch_users()
     roots = frozenset(root for value in values for root in _roots(value))
     source, libraries = _closure(roots | {(ENVIRONMENT, IMPORT_TIME)} if roots else roots)
     return dict(source), dict(libraries)
