@@ -1,1 +1,1 @@
-"""Results: artifacts of the store, kept results, lineage, SQL, verdicts."""
+"""Results of the store and kept results, their lineage and verdicts, and their tables in SQL."""

@@ -1,4 +1,7 @@
-"""The papers' claims, answered by pairs of results at the paper's size, and elsewhere: at a small size or on other data."""
+"""The papers' claims and their answers by pairs of results at the paper's size.
+
+Answers elsewhere are at a small size or on other data.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -91,7 +94,8 @@ def printed_rows(claim: Claim) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 class Side:
     """The runs of one row: of a number, or of all tasks of an average.
 
-    group: size, reading, overrides and test set. Two compared sides have them in common. asked: they answer the number itself.
+    group: size, reading, overrides and test set. Two compared sides have the same group. asked: the runs answer the
+    number itself.
     """
 
     results: tuple[Result, ...]
@@ -149,7 +153,7 @@ def _title(corpus: str) -> str:
 
 
 def _sides(row: Columns, results: Sequence[Result]) -> list[Side]:
-    """Return the runs for a printed number, or with its system, variant and metric on other data."""
+    """Return the runs for a printed number or for its system, variant and metric on other data."""
     if row["dataset"].endswith(AVERAGE):
         return _averages(row, results)
     same = same_numbers(row)
@@ -261,7 +265,7 @@ def _votes(verdict: ClaimVerdict, side: Side) -> bool:
 
 
 def _rank(one: tuple[ClaimVerdict, Side]) -> tuple[bool, int, int]:
-    """Return the rank of a reading: voting ones stand in front, then those of most seeds, then those of most updates."""
+    """Return the rank of a reading: first voting ones, then most seeds, then most updates."""
     verdict, side = one
     return _votes(*one), min(verdict.seeds, default=0), side.results[0].experiment.train.steps
 
@@ -306,7 +310,7 @@ def _column(table: pa.Table, name: str) -> np.ndarray:
 
 
 def _items(result: Result, artifacts: Mapping[str, Artifact]) -> list[pa.Table]:
-    """Return the statistics of test items, a table a seed; none if they aren't kept."""
+    """Return the statistics of test items as a table a seed. There are none if they aren't kept."""
     if result.kept:
         return next(statistics_of(result.folder, [result.row])) if result.row.get("sentences") else []
     scores = [artifacts.get(run["score"]) for run in result.runs]
@@ -314,7 +318,7 @@ def _items(result: Result, artifacts: Mapping[str, Artifact]) -> list[pa.Table]:
 
 
 def claim_lines(one: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a claim in a terminal: its answer, its numbers, and the answers elsewhere."""
+    """Yield the lines of a claim in a terminal: its answer and numbers and the answers elsewhere."""
     yield f"{one['id']}  {one['verdict']}: {one['claim']}"
     yield f"    {one['better']} against {one['than']}, {one['dataset']}, {one['metric']}"
     yield f"    {one['reason']}"

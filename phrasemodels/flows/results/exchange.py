@@ -1,4 +1,4 @@
-"""Scores in files of other tools, read for `judge`; from MLflow, too."""
+"""Read scores for `judge` from files of other tools and from MLflow."""
 
 import hashlib
 import logging
@@ -34,7 +34,7 @@ PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 
 @dataclass
 class Both:
-    """Printed numbers and our scores, as read. unread: unread parts, a line each."""
+    """Printed numbers and our scores as read from files. unread: one line for each unread part."""
 
     printed: list[Printed]
     scores: list[Scores]
@@ -192,8 +192,9 @@ ALL_READERS = {**READERS, "*.parquet": from_parquet}
 def from_mlflow(uri: str, unread: list[str]) -> Iterator[Observation]:
     """Yield the last value of each metric of each finished run: one for each seed, without items.
 
-    The row is the parameter row, system, model or model_name, or else the run's name. The seed is the parameter seed,
-    random_seed or random_state, or else the run. The data set is the parameter dataset, or the run's first data set.
+    The row is the parameter row, system, model or model_name. Without one it is the run's name. The seed is the
+    parameter seed, random_seed or random_state. Without one it is the run. The data set is the parameter dataset or
+    else the run's first data set.
     """
     # MLflow reads runs in files only if it is asked to
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")

@@ -1,4 +1,7 @@
-"""The verdicts on all printed numbers, cached on disk while neither the store nor results/ change, and their counts."""
+"""The verdicts on all printed numbers and their counts.
+
+They are cached on disk while neither the store nor results/ change.
+"""
 
 import math
 import re
@@ -57,7 +60,10 @@ def problem_of(experiment: Any) -> list[str]:
 
 
 def cached_kept() -> list[dict[str, Any]]:
-    """Return the rows of kept results, with title, origin, problem, older code, and the interval and tests of the metric."""
+    """Return the rows of kept results.
+
+    Each has title, origin, problem and older code. It also has the interval and tests of the metric.
+    """
 
     def make() -> list[Any]:
         from phrasemodels.flows.results.results import kept_results, older_code
@@ -97,7 +103,9 @@ def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def headline(rows: Iterable[dict[str, Any]]) -> list[str]:
-    """Describe the counted and the trained numbers, their settings, the chance of an error, and the contradicted numbers.
+    """Describe the counted, trained and contradicted numbers.
+
+    The settings and the chance of an error are given, too.
 
     The rates are the largest that benchmarks/verdict_rule.py simulates.
     """
@@ -140,7 +148,10 @@ def least_wrong(lines: Iterable[dict[str, Any]]) -> tuple[int, int]:
 
 
 def needed(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return the needs of numbers without a judgement, without hours, and how many have each. The most frequent come first."""
+    """Return the needs of unjudged numbers without hours and count the numbers of each need.
+
+    The most frequent need comes first.
+    """
     return dict(Counter(A_SEED.sub("", row["needs"]) for row in rows if row["needs"]).most_common())
 
 

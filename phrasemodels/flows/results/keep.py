@@ -132,7 +132,7 @@ def write(
     """Write a kept result into a folder, in place of an earlier one. Other files of the folder stay.
 
     Args:
-        over: The content of result.json before, `content_of`; None if there was none.
+        over: The earlier content of result.json by `content_of`. None if there was none.
 
     Raises:
         ValueError: Another command has written the folder meanwhile.
@@ -177,7 +177,7 @@ def _write_statistics(path: Path, statistics: Statistics) -> None:
 
 
 def run_of(seed: int, train: str = "", run: str = "", made_by: str = "") -> dict[str, Any]:
-    """Return where a seed is from: the commit of the code, the store key of the training, and MLflow's run."""
+    """Return the origin of a seed: commit of the code, store key of the training and MLflow's run."""
     return {"seed": seed, "commit": made_by or commit(), "train": train, "run": run}
 
 
@@ -219,7 +219,7 @@ def training_of(models: Sequence[Artifact]) -> dict[str, Any]:
 
 
 def union(*lists: str) -> str:
-    """Return the items of lists like "2.11.0, 2.13.0", each once and sorted, as such a list."""
+    """Merge lists like "2.11.0, 2.13.0" into a sorted list with each item once."""
     return ", ".join(sorted({item for items in lists for item in items.split(", ") if item}))
 
 
@@ -230,7 +230,7 @@ def all_versions(libraries: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 def row_of(name: str) -> str:
-    """Return the row, with overrides, of the name of an experiment."""
+    """Return the row and its overrides from the name of an experiment."""
     return name.split("/", 3)[3]
 
 
@@ -238,8 +238,8 @@ def join(folder: Path, other: Path) -> Path:
     """Add the seeds and rows of a kept result to another one. The other one is written anew.
 
     Raises:
-        ValueError: They are of two tables, one contradicts itself, or a row of both has other settings, another test set, or
-        other values for a seed of both. Or another command has written the folder meanwhile.
+        ValueError: They are of two tables or one contradicts itself. A common row has other settings or another test
+        set. A common seed has other values. Or another command has written the folder meanwhile.
     """
     before = content_of(folder)
     read_kept(other / RESULT)

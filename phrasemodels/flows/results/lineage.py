@@ -1,4 +1,7 @@
-"""Lineage: the inputs of an artifact down to digests of archives, its descendants, and the origin and licences of each result."""
+"""Lineage of artifacts and results.
+
+An artifact has descendants and inputs down to digests of archives. A result has an origin and licences.
+"""
 
 import json
 import multiprocessing
@@ -30,7 +33,7 @@ class Lineage:
                 self.made_from.setdefault(key, []).append(artifact)
 
     def find(self, what: str, run_ids: Mapping[str, str]) -> Artifact:
-        """Return an artifact by the first digits of its key, its label (the newest artifact), or its MLflow run.
+        """Return an artifact by first digits of its key, by label (the newest one) or by MLflow run.
 
         "EXPERIMENT seed N" means the score. ValueError: there is none.
         """
@@ -91,7 +94,10 @@ def setting(trained: Artifact) -> dict[str, Any]:
 
 
 def described(artifact: Artifact | str) -> str:
-    """Describe an artifact in one line: label, key, scores, licences, digests of fetched files."""
+    """Describe an artifact in one line.
+
+    The line has label, key, scores and licences. Digests of fetched files follow.
+    """
     if isinstance(artifact, str):
         return f"{artifact}  (no longer in the store)"
     scores = ", ".join(f"{name} {score['value']:.2f}" for name, score in artifact.meta.get("scores", {}).items())
@@ -178,8 +184,8 @@ def read_all(manifest: Manifest, folder: Path) -> Verified:
 def counts_line(corpus: str, split: str, found: Mapping[str, Counts]) -> str:
     """Return the rows of a split as a line of text.
 
-    It has unusable rows by reason, rows of dev and test that are also in train, and repeated rows. found: the counts of all
-    splits by name.
+    It has unusable rows by reason and repeated rows. It also has the rows of dev and test that are in train. found: the
+    counts of all splits by name.
     """
     own, train = found[split], found.get(f"{split.rpartition('.')[0]}.train".removeprefix("."))
     line = f"{corpus}\t{split}\t{own.rows} rows"

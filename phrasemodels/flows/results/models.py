@@ -1,4 +1,4 @@
-"""Trained models by name: applied to text, drawn, and exported, also to formats of other tools.
+"""Apply, draw and export trained models by name, also to formats of other tools.
 
 Weights are safetensors. A saved configuration only names classes and functions of its experiment. Nothing is unpickled.
 """
@@ -55,10 +55,11 @@ DAMAGED = (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError
 
 @dataclass(frozen=True)
 class Model:
-    """A trained model: its experiment with the trained configuration, seed, weights, vocabulary and byte-pair encoding.
+    """A trained model of an experiment: configuration, seed, weights, vocabulary and byte-pair encoding.
 
-    Also its corpus, perhaps other than the experiment's, and scores on the test set by metric: value, mean and half_width
-    over all seeds of this setting, their number, and how.
+    The configuration is the trained one. The corpus may differ from the experiment's. Scores on the test set are by
+    metric. Each has its value and the mean and half_width over all seeds of this setting. It also has their number and
+    how they were scored.
     """
 
     experiment: Experiment
@@ -89,7 +90,7 @@ class Model:
 
     @property
     def artifacts(self) -> dict[str, Artifact]:
-        """Its artifacts by the names of PARTS; `bpe` only if words are divided into pieces."""
+        """Its artifacts by the names of PARTS. There is a `bpe` only if words are divided into pieces."""
         parts = zip(PARTS, (self.weights, self.vocabulary, self.bpe), strict=True)
         return {name: part for name, part in parts if part is not None}
 
@@ -127,8 +128,10 @@ class Model:
         return self._how.unknown_words(self.loaded, [text for text in texts if not too_long(text)])
 
     def attend(self, text: str) -> list[dict[str, Any]]:
-        """Return rows of ATTENTION to a text. ValueError: the problem takes no text, the text is too long, or the model
-        has no attention."""
+        """Return rows of ATTENTION to a text.
+
+        ValueError: the problem takes no text or the text is too long. Or the model has no attention.
+        """
         if problem := too_long(text):
             raise ValueError(problem)
         with self._naming_damage():
@@ -148,9 +151,9 @@ class Model:
     def export(self, to: Path, also: Sequence[Callable[["Model", Path], object]] = (), force: bool = False) -> Path:
         """Write a folder for `load`, and with torch alone for `phrasemodels.load`.
 
-        It has weights and vocabulary with manifests, a card, the whole configuration, and the files of the functions `also`,
-        for example `as_ctranslate2`. An unchanged exported model is replaced. ValueError: something else is there and `force`
-        does not say to replace it, or the model's own artifacts are.
+        It has weights and vocabulary with manifests. It has a card and the whole configuration. The functions `also` add
+        files, for example `as_ctranslate2`. An unchanged exported model is replaced. ValueError: something else is there
+        without `force`. Or the model's own artifacts are there.
         """
         place = to.resolve()
         if any(_overlap(place, artifact.path.parent.resolve()) for artifact in self.artifacts.values()):
@@ -171,7 +174,7 @@ class Model:
         return to
 
     def _with_files_in(self, folder: Path) -> Any:
-        """Copy the model's files, for example a pretrained encoder, to a folder. Return the configuration with their new names."""
+        """Copy files (for example a pretrained encoder) to a folder. Return the configuration with new names."""
 
         def written(part: PretrainedConfig | ExportedEncoderConfig, _: Any) -> ExportedEncoderConfig:
             if isinstance(part, ExportedEncoderConfig):
@@ -199,7 +202,7 @@ class Model:
         return replaced(self.configured, own, None)
 
     def card(self) -> dict[str, Any]:
-        """Return the card of the model: training, corpus, scores, licences, and its paper."""
+        """Return the card of the model: its paper and training, corpus and scores, and licences."""
         meta = self.weights.meta
         known = {"experiment": self.name, "seed": self.seed, "corpus": self.corpus, "weights": self.weights.key}
         training = {name: meta[name] for name in ("parameters", "dev_loss", "steps", "train_seconds")}
@@ -250,7 +253,9 @@ def load(folder: Path) -> Model:
 
 
 def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
-    """Return a model by folder, by experiment (its best seed on dev), or by key, label or MLflow run of a training or score.
+    """Return a model by folder, by experiment or by a training or score.
+
+    An experiment means its best seed on dev. A training or score has a key, label or MLflow run.
 
     ValueError: it is not trained here.
     """
@@ -343,7 +348,7 @@ def _with_todays_keys(
 
 
 def named(lineage: Lineage) -> dict[str, list[Artifact]]:
-    """Return all trainings in the store, oldest first, by the name of their experiment."""
+    """Return all trainings in the store by the name of their experiment. The oldest is first."""
     found: dict[str, list[Artifact]] = {}
     for artifact in lineage.artifacts.values():
         if artifact.manifest["step"] in TRAININGS and "experiment" in artifact.about:

@@ -1,4 +1,7 @@
-"""Needs of a printed number: trainings with their core hours, data with its licence and place, or that nobody can judge it."""
+"""Needs of a printed number: trainings with core hours or data with licence and place.
+
+A need may also say that nobody can judge the number.
+"""
 
 import csv
 import dataclasses
@@ -22,9 +25,11 @@ GLOVE = "Public Domain Dedication and License 1.0, nlp.stanford.edu/projects/glo
 
 
 def needs(experiments: Iterable[Experiment], reason: str) -> str:
-    """Return the needs of a number by trainings at the paper's size, or else by the reason for its missing judgement.
+    """Return the needs of a number by trainings at the paper's size.
 
-    experiments: their trainings would answer it together; none if no training would.
+    Without trainings the reason for the missing judgement gives the needs.
+
+    experiments: their trainings would answer it together. There are none if no training would.
     """
     found = next((row for row in _data("needs") if row["words"] in reason), {"needs": "", "beside": "training"})
     if found["beside"] == "corpus":
@@ -48,9 +53,10 @@ def further(line: Mapping[str, Any], trained: Iterable[str]) -> str:
 
 
 def trainings(experiments: Iterable[Experiment]) -> str:
-    """Return the needs of trainings at the paper's size; empty without trainings.
+    """Return the needs of trainings at the paper's size. They are empty without trainings.
 
-    They are core hours, files put in by hand, pretrained encoders, and differences of the rows from the paper's.
+    Needs are core hours, files put in by hand and pretrained encoders. Differences of the rows from the paper's are
+    needs, too.
     """
     every = list({one.name: one for one in experiments}.values())
     if not every:
@@ -75,7 +81,7 @@ def trainings(experiments: Iterable[Experiment]) -> str:
 
 @cache
 def _data(name: str) -> list[dict[str, str]]:
-    """Return the lines of a table of the package. needs: what a number takes, alone or beside a training, by words of its reason."""
+    """Return the lines of a table of the package. needs: what a number takes by words of its reason."""
     with (files("phrasemodels.data") / f"{name}.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 

@@ -1,7 +1,8 @@
-"""Results: rows of compared tables, from the store and from the kept results of long runs.
+"""Results: rows of compared tables from the store and from the kept results of long runs.
 
-A kept result is a folder results/NAME: result.json, the statistics of each sentence without its text, and tests.json. The
-significance tests take seconds to compute and are the same bits for the same data and code.
+A kept result is a folder results/NAME. It has result.json and tests.json. It also has the statistics of each
+sentence without its text. The significance tests take seconds to compute and are the same bits for the same data
+and code.
 """
 
 import contextlib
@@ -63,7 +64,7 @@ def tests_of(folder: Path, rows: Sequence[TestedRow], read: Callable[[], list[Te
 
 
 def key_of(folder: Path, rows: Sequence[TestedRow]) -> str:
-    """Return the digest of the statistics in a folder, of the rows, and of the test's code."""
+    """Return the digest of a folder's statistics, the rows and the test's code."""
     source, _ = closure(differences, *(row.statistic for row in rows if row.statistic))
     return digest_of([contents(folder, (".arrow",)), rows, source])
 
@@ -80,10 +81,11 @@ TRAININGS = ("train", "train_restarts")  # steps that make weights
 
 @dataclass(frozen=True)
 class Result:
-    """A row of a compared table, with its experiment and answer.
+    """A row of a compared table with its experiment and answer.
 
-    source: a store key, or the folder of a kept result. row: as `compare` makes it. runs: {seed, score, train, run} of each
-    seed: the store keys of its score and training and its MLflow run. A kept result also has the commit.
+    source: a store key or the folder of a kept result. row: as `compare` makes it. runs: {seed, score, train, run} of
+    each seed. These are the store keys of its score and training and its MLflow run. A kept result also has the
+    commit.
     """
 
     source: str
@@ -120,7 +122,11 @@ class Result:
 
     @property
     def worth(self) -> tuple[bool, bool, int, bool, int, float]:
-        """The order of results of one number: unchanged, comparable, larger, with today's settings, more seeds, newer."""
+        """The order of results of one number.
+
+        Unchanged, comparable and larger ones are first. Then today's settings, more seeds and a newer time count in
+        this order.
+        """
         e, today = self.experiment, not self.outdated
         size = PROFILES.index(e.profile)
         return (not e.changed, e.comparable and today, size, today, len(self.row["seeds"]), self.made)
@@ -132,7 +138,7 @@ def _by_name() -> dict[str, Experiment]:
 
 
 def _answer(row: Mapping[str, Any]) -> tuple[Experiment, Answer] | None:
-    """Return the experiment, with its overrides, and the answer of a row, if they still exist."""
+    """Return the experiment with its overrides and the answer of a row if they still exist."""
     known = _by_name().get(divided(row["experiment"])[0]) or renamed(row["experiment"], row.get("settings", {}))
     if known is None:
         return None
@@ -162,7 +168,10 @@ OLDER = "made with older code or data of the study: run it again"
 
 
 def code_of(parts: Iterable[Mapping[str, Any]]) -> str:
-    """Return the digest of users' code, and of the files of corpora, in the keys of a row's steps. Empty without such code."""
+    """Return the digest of users' code and of files of corpora in the keys of a row's steps.
+
+    It is empty without users' code.
+    """
     code, files = dict[str, str](), dict[str, Any]()
     for one in parts:
         code |= {name: digest for name, digest in one["source"].items() if not re.match(r"phrasemodels\b", name)}
@@ -308,12 +317,12 @@ def _contradiction(rows: Sequence[Mapping[str, Any]], tested_rows: Sequence[Test
 
 
 def tested(path: Path) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
-    """Return the rows of a kept result for tests, without statistics, and a function for reading the statistics."""
+    """Return the rows of a kept result for tests and a function for reading their statistics."""
     return _tested(path.parent, *_answered(json.loads(path.read_text(encoding="utf-8"))))
 
 
 def _answered(result: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[tuple[Experiment, Answer]]]:
-    """Return the rows of a kept result with existing experiments, with intervals, and the experiments and answers."""
+    """Return the rows with existing experiments and with intervals, and the experiments and answers."""
     rows, known = [], []
     for row in result["rows"]:
         if (answer := _answer(row)) is not None:
@@ -341,7 +350,7 @@ def _intervals(values: Mapping[str, list[float]]) -> dict[str, Any]:
 def _tested(
     folder: Path, rows: Sequence[Mapping[str, Any]], known: Sequence[tuple[Experiment, Answer]]
 ) -> tuple[list[TestedRow], Callable[[], list[TestedRow]]]:
-    """Return the rows for tests, without statistics, and a function for reading the statistics of all."""
+    """Return the rows for tests without statistics and a function for reading all statistics."""
     names = {e.row: e.name for e, _ in reversed(known)}
     rows_tested = [
         TestedRow(
@@ -381,10 +390,11 @@ PLACEMENT = {path.rpartition(".")[2] for path in MACHINE}  # settings of a train
 
 
 def matches(trained: Artifact, experiment: Experiment, artifacts: Mapping[str, Artifact], sources: Sources) -> bool:
-    """Return whether a training, with all of its inputs, has the settings of an experiment.
+    """Return whether a training and all of its inputs have the settings of an experiment.
 
-    Keys are not compared: they change with any line of code. Settings missing in one of the two are not compared, nor
-    anything that is no longer in the store. If the user no longer supplies its corpus, a training is taken by its name.
+    Keys are not compared because they change with any line of code. Settings missing in one of the two are not
+    compared. Neither is anything that is no longer in the store. If the user no longer supplies its corpus, a
+    training is taken by its name.
     """
     try:
         experiment = with_precision_of(experiment, trained.manifest["parts"]["settings"])

@@ -61,7 +61,7 @@ class Derived:
 
 
 def derived_from(row: Columns) -> Derived | None:
-    """Return how a printed number follows from two others, by its column `made_of`, or None."""
+    """Return how a printed number follows from two others by its column `made_of`, or None."""
     kind, _, names = row["made_of"].partition(" of ")
     cells = [Cell(row["paper"], *name.split(" | ")) for name in names.split("; ") if name]
     return Derived(kind, *cells) if cells else None
@@ -162,7 +162,7 @@ def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
 
 
 def _how_to_get(experiment: Experiment, answer: Answer) -> tuple[str, str]:
-    """Return how to get an answer, or why nobody can, and the kind of reason."""
+    """Return how to get an answer or why nobody can. Return the kind of reason, too."""
     table = experiment.table
     if (corpora := counted(table.paper).get(table.number)) is not None:
         return f"not counted yet: phrasemodels verdicts --count{' --corpora' * corpora}", COUNT
@@ -205,10 +205,10 @@ AS_PUBLISHED, AS_RELEASED, RETUNED = "trained as published", "trained as release
 
 
 def verdicts(results: Iterable[Result], paper: str = "") -> list[dict[str, Any]]:
-    """Return a verdict for each row of published_results.csv, in its order, or for the rows of one paper.
+    """Return a verdict for each row of published_results.csv or of one paper, in its order.
 
-    kind: the kind of its reason, one of few. needs: the needs of a number without a judgement, empty if a training would not
-    help. ValueError: the paper is unknown.
+    kind: the kind of its reason. There are few kinds. needs: the needs of a number without a judgement. They are
+    empty if a training would not help. ValueError: the paper is unknown.
     """
     known = published_results()
     papers = {row["paper"] for row in known}
@@ -336,7 +336,7 @@ def _readings(row: Columns, results: Sequence[Result], same: Iterable[Columns]) 
 
 
 def _reading(result: Result) -> str:
-    """Return the name of a reading; empty for the main one."""
+    """Return the name of a reading. The main one has an empty name."""
     answer = result.answer
     if answer.reading is None:
         return ""
@@ -359,7 +359,7 @@ DIFFER = "readings differ"
 def _agreed(lines: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
     """Return the line of a number by its readings: the common verdict of all with three runs.
 
-    A counted number has the verdict of its main reading. A smaller run, or one on other data, never votes.
+    A counted number has the verdict of its main reading. Smaller runs and runs on other data never vote.
 
     Args:
         several: There are trained readings, run or not.
@@ -518,7 +518,7 @@ def _averaged(line: dict[str, Any], tasks: Sequence[Line]) -> dict[str, Any]:
 
 
 def _basis(experiment: Experiment) -> str:
-    """Return the origin of a training's settings: published, released with the paper's code, or chosen anew and said so."""
+    """Return the origin of settings: published, released with the paper's code or chosen anew and said so."""
     if experiment.caveat.startswith(STATED_FIRST):
         return RETUNED
     return AS_RELEASED if any(aspect.released for aspect in experiment.aspects.values()) else AS_PUBLISHED
@@ -626,7 +626,7 @@ CORPUS_WORDS = {
 
 
 def too_many_words(line: Line, lines: Sequence[Line]) -> str:
-    """Say why phrases a sentence × words a phrase are more words than parsers, as far as known, make of a sentence."""
+    """Say why phrases a sentence × words a phrase are more words than known parsers make of a sentence."""
     said = not_the_words(line, lines)
     if not said or line["dataset"] not in CORPUS_WORDS:
         return ""
@@ -653,8 +653,10 @@ def levels_differ(line: Line, lines: Sequence[Line]) -> str:
 
 
 def not_the_words(line: Line, lines: Sequence[Line]) -> str:
-    """Say why phrases a sentence and words a phrase of one level cannot both be, by the corpus, or by the other levels where
-    the words of the corpus are not known."""
+    """Say why phrases a sentence and words a phrase of one level cannot both be.
+
+    The corpus says it. Where its words are not known, the other levels do.
+    """
     if line["metric"] not in (PHRASES, OF_PHRASE):
         return ""
     pairs = _phrases_and_words(line, lines)
