@@ -9,9 +9,9 @@ import html
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ LONGEST_CHUNK = 64  # characters of a run without spaces whose hash is a feature
 CATEGORIES = (
     "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()
 )  # of Unicode
+_LETTERS = frozenset(("Lu", "Ll", "Lt", "Lo"))
 NON_JOINER, JOINER = "\u200c", "\u200d"
 _MARKS = "".join(
     f"{chr(first)}-{chr(last)}"
@@ -223,7 +224,7 @@ class Splitter:
 
     def divided(self, text: str, scores: NDArray[np.float32], first: int = 0) -> Iterator[list[Word]]:
         """Yield the words of each sentence of a paragraph by the scores of its characters. first: where it begins."""
-        gap, (glued, alone) = _gaps(text), _glued(text)
+        gap, (glued, alone) = _gaps(text), _glued(text, self._letters)
         letters = np.flatnonzero(~gap)
         if not len(letters):
             return
@@ -251,6 +252,10 @@ class Splitter:
         if sentence:
             yield sentence
 
+    @cached_property
+    def _letters(self) -> frozenset[str]:
+        return frozenset(self.alphabet)
+
     def _unfused(self, form: str) -> list[str]:
         words = list(self.fused.get(form.lower(), [form]))
         if len(form) > 1 and form.isupper():
@@ -267,12 +272,20 @@ def _gaps(text: str) -> NDArray[np.bool_]:
     return gap
 
 
-def _glued(text: str) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _glued(text: str, known: Container[str]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return after which characters no word ends, and after which one does.
 
-    They are inside of and around what Unicode or HTML defines as one character, inside of -LRB- and of an address.
+    They are inside of and around what Unicode or HTML defines as one character, inside of -LRB- and of an address. No word
+    ends before a combining mark, nor between two letters that are not known: nothing is learned about their script.
     """
     glued, alone = np.zeros(len(text), np.bool_), np.zeros(len(text), np.bool_)
+    if not text.isascii():
+        strange = [False]
+        for place, character in enumerate(text):
+            kind = unicodedata.category(character)
+            is_mark = kind[0] == "M"
+            strange.append(strange[-1] if is_mark else kind in _LETTERS and character not in known)
+            glued[max(0, place - 1)] = is_mark or (strange[-2] and strange[-1])
     for found in ONE_CHARACTER.finditer(text):
         if found["alone"] and found[0][0] == "&" and html.unescape(found[0]) == found[0]:
             continue

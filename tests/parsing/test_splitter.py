@@ -204,6 +204,11 @@ def test_what_treebanks_lack_is_inserted_with_its_words_and_ends() -> None:
         assert [w for t in own.tokens for w in t.words] == [own.text[t.start : t.end] for t in own.tokens]
 
 
+def test_letters_of_an_unknown_script_stay_together() -> None:
+    forms = [w.form for own in load(ENGLISH).split("привет мир, مرحبا สวัสดีครับ हिन्दी naïve 日本語") for w in own]
+    assert forms == ["привет", "мир", ",", "مرحبا", "สวัสดีครับ", "हिन्दी", "naïve", "日本語"]
+
+
 def test_pictures_and_characters_of_html_are_a_word_each(splitter: Splitter) -> None:
     text = "go😀😀👍🏽❤️❤️x &lt;i&gt;&#39;&quot; https://x.org/?a=1&amp;b=2"
     wanted = ["😀", "😀", "👍🏽", "❤️", "❤️", "&lt;", "&gt;", "&#39;", "&quot;", "https://x.org/?a=1&amp;b=2"]
