@@ -54,8 +54,10 @@ def words(text: str) -> list[str]:
 
 
 def story_vocabulary(job: Job, settings: None) -> dict[str, Any]:
-    """Write words.txt: the words of the STORIES job.inputs["rows"], and their answers; an answer of several words is one
-    entry."""
+    """Write words.txt: the words and answers of the STORIES job.inputs["rows"].
+
+    An answer of several words is one entry.
+    """
     table = read_shards(job.inputs["rows"])
     counts = Counter(answer.lower() for answer in table["answer"].to_pylist())
     for facts, question in zip(table["facts"].to_pylist(), table["question"].to_pylist(), strict=True):
@@ -67,7 +69,7 @@ def story_schema(width: int) -> pa.Schema:
     """Return the schema of numbered stories.
 
     facts: ids of the last facts, padded to `width` words. answer: one id. support: places of the supporting facts in
-    `facts`; -1 if a fact was left out.
+    `facts`. It is -1 if a fact was left out.
     """
     number = pa.field("item", pa.int32(), nullable=False)
     numbers, facts = pa.list_(number), pa.list_(pa.field("item", pa.list_(number, width), nullable=False))
@@ -91,12 +93,15 @@ class StoryLimits:
 
 
 def stories(job: Job, settings: StoryLimits) -> dict[str, Any]:
-    """Write shards of ids of the STORIES job.inputs["rows"], in a step for each shard; also reads ["vocabulary"]."""
+    """Write shards of ids of the STORIES job.inputs["rows"] in a step for each shard.
+
+    It also reads ["vocabulary"].
+    """
     return map_shards(job, story_shard, settings, vocabulary=job.inputs["vocabulary"])
 
 
 def story_shard(job: Job, settings: StoryLimits) -> dict[str, Any]:
-    """Write the ids of one shard; no question is dropped."""
+    """Write the ids of one shard. No question is dropped."""
     ids = read_ids(job.inputs["vocabulary"], "words")
 
     def numbers(text: str) -> list[int]:
@@ -143,7 +148,10 @@ class StoryExamples:
         return len(self.columns)
 
     def batch(self, rows: Rows) -> StoryBatch:
-        """Return some rows; stories with fewer facts have empty ones in front, and w is the longest fact's length."""
+        """Return some rows of stories.
+
+        Stories with fewer facts have empty ones in front. w is the longest fact's length.
+        """
         facts = [self.columns.row("facts", row) for row in rows]
         width = max((int(story.any(0).sum()) for story in facts), default=0)
         padded = np.zeros((len(rows), max(1, *map(len, facts)), max(1, width)), np.int64)
@@ -155,7 +163,10 @@ class StoryExamples:
 
 @dataclass(frozen=True)
 class AnsweringObjective(Objective):
-    """Facts and a question to a word: mean loss a question; the best weights have the fewest wrong answers on dev."""
+    """Facts and a question to a word: mean loss a question.
+
+    The best weights have the fewest wrong answers on dev.
+    """
 
     curve: ClassVar = "wrong answers on dev (share of questions)"
 
@@ -179,7 +190,7 @@ class AnsweringObjective(Objective):
 class RestartSettings:
     """Trainings of one model from `restarts` starts, with the seeds seed · restarts, ..., seed · restarts + restarts - 1.
 
-    trainer: the step that trains each, `train` or phrasemodels.tasks.problems.compiled_answering.train_compiled.
+    trainer: the step for each training. It is `train` or phrasemodels.tasks.problems.compiled_answering.train_compiled.
     """
 
     objective: AnsweringObjective
@@ -191,7 +202,7 @@ class RestartSettings:
 
 
 def run_or_why(store: Store, step: Step) -> Artifact | str:
-    """Run a training; return why if it diverged."""
+    """Run a training. Return the reason if it diverged."""
     try:
         return run_step(store, step)
     except DivergedError as error:
@@ -268,10 +279,11 @@ NO_FACT = -2  # a place that no fact has; -1 is that of a supporting fact which 
 
 
 def answer(job: Job, settings: PredictSettings) -> dict[str, Any]:
-    """Answer the numbered stories job.inputs["stories"] with each start of ["model"]; also reads ["vocabulary"].
+    """Answer the numbered stories job.inputs["stories"] with each start of ["model"].
 
-    Writes predictions.arrow, start by start: the gold answer, the predicted one, the supporting facts, and the best facts of
-    the model in order. A diverged start has no answer, and facts outside of every story.
+    It also reads ["vocabulary"]. It writes predictions.arrow start by start. Each row has the gold and the predicted
+    answer. It also has the supporting facts and the best facts of the model in order. A diverged start has no answer
+    and facts outside of every story.
     """
     model = load_trained(settings.objective, settings.model, job.inputs)
     words = read_words(job.inputs["vocabulary"], "words")
@@ -327,11 +339,11 @@ class AnswerScoring:
 
 
 def score_answers(job: Job, settings: AnswerScoring) -> dict[str, Any]:
-    """Score job.inputs["predictions"], whose starts are ordered by held-out answers; ["stories"] are the test set.
+    """Score job.inputs["predictions"] with starts in the order of held-out answers.
 
-    `answer`: right answers (%) of the best start. `answer/mean`: right answers, mean of all starts; no choice of a start makes
-    it look better. `fact`: questions (%) with all facts right and in order, mean of the best starts. An answer unknown to
-    train is never right.
+    ["stories"] are the test set. `answer`: right answers (%) of the best start. `answer/mean`: mean right answers of
+    all starts. No choice of a start makes it look better. `fact`: questions (%) with all facts right and in order as a
+    mean of the best starts. An answer unknown to train is never right.
     """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     starts = int(table["restart"][-1].as_py()) + 1
@@ -408,7 +420,7 @@ class AnsweringRecipe(Recipe):
 
     @property
     def averaged(self) -> int:
-        """The number of starts to average facts over; at most the number of starts there are."""
+        """The number of starts to average facts over. It is at most the number of all starts."""
         return min(self.scoring.averaged, self.restarts)
 
     def data(self) -> dict[str, Step]:

@@ -67,7 +67,10 @@ def classes_and_words(job: Job, settings: WordListSettings) -> dict[str, Any]:
 
 
 def number_classes(job: Job, settings: NumberSettings) -> dict[str, Any]:
-    """Write shards of ids, structures and classes of the SENTENCES job.inputs["rows"]; also reads ["vocabulary"]."""
+    """Write shards of ids, structures and classes of the SENTENCES job.inputs["rows"].
+
+    It also reads ["vocabulary"].
+    """
     meta = map_shards(job, number_classes_shard, settings, vocabulary=job.inputs["vocabulary"])
     return {**meta, **statistics([job.out / shard["file"] for shard in meta["shards"]], settings.text.sides)}
 
@@ -107,7 +110,10 @@ class ClassExamples(SentenceExamples):
 
 @dataclass(frozen=True)
 class ClassificationObjective(Objective):
-    """Sentences to a class: mean loss a sentence; the best weights have the fewest wrong classes on dev."""
+    """Sentences to a class: mean loss a sentence.
+
+    The best weights have the fewest wrong classes on dev.
+    """
 
     curve: ClassVar = "wrong classes on dev (share of sentences)"
 
@@ -130,9 +136,10 @@ class ClassificationObjective(Objective):
 
 
 def classify(job: Job, settings: PredictSettings) -> dict[str, Any]:
-    """Classify the numbered sentences job.inputs["rows"]; also reads ["model"] and ["vocabulary"].
+    """Classify the numbered sentences job.inputs["rows"].
 
-    Writes predictions.arrow: gold and predicted label, and the probability of the predicted one.
+    It also reads ["model"] and ["vocabulary"]. It writes predictions.arrow: gold label, predicted label and its
+    probability.
     """
     labels = read_words(job.inputs["vocabulary"], "labels")
     _, probabilities, predicted = predict_classes(job, settings, labels)
@@ -141,8 +148,9 @@ def classify(job: Job, settings: PredictSettings) -> dict[str, Any]:
 
 
 def score_classes(job: Job, settings: None) -> dict[str, Any]:
-    """Score job.inputs["predictions"]: accuracy (%) of all and by group, and macro_f1, the mean F1 (%) over classes. ["rows"] are
-    the test set.
+    """Score job.inputs["predictions"]: accuracy (%) of all and by group.
+
+    macro_f1 is the mean F1 (%) over classes. ["rows"] are the test set.
     """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     gold, answers = (table[name].to_numpy(zero_copy_only=False) for name in ("gold", "label"))
@@ -166,11 +174,11 @@ BATCH_TOKENS = 8192  # predicted at a time
 class ClassificationRecipe(Recipe):
     """A corpus of sentences with labels, and the structure of each token.
 
-    structure: the input of an encoder beside each token. The default is the levels of phrases of PSAN, `Levels()`. Encoders
-    without phrases take Levels(trees=none) and need no parser. parsed: gives sentences their trees, by default with the English
-    parser of this package. It runs only if the structure reads trees. text: the tokeniser. Words with fewer than min_count
-    occurrences are unknown. max_tokens: longer sentences are dropped from training alone (0: none). vectors: a file of word
-    vectors; without one they are learned.
+    structure: the input of an encoder beside each token. The default is the levels of phrases of PSAN, `Levels()`.
+    Encoders without phrases take Levels(trees=none) and need no parser. parsed: gives sentences their trees. The
+    default is the English parser of this package. It runs only if the structure reads trees. text: the tokeniser. Words
+    with fewer than min_count occurrences are unknown. max_tokens: longer sentences are dropped from training alone (0:
+    none). vectors: a file of word vectors. Without a file the vectors are learned.
     """
 
     corpus: Corpus | SampleCorpus

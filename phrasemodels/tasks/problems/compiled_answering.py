@@ -1,7 +1,8 @@
-"""Training memory networks by compiled updates: some hundred times faster than torch, with the same results.
+"""Train memory networks by compiled updates with the results of torch, some hundred times faster.
 
-`train_compiled` does what phrasemodels.tasks.train.trainer.train does for one question an update and SGD, from the same start
-and in the same order of questions, but in float64. A torch model gives the initial weights and takes the best ones.
+`train_compiled` does the same as phrasemodels.tasks.train.trainer.train for one question an update and SGD. The start
+and the order of questions are the same. The numbers are float64. A torch model gives the initial weights and takes the
+best ones.
 """
 
 import itertools
@@ -72,9 +73,9 @@ class Parameters(NamedTuple):
 class CompiledModel:
     """The compiled form of a torch memory network.
 
-    fields: its torch parameters by the fields of `parameters.weights`. updates(parameters, reading, stories, schedule) does
-    updates and returns their summed loss. answers(weights, reading, stories, phase) returns the best answers (N).
-    counter: the torch parameter for the number of updates, with their number in phase 0; None for one phase.
+    fields: its torch parameters by the fields of `parameters.weights`. updates(parameters, reading, stories, schedule)
+    does updates and returns their summed loss. answers(weights, reading, stories, phase) returns the best answers (N).
+    counter: the torch parameter for the number of updates with their number in phase 0. None for one phase.
     """
 
     fields: Mapping[str, Any]
@@ -110,9 +111,9 @@ class CompiledModel:
 
 
 def compiled(model: Hops | Chain, longest: int) -> CompiledModel:
-    """Return the compiled form of a torch model, with its weights; sentences have at most `longest` words.
+    """Return the compiled form of a torch model with its weights.
 
-    ValueError: its potentials have no compiled form.
+    Sentences have at most `longest` words. ValueError: its potentials have no compiled form.
     """
     if isinstance(model, Hops):
         tables = _embeddings("", model.tables)
@@ -186,9 +187,12 @@ def stories_of(data: StoryExamples, slots: int) -> Stories:
 
 
 def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
-    """Train one memory network with one seed; inputs, files and meta are as for phrasemodels.tasks.train.trainer.train.
+    """Train one memory network with one seed.
 
-    ValueError: the configuration is not one question an update by SGD to the last step; or the model has no compiled form.
+    Inputs, files and meta are as for phrasemodels.tasks.train.trainer.train.
+
+    ValueError: the configuration is not one question an update by SGD to the last step. Or the model has no compiled
+    form.
     """
     forget_peak_memory()
     config = settings.config
@@ -247,8 +251,10 @@ def _check(config: TrainConfig) -> None:
 def train_loop(
     fast: CompiledModel, stories: Stories, held_out: Stories, config: TrainConfig, order: Iterator[Rows]
 ) -> tuple[list[dict[str, float]], tuple[NDArray[np.float64], int]]:
-    """Do all updates of a training; return its history, and the weights (P) with the fewest wrong answers on held-out
-    questions, with the number of updates before them. order: the rows of the stories in each epoch.
+    """Do all updates of a training and return its history and best weights (P).
+
+    The best weights have the fewest wrong answers on held-out questions. The number of updates before them is returned,
+    too. order: the rows of the stories in each epoch.
 
     DivergedError: the loss or a weight was not finite at an evaluation.
     """

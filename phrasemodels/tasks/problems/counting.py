@@ -39,16 +39,17 @@ TRAIN_TOKENS = "train tokens"  # an input: the TOKENS of train
 
 @dataclass(frozen=True)
 class Splits:
-    """The splits to count; a split without an input has no records."""
+    """The splits to count. A split without an input has no records."""
 
     names: tuple[str, ...]
 
 
 def count_records(job: Job, settings: Splits) -> dict[str, Any]:
-    """Count the records of the inputs, one for each split.
+    """Count the records of the inputs. Each split is one input.
 
-    `rows SPLIT`; `thousands SPLIT`; `rows` of all splits; `classes`, the number of labels in use; `lowest` and `highest` score
-    of records with scores; `types SIDE` and `length SIDE` (mean tokens) of the TOKENS job.inputs["train tokens"].
+    `rows SPLIT` and `thousands SPLIT` are of one split and `rows` of all splits. `classes` is the number of labels in
+    use. `lowest` and `highest` are scores of records with scores. `types SIDE` and `length SIDE` (mean tokens) are of
+    the TOKENS job.inputs["train tokens"].
     """
     tables = {name: read_shards(job.inputs[name]) for name in settings.names if name in job.inputs}
     rows = {name: tables[name].num_rows if name in tables else 0 for name in settings.names}
@@ -76,7 +77,7 @@ def _labels(tables: list[pa.Table], n: int) -> dict[str, Score]:
 
 
 def _text(tokens: pa.Table) -> dict[str, Score]:
-    """Return the number of different tokens, and the mean length, of both sides."""
+    """Return the number of different tokens and the mean length of both sides."""
     found: dict[str, Score] = {}
     for side in ("source", "target"):
         words, n = pc.list_flatten(tokens[side]), tokens.num_rows
@@ -122,8 +123,9 @@ class Rare:
 
 
 def count_words(job: Job, settings: Rare) -> dict[str, Any]:
-    """Count the words between spaces of the SENTENCES job.inputs["train"]: `thousand words` (different ones), and `rare`, the
-    percentage of rare words among them.
+    """Count the words between spaces of the SENTENCES job.inputs["train"].
+
+    `thousand words` counts different ones. `rare` is the percentage of rare words among them.
     """
     texts = read_shards(job.inputs["train"])["text"].to_pylist()
     counts = Counter(word for text in texts for word in text.split())
@@ -157,9 +159,10 @@ class VocabularyRecipe(CountingRecipe):
 
 @dataclass(frozen=True)
 class Division:
-    """The columns of text with their tokeniser, and the levels of phrases.
+    """The columns of text with their tokeniser and the levels of phrases.
 
-    stand_in: whether the corpus replaces another one, whatever its trees are. by: the parser of the trees, for signatures.
+    stand_in: whether the corpus replaces another one whatever its trees are. by: the parser of the trees for
+    signatures.
     """
 
     text: SentenceText
@@ -171,7 +174,7 @@ class Division:
 def count_phrases(job: Job, settings: Division) -> dict[str, Any]:
     """Count the phrases of the PAIRS or SENTENCES of all inputs: `phrases LEVEL` of a sentence, `words LEVEL` of a phrase.
 
-    Each sentence counts as often as it stands there; both are means.
+    Each sentence counts as often as it stands there. Both numbers are means.
     """
     sentences, words, phrases = 0, 0, np.zeros(settings.levels.k)
     for rows in job.inputs.values():
@@ -197,7 +200,7 @@ def _phrases(numbers: NDArray[np.int32], lengths: NDArray[np.int64]) -> NDArray[
 
 
 def of_stand_in(corpus: Corpus | SampleCorpus, task: TransferTask) -> bool:
-    """Return whether a task's corpus is a stand-in; trees by a parser of ours do not make it one."""
+    """Return whether a task's corpus is a stand-in. Trees by a parser of ours do not make it one."""
     if isinstance(corpus, SampleCorpus):
         return True
     manifest, part = load(corpus.name), f"{corpus.part}." if corpus.part else ""
@@ -233,7 +236,7 @@ NO_DATA = {"licences": [], "redistributable": True, "stand_in": False}  # the te
 class ModelSize:
     """The configurations of a model and of another one to compare it with (None: none).
 
-    without: the name of a module to leave out, such as given word vectors; "" leaves out none.
+    without: the name of a module to leave out, for example given word vectors. "" leaves out none.
     """
 
     model: Any
@@ -244,8 +247,9 @@ class ModelSize:
 def count_parameters(job: Job, settings: ModelSize) -> dict[str, Any]:
     """Build a model and count it.
 
-    `parameters`: millions. `width`: of a sentence vector, if the model makes any. Beside another model, `share`: percent of
-    its parameters, and `increase`: percent above it. job.inputs["vocabulary"], if given, has the number of words of both sides.
+    `parameters`: millions. `width`: of a sentence vector if the model makes any. With another model `share` is the
+    percent of its parameters. `increase` is the percent above it. A given job.inputs["vocabulary"] has the number of
+    words of both sides.
     """
     models = [_built(model, job) for model in (settings.model, settings.other) if model is not None]
     counts = [_parameters(model, settings.without) for model in models]
@@ -307,7 +311,10 @@ FLOAT = 4  # bytes
 
 @dataclass(frozen=True)
 class Activations:
-    """An encoder, other encoders by name for comparison, and the sentences. batches: their number, with `rows` rows each."""
+    """An encoder, the sentences and other encoders by name for comparison.
+
+    batches: the number of batches with `rows` rows each.
+    """
 
     model: SentenceEncoderConfig
     others: Mapping[str, SentenceEncoderConfig]
@@ -371,7 +378,7 @@ def _mebibytes(config: SentenceEncoderConfig, batches: list[tuple[Tensor, Tensor
 
 
 def saved_bytes(encoder: nn.Module, lengths: Tensor, levels: Tensor, d: int) -> int:
-    """Return the bytes of all tensors that a forward pass saves, each storage once, without the parameters."""
+    """Return the bytes of all tensors of a forward pass without the parameters. Each storage counts once."""
     known = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
     found: dict[int, int] = {}
     kept: list[Tensor] = []  # alive until the end, so that no address is given twice

@@ -68,9 +68,9 @@ def as_written(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class PairVocabulary:
-    """How a text becomes words, `lower_case` or `as_written`, and the least count of a known word.
+    """From text to words (`lower_case` or `as_written`) and the least count of a known word.
 
-    With a file of word vectors every word of the file is known, and the others share OUTSIDE random vectors.
+    With a file of word vectors every word of the file is known. Other words share OUTSIDE random vectors.
     """
 
     min_count: int = 1
@@ -82,9 +82,11 @@ class PairVocabulary:
 
 
 def pair_vocabulary(job: Job, settings: PairVocabulary) -> dict[str, Any]:
-    """Write the vocabulary of the PAIRS job.inputs as words.txt, and word vectors, if there are any, as vectors.safetensors.
+    """Write the vocabulary of the PAIRS job.inputs as words.txt.
 
-    All entries have vectors, each of norm 1, as in the released code of paper 003.
+    Word vectors go to vectors.safetensors if there are any.
+
+    All entries have vectors of norm 1, as in the released code of paper 003.
     """
     tables = [read_shards(rows) for _, rows in sorted(job.inputs.items())]
     texts = (text for table in tables for side in SIDES for text in table[side].to_pylist())
@@ -125,13 +127,15 @@ class PairNumbers:
 
 
 def pairs(job: Job, settings: PairNumbers) -> dict[str, Any]:
-    """Write NUMBERED shards of the labelled PAIRS job.inputs["rows"], in a step for each shard; also reads
-    ["vocabulary"]. Pairs without a label are dropped."""
+    """Write NUMBERED shards of the labelled PAIRS job.inputs["rows"] in a step for each shard.
+
+    It also reads ["vocabulary"]. Pairs without a label are dropped.
+    """
     return map_shards(job, pair_shard, settings, vocabulary=job.inputs["vocabulary"])
 
 
 def pair_shard(job: Job, settings: PairNumbers) -> dict[str, Any]:
-    """Write ids and heads of one shard. `headless` counts the sentences without heads; these have no tree."""
+    """Write ids and heads of one shard. `headless` counts the sentences without heads. They have no tree."""
     ids = numbers_of(job.inputs["vocabulary"])
     rows, headless = [], 0
     found = read_shard(job.inputs["shard"].path)
@@ -150,7 +154,10 @@ def pair_shard(job: Job, settings: PairNumbers) -> dict[str, Any]:
 
 
 def _positions(brackets: str, words: int) -> list[int]:
-    """Return the position of each word's head, with the root at 0; -1 for the root, and for all words without a tree."""
+    """Return the position of each word's head with the root at 0.
+
+    It is -1 for the root and for all words without a tree.
+    """
     tree = parse(brackets) if brackets else None
     return [-1, *(heads(tree) if tree and len(tree.tokens) == words else [-1] * words)]
 
@@ -196,7 +203,10 @@ class HeadedPairExamples:
 
 @dataclass(frozen=True)
 class DecompositionObjective(Objective):
-    """Two sentences to a label: mean loss a pair; the best weights have the fewest wrong labels on dev."""
+    """Two sentences to a label: mean loss a pair.
+
+    The best weights have the fewest wrong labels on dev.
+    """
 
     curve: ClassVar = "wrong labels on dev (share of pairs)"
 
@@ -220,7 +230,10 @@ LABELLED = required(id=pa.int64(), group=pa.string(), gold=pa.string(), label=pa
 
 @torch.inference_mode()
 def label(job: Job, settings: PredictSettings) -> dict[str, Any]:
-    """Label the numbered pairs job.inputs["pairs"]; also reads ["model"] and ["vocabulary"]. Writes predictions.arrow."""
+    """Label the numbered pairs job.inputs["pairs"] and write predictions.arrow.
+
+    It also reads ["model"] and ["vocabulary"].
+    """
     model = load_trained(settings.objective, settings.model, job.inputs)
     paths = [shard.path for shard in shards(job.inputs["pairs"])]
     data = settings.objective.examples(paths)

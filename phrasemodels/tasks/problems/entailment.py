@@ -108,10 +108,12 @@ def all_but_scores(model: nn.Module) -> list[nn.Linear]:
 
 @dataclass(frozen=True)
 class EntailmentObjective(Objective):
-    """Pairs of sentences to a label: mean loss a pair; the best weights have the fewest wrong labels on dev.
+    """Pairs of sentences to a label: mean loss a pair.
 
-    penalty: λ of ½λ‖W‖² on the matrices of linear maps, without biases and word vectors. penalised: the maps, every_map or
-    all_but_scores.
+    The best weights have the fewest wrong labels on dev.
+
+    penalty: λ of ½λ‖W‖² on the matrices of linear maps, without biases and word vectors. penalised: the maps (every_map
+    or all_but_scores).
     """
 
     curve: ClassVar = "wrong labels on dev (share of pairs)"
@@ -142,8 +144,10 @@ class EntailmentObjective(Objective):
 def predict_classes(
     job: Job, settings: PredictSettings, labels: Sequence[str]
 ) -> tuple[Any, NDArray[np.float32], dict[str, Any]]:
-    """Return the examples of job.inputs["rows"], the probabilities of their labels (rows, labels), and the columns id, group,
-    gold and label of their predictions."""
+    """Return the examples of job.inputs["rows"] and the probabilities of their labels (rows, labels).
+
+    Return also the columns id, group, gold and label of their predictions.
+    """
     device = best_device()
     model = load_trained(settings.objective, settings.model, job.inputs, device)
     paths = [shard.path for shard in shards(job.inputs["rows"])]
@@ -158,9 +162,10 @@ def predict_classes(
 
 
 def relate(job: Job, settings: PredictSettings) -> dict[str, Any]:
-    """Label the numbered pairs job.inputs["rows"]; also reads ["model"] and ["vocabulary"].
+    """Label the numbered pairs job.inputs["rows"].
 
-    Writes predictions.arrow: gold and predicted label, the probabilities of LABELS, and the mean length of the pair.
+    It also reads ["model"] and ["vocabulary"]. It writes predictions.arrow: gold and predicted label and the
+    probabilities of LABELS. The mean length of the pair is there, too.
     """
     data, probabilities, predicted = predict_classes(job, settings, LABELS)
     made = pa.table(
@@ -177,8 +182,9 @@ def relate(job: Job, settings: PredictSettings) -> dict[str, Any]:
 def sentence_attention(loaded: LoadedModel, text: str) -> list[dict[str, Any]]:
     """Return rows of ATTENTION to a sentence.
 
-    Of PSAN: the alignment on each level (1, n, n), in the order of computation, and the weights of the summary (1, 1, n)
-    (paper 001, Figure 3). Of other encoders: the weights of every attention. ValueError: the encoder has no attention.
+    Of PSAN: the alignment on each level (1, n, n) in the order of computation and the weights of the summary (1, 1, n).
+    See paper 001, Figure 3. Of other encoders: the weights of every attention. ValueError: the encoder has no
+    attention.
     """
     how = loaded.predictor
     assert isinstance(how, PairPredictor | SentencePredictor)
@@ -210,7 +216,7 @@ def _attention(model: SentencePairClassifier, batch: SentenceBatch, tokens: list
 
 
 def _phrases(levels: Tensor) -> list[list[int]]:
-    """Return the phrases of several words of all levels (L, n), each once, as positions of their words."""
+    """Return each phrase of several words of all levels (L, n) once as positions of its words."""
     found = {tuple((level == number).nonzero()[:, 0].tolist()) for level in levels for number in level.unique()}
     return [list(phrase) for phrase in sorted(found, key=lambda p: (len(p), p)) if len(phrase) > 1]
 
@@ -220,8 +226,10 @@ SIGNATURE = "accuracy of three labels, %"
 
 
 def score_labels(job: Job, settings: None) -> dict[str, Any]:
-    """Score job.inputs["predictions"]: accuracy (%), also by group and by length; with ["transfer"], its scores are among
-    them. ["rows"] are the test set."""
+    """Score job.inputs["predictions"]: accuracy (%) of all, by group and by length.
+
+    With ["transfer"] its scores are among the scores. ["rows"] are the test set.
+    """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     right = pc.equal(table["gold"], table["label"]).to_numpy()
     length = np.floor(table["length"].to_numpy() + 0.5)  # halves up: bins of equal width

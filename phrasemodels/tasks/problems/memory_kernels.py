@@ -1,9 +1,10 @@
 # mypy: disallow-untyped-defs=False
-"""Compiled updates of memory networks (phrasemodels.models.memory), one question each, gradients by hand.
+"""Compiled updates of memory networks (phrasemodels.models.memory) with gradients by hand.
 
-First their common parts: embedded sentences, the loss of an answer, an SGD update. Then an end-to-end memory network of K hops,
-whose phase 0 is its linear start. Then a chain of K facts. The gradient of its marginals is the one of the expectation Σ_k a(z_k)
-over chains: p(z_k = i) (E[Σ a | z_k = i] − E[Σ a]), from sums along the chain.
+An update has one question. First come the common parts: embedded sentences, the loss of an answer, an SGD update. Then
+an end-to-end memory network of K hops, whose phase 0 is its linear start. Then a chain of K facts. The gradient of its
+marginals is the one of the expectation Σ_k a(z_k) over chains: p(z_k = i) (E[Σ a | z_k = i] − E[Σ a]), from sums along
+the chain.
 
 Shapes: N questions, S slots of facts, n ≤ S facts of one story, w words of a fact, v of a question, d width, V vocabulary.
 All numbers are float64. A weight and its gradient are views of one vector each, so that an update is a loop over it.

@@ -111,8 +111,10 @@ class TreeParser:
 
 
 def parse_sentences(job: Job, settings: PredictSettings) -> dict[str, Any]:
-    """Parse the numbered sentences job.inputs["numbers"], whose tokens are ["rows"]; also reads ["model"] and
-    ["vocabulary"]. Writes predictions.arrow."""
+    """Parse the numbered sentences job.inputs["numbers"] with the tokens ["rows"].
+
+    It also reads ["model"] and ["vocabulary"]. It writes predictions.arrow.
+    """
     parser = TreeParser(settings.objective, settings.model, job.inputs["model"], job.inputs["vocabulary"])
     table = read_shards(job.inputs["rows"])
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["numbers"])])
@@ -152,7 +154,7 @@ class LabelView:
     shares: NDArray[np.float32]
 
     def figures(self, most: int) -> dict[str, Matrix]:
-        """Return figures, by heading, of the `most` labels that contribute most."""
+        """Return figures by heading of the `most` labels with the largest contributions."""
         order = np.argsort(-np.ptp(self.averages, 0), kind="stable")[:most]
         names = [self.labels[label] for label in order]
         words = ["<s>", *self.parse.tokens, "</s>"]
@@ -210,7 +212,7 @@ class ParseScoring:
 def score_parses(job: Job, settings: ParseScoring) -> dict[str, Any]:
     """Score job.inputs["predictions"] against the TREES ["rows"]. Also writes breakdown.json.
 
-    EVALB leaves words out by their tags, so both trees get the gold tags; predicted tags have a score of their own.
+    EVALB leaves words out by their tags. So both trees get the gold tags. Predicted tags have a score of their own.
     """
     gold = read_shards(job.inputs["rows"]).to_pylist()
     predicted = read_shard(job.inputs["predictions"].file("predictions.arrow")).to_pylist()

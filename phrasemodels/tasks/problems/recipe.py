@@ -1,4 +1,4 @@
-"""The base of all recipes: their steps, and their sections, tables and figures for a report."""
+"""The base of all recipes: their steps and their sections, tables and figures for a report."""
 
 import dataclasses
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ MOST_WORDS = 80  # of a sentence that is drawn against itself; a figure has the 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished training of a table, one row and seed: its experiment, configurations and artifacts."""
+    """A finished training of one row and seed: its experiment, configurations and artifacts."""
 
     experiment: str
     row: str
@@ -44,7 +44,7 @@ class Outcome:
 
 
 class TrainedModel(Protocol):
-    """A trained model, for `Recipe.draw`. artifacts: its weights (`model`), vocabulary, and perhaps bpe."""
+    """A trained model for `Recipe.draw`. artifacts: its weights (`model`), vocabulary and perhaps bpe."""
 
     @property
     def name(self) -> str: ...
@@ -61,8 +61,8 @@ class TrainedModel(Protocol):
 class Heatmap:
     """Weights from 0 to 1 (rows, columns) in grey, with the names of rows and columns.
 
-    boxes: cells (row, column) in a frame. arcs: (head, dependent) columns, drawn as arrows above. margin: inches beside
-    and below the cells, for names.
+    boxes: cells (row, column) in a frame. arcs: (head, dependent) columns drawn as arrows above. margin: inches beside
+    and below the cells for names.
     """
 
     weights: NDArray[Any]
@@ -95,7 +95,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Values in percent of all seeds by a varied number, a line for each name: mean, lowest and highest.
+    """Values in percent of all seeds by a varied number. Each name has a mean, lowest and highest line.
 
     axis: the name of the varied number. values: the name of the values.
     """
@@ -110,7 +110,7 @@ Figure = Heatmaps | Matrix | Sweep
 
 @dataclass(frozen=True)
 class ErrorKind:
-    """A kind of errors: how many, their share in percent, and examples as named texts."""
+    """A kind of errors: their number, share in percent and examples as named texts."""
 
     kind: str
     count: int
@@ -130,7 +130,7 @@ class Section:
 
 
 def too_large(rows: int, columns: int) -> str:
-    """Return why a figure of so many words cannot be drawn; empty if it can."""
+    """Return why a figure of so many words cannot be drawn. It is empty if it can."""
     if rows * columns <= MOST_WORDS**2:
         return ""
     return f"{rows} by {columns} words are too many for a figure; take a shorter sentence"
@@ -147,7 +147,7 @@ PARTS = ("model", "vocabulary", "bpe")  # the artifacts of a trained model; bpe:
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of one training: its function, its settings, and its inputs by the names of data or of earlier stages.
+    """A step of one training: function, settings and inputs by names of data or earlier stages.
 
     fans_out: as in Step.
     """
@@ -194,8 +194,9 @@ class Recipe(ABC):
 
     @abstractmethod
     def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
-        """Return `model`, `predictions`, `scores` and perhaps others, each after the stages it needs; `scores` alone if nothing is
-        trained.
+        """Return `model`, `predictions`, `scores` and perhaps others, each after the stages it needs.
+
+        It returns `scores` alone if nothing is trained.
         """
 
     def measured_stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
@@ -226,7 +227,7 @@ class Recipe(ABC):
         return " ".join(prediction["source"])
 
     def predictor(self, vocabulary: Artifact) -> Predictor | None:
-        """Return how a trained model answers texts; None: it takes none. vocabulary: the model's."""
+        """Return how a trained model answers texts. None: it takes no texts. vocabulary: the model's."""
         return None
 
     def own_parts(self) -> Mapping[str, Any]:
@@ -257,9 +258,11 @@ class Recipe(ABC):
         return str(record["source"])
 
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
-        """Return the problem's own figure of trained models on a text. target: the gold answer, if there is one.
+        """Return the problem's own figure of trained models on a text.
 
-        ValueError: there is no such figure, the text does not suit it, or it cannot show several models.
+        target: the gold answer if there is one.
+
+        ValueError: the problem has no figure or the text does not suit it. Or it cannot show several models.
         """
         one_model(models)
         raise ValueError(f"{models[0].name} has no figure of its own; see `phrasemodels draw --to attention.html`")

@@ -70,10 +70,11 @@ class FormScoring:
 
 
 def score_forms(job: Job, settings: FormScoring) -> dict[str, object]:
-    """Score job.inputs["predictions"], whose raw pairs are ["rows"]; ["train"] are the raw pairs of train.
+    """Score job.inputs["predictions"] with the raw pairs ["rows"]. ["train"] are the raw pairs of train.
 
-    Each kind of match is given for all pairs, for pairs absent from train (`exact/new`), by group, and on dev (`dev/exact`) if
-    there are ["dev_predictions"]. `parameters`: millions. `speed`: thousands of target words a second of the training ["model"].
+    Each kind of match is given for all pairs and by group. `exact/new` is of pairs absent from train. `dev/exact` is on
+    dev if there are ["dev_predictions"]. `parameters`: millions. `speed`: thousands of target words a second of the
+    training ["model"].
     """
     new = ~_in_train(job.inputs["rows"], job.inputs["train"])
     right, table = matches(job.inputs["predictions"], settings.text)
@@ -97,7 +98,7 @@ def score_forms(job: Job, settings: FormScoring) -> dict[str, object]:
 
 
 def matches(predictions: Artifact, text: AsText) -> tuple[dict[str, NDArray[np.int64]], pa.Table]:
-    """Return for each kind of match which predictions are right, as 0 and 1 (rows), and the table of predictions."""
+    """Return right predictions of each kind of match as 0 and 1 (rows) and the table of predictions."""
     table = read_shard(predictions.file("predictions.arrow"))
     hypotheses, references = (
         [text(tokens) for tokens in table[side].to_pylist()] for side in ("hypothesis", "reference")
@@ -151,8 +152,10 @@ def merges(outcomes: Sequence[Outcome]) -> Iterator[Section]:
 
 
 def accuracy_on_test(outcomes: Sequence[Outcome]) -> Iterator[Section]:
-    """Yield the share of right words of the test set, given the gold words before them, against updates, if the trainings
-    were watched there (Figure 4)."""
+    """Yield the share of right words of the test set against updates (Figure 4).
+
+    The gold words before a word are given. The trainings must have been watched there.
+    """
     found: dict[str, dict[float, list[float]]] = {}
     for outcome in outcomes:
         for row in history(outcome.trained):
@@ -165,8 +168,9 @@ def accuracy_on_test(outcomes: Sequence[Outcome]) -> Iterator[Section]:
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """A test question, its gold form, the predicted form, whether it is right by logic match, and whether the licence allows
-    to show its text.
+    """A test question with its gold form and its predicted form.
+
+    It says whether the form is right by logic match. It also says whether the licence allows to show its text.
     """
 
     question: str

@@ -1,7 +1,8 @@
-"""Sentences as numbers: ids of words, with buckets for unknown ones, structures, and word vectors from a file.
+"""Sentences as numbers: ids of words, structures and word vectors from a file.
 
-A side is a column of text: premise or hypothesis of PAIRS, text of SENTENCES. Then sequences in, sequences out: batches of word ids
-with phrases, predictions as lists of tokens, and rows of attention weights.
+Unknown words have buckets. A side is a column of text: premise or hypothesis of PAIRS or text of SENTENCES. Then come
+sequences in and sequences out: batches of word ids with phrases and predictions as lists of tokens. Attention weights
+come as rows.
 """
 
 import hashlib
@@ -70,7 +71,7 @@ def hashed(tokens: list[str], words: Container[str]) -> list[str]:
 
 
 def left_out(tokens: list[str], words: Container[str]) -> list[str]:
-    """Leave out unknown words; at least one word stays."""
+    """Leave out unknown words. At least one word stays."""
     return [word for word in tokens if word in words] or [NOTHING]
 
 
@@ -87,7 +88,7 @@ class SentenceText:
     tokeniser: Tokeniser = lower_spaces
 
     def words(self, text: str) -> list[str]:
-        """Return the words of a text; there is at least one."""
+        """Return the words of a text. There is at least one."""
         return self.tokeniser(text, "en") or [NOTHING]
 
 
@@ -122,8 +123,11 @@ class VectorFile:
     def read(
         self, words: Container[str], folders: Sequence[Path], most: int = 0
     ) -> Iterator[tuple[str, NDArray[np.float32]]]:
-        """Yield words with their vectors, and whatever the first `most` lines have. OSError: no folder has the file.
-        ValueError: a line is wrong, or the file has changed since it was located, which is known at its end."""
+        """Yield words with their vectors and all words of the first `most` lines.
+
+        OSError: no folder has the file. ValueError: a line is wrong or the file has changed since it was located. A
+        change is known at the end of the file.
+        """
         if (path := self.path(folders)) is None:
             raise OSError(f"{self.name} is in none of {', '.join(map(str, folders))}: put it there again")
         whole = hashlib.sha256()
@@ -182,7 +186,9 @@ class WordListSettings:
 
 
 def word_list(job: Job, settings: WordListSettings) -> dict[str, Any]:
-    """Write words.txt, a vocabulary without special entries, and word vectors, if there are any, as vectors.safetensors.
+    """Write words.txt, a vocabulary without special entries.
+
+    Word vectors go to vectors.safetensors if there are any.
 
     BUCKETS random vectors follow the vectors of the words. Unknown words share them.
     """
@@ -210,8 +216,8 @@ def vectors_of(vocabulary: Artifact) -> str:
 class NumberSettings:
     """The text and structure of each side.
 
-    max_tokens: rows with longer sentences are dropped, in training alone (0: none). labelled: rows without a label are dropped.
-    unknown: the treatment of words outside of the vocabulary, hashed or left_out.
+    max_tokens: rows with longer sentences are dropped in training alone (0: none). labelled: rows without a label are
+    dropped. unknown: the treatment of words outside of the vocabulary (hashed or left_out).
     """
 
     text: SentenceText
@@ -225,7 +231,10 @@ class NumberSettings:
 
 
 def number(job: Job, settings: NumberSettings) -> dict[str, Any]:
-    """Write shards of ids and structures of the PAIRS or SENTENCES job.inputs["rows"]; also reads ["vocabulary"]."""
+    """Write shards of ids and structures of the PAIRS or SENTENCES job.inputs["rows"].
+
+    It also reads ["vocabulary"].
+    """
     meta = map_shards(job, number_shard, settings, vocabulary=job.inputs["vocabulary"])
     return {**meta, **statistics([job.out / shard["file"] for shard in meta["shards"]], settings.text.sides)}
 
@@ -282,7 +291,10 @@ def _structures(tokens: list[list[str]], trees: pa.ChunkedArray, structure: Stru
 
 
 def _lists(tokens: list[list[str]], values: NDArray[np.int32]) -> pa.ListArray:
-    """Return the values of all tokens as a list for each row; several values of a token become a list of one length."""
+    """Return the values of all tokens as a list for each row.
+
+    Several values of a token become a list of one length.
+    """
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in tokens])]).astype(np.int32)
     flat = pa.array(values.ravel(), pa.int32())
     if values.ndim == 2:
@@ -291,7 +303,7 @@ def _lists(tokens: list[list[str]], values: NDArray[np.int32]) -> pa.ListArray:
 
 
 def statistics(paths: Sequence[Path], sides: Sequence[str]) -> dict[str, Any]:
-    """Return, for each level, phrases a sentence and words a phrase (paper 001, Table 1)."""
+    """Return phrases a sentence and words a phrase for each level (paper 001, Table 1)."""
     sentences, words, phrases = 0, 0, np.zeros(1)
     for path in paths:
         table = read_shard(path)
@@ -379,7 +391,7 @@ class PhraseExamples:
 
 
 def write_predictions(job: Job, rows: Artifact, found: Mapping[int, tuple[list[str], float]]) -> dict[str, Any]:
-    """Write predictions.arrow: the predicted tokens and their score, by row, beside the TOKENS `rows`."""
+    """Write predictions.arrow: the predicted tokens and their score by row beside the TOKENS `rows`."""
     table = read_shards(rows)
     order = range(table.num_rows)
     columns = {
@@ -412,7 +424,10 @@ ATTENTION = pa.schema(
 def attention_rows(
     model: nn.Module, found: Mapping[str, Tensor], tokens: Sequence[str], phrases: list[list[int]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows of ATTENTION without id and group, of the recorded weights (1, h, q, k) of one sentence, by module."""
+    """Yield rows of ATTENTION without id and group by module.
+
+    They are of the recorded weights (1, h, q, k) of one sentence.
+    """
     modules = dict(model.named_modules())
     for name, (weights,) in found.items():
         module = modules.get(name)
@@ -429,10 +444,10 @@ def attention_row(module: str, tokens: Sequence[str], weights: Tensor, phrases: 
 
 
 def over_grams(weights: Tensor, groups: Mapping[int, slice | list[int]]) -> tuple[Tensor, list[list[int]]]:
-    """Return weights over words and n-grams, and the n-grams.
+    """Return the n-grams and weights over words and n-grams.
 
-    The columns of `weights` (h, n, n) are n-grams by their last word; the result (h, n, n + m) has n words and m n-grams.
-    groups: the heads of each n-gram size. An n-gram at the start has only the words there are.
+    The columns of `weights` (h, n, n) are n-grams by their last word. The result (h, n, n + m) has n words and m
+    n-grams. groups: the heads of each n-gram size. An n-gram at the start has only the words there are.
     """
     h, n, _ = weights.shape
     ends = {size: [tuple(range(max(0, i + 1 - max(1, size)), i + 1)) for i in range(n)] for size in groups}

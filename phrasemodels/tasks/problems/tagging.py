@@ -52,10 +52,12 @@ class VectorVocabulary:
 
 
 def vector_vocabulary(job: Job, settings: VectorVocabulary) -> dict[str, Any]:
-    """Write the vocabularies of the TOKENS job.inputs["rows"], and a unit vector for each source word as vectors.safetensors.
+    """Write vocabularies of the TOKENS job.inputs["rows"].
 
-    Words of the other inputs follow, if the file has them. A word outside of the file has a random vector with mean and
-    deviation of the others; padding has zeros.
+    vectors.safetensors gets a unit vector for each source word.
+
+    Words of the other inputs follow if the file has them. A word outside of the file has a random vector with mean and
+    deviation of the others. Padding has zeros.
     """
     sizes = vocabulary(job, VocabularySettings(settings.min_count))
     words = read_words(Artifact(job.out, {}), "source")
@@ -72,7 +74,7 @@ def _words(rows: Artifact) -> list[str]:
 
 
 def unit_vectors(words: list[str], known: dict[str, NDArray[np.float32]], d: int) -> NDArray[np.float32]:
-    """Return a vector of norm 1 for each word (words, d), as in Star-Transformer's tagger; PAD has 0.
+    """Return a vector of norm 1 for each word (words, d) as in Star-Transformer's tagger. PAD has 0.
 
     ValueError: no word has a vector.
     """
@@ -119,7 +121,10 @@ def tag_tokens_shard(job: Job, settings: TagColumn) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TaggingObjective(Objective):
-    """Mean loss a word. The target of a row is its tags between BEGIN and END; the two marks are not predicted."""
+    """Mean loss a word.
+
+    The target of a row is its tags between BEGIN and END. The two marks are not predicted.
+    """
 
     curve: ClassVar = "dev loss (nats a word)"
 
@@ -143,8 +148,11 @@ class TaggingObjective(Objective):
 
 @torch.inference_mode()
 def tag(job: Job, settings: PredictSettings) -> dict[str, Any]:
-    """Tag the numbered sentences job.inputs["phrases"], whose tokens are ["rows"]; also reads ["model"] and
-    ["vocabulary"]. Writes predictions.arrow; the score of a row is the sum of its tags' log-probabilities."""
+    """Tag the numbered sentences job.inputs["phrases"] with the tokens ["rows"].
+
+    It also reads ["model"] and ["vocabulary"]. It writes predictions.arrow. The score of a row is the sum of its tags'
+    log-probabilities.
+    """
     device = best_device()
     model = load_trained(settings.objective, settings.model, job.inputs, device)
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
@@ -165,9 +173,10 @@ MOST_GROUPS = 8  # with more, groups are documents of a treebank, not kinds of s
 
 
 def score_tags(job: Job, settings: TagColumn) -> dict[str, Any]:
-    """Score job.inputs["predictions"]: accuracy over tokens (%) of all, by group of sentences, of known and of unknown words.
+    """Score job.inputs["predictions"]: accuracy over tokens (%).
 
-    ["rows"] are the test set, and ["vocabulary"] has the known words.
+    It is of all tokens, of known and of unknown words and by group of sentences. ["rows"] are the test set.
+    ["vocabulary"] has the known words.
     """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     known = set(read_words(job.inputs["vocabulary"], "source"))

@@ -1,10 +1,10 @@
-"""Transfer: how useful the vectors of a frozen encoder are on other tasks, by the protocols of SentEval (Conneau and Kiela
-2018).
+"""Transfer: use of the vectors of a frozen encoder on other tasks by the protocols of SentEval.
 
-The vectors of each task are computed once. Each part of a protocol that can run by itself, such as an outer fold, is one item
-of `Executor.map`. Classifiers are logistic regressions, many at once, with gradients written by hand. All models of a call
-share the features; a fold is the rows that a model is trained on and the rows that stop it, and has a model for each strength
-of the L2 penalty. Relatedness is trained on scores from 1 to 5 (SICK-R), or is the angle of two vectors (STS14).
+SentEval is by Conneau and Kiela (2018). The vectors of each task are computed once. Each independent part of a protocol
+(for example an outer fold) is one item of `Executor.map`. Classifiers are many logistic regressions at once with
+gradients written by hand. All models of a call share the features. A fold is the rows to train a model on and the rows
+to stop it by. It has a model for each strength of the L2 penalty. Relatedness is trained on scores from 1 to 5 (SICK-R)
+or is the angle of two vectors (STS14).
 
 Shapes: n or N rows, D or d width of a sentence vector, C classes, F folds, R strengths.
 """
@@ -37,7 +37,7 @@ Counter = Callable[[Tensor, Tensor], Tensor]  # (count so far, whether this chec
 
 
 class Adam:
-    """Adam with PyTorch's constants and a rate of 0.001; the penalty is part of the gradient."""
+    """Adam with PyTorch's constants and a rate of 0.001. The penalty is part of the gradient."""
 
     def __init__(self, parameters: Tensor) -> None:
         self.first, self.second, self.step = torch.zeros_like(parameters), torch.zeros_like(parameters), 0
@@ -72,7 +72,7 @@ def in_all(count: Tensor, better: Tensor) -> Tensor:
 
 
 def summed(rows: int) -> float:
-    """The loss of a batch is a sum, as in SentEval's code with the PyTorch of 2018; the penalty weighs less."""
+    """The loss of a batch is a sum, as in SentEval with the PyTorch of 2018. The penalty weighs less."""
     return 1.0
 
 
@@ -123,7 +123,7 @@ PROTOTYPING = LogisticConfig(folds=5, batch=128, passes=2, patience=3, optimiser
 
 @dataclass(frozen=True)
 class Fitted:
-    """Weights (F, R, d + 1, C), with the bias as the last row, and the best accuracies on the held-out rows (F, R)."""
+    """Weights (F, R, d + 1, C) and the best accuracies on held-out rows (F, R). The last row is the bias."""
 
     weights: Tensor
     accuracy: Tensor
@@ -171,7 +171,10 @@ def fit(
 
 
 def _batches(rows: list[Rows], size: int, generator: torch.Generator) -> list[Tensor]:
-    """Return batches (F, size) of one pass over each fold's rows in random order; -1 where a fold has no more rows."""
+    """Return batches (F, size) of one pass over each fold's rows in random order.
+
+    It is -1 where a fold has no more rows.
+    """
     longest = max(map(len, rows))
     order = torch.full((len(rows), -(-longest // size) * size), -1)
     for f, own in enumerate(rows):
@@ -231,10 +234,10 @@ def targets(scores: NDArray[np.float64]) -> Tensor:
 def relatedness(
     train: Rated, dev: Rated, test: Rated, seed: int, counter: Counter = since_the_best
 ) -> dict[str, float]:
-    """Return Pearson's r and Spearman's ρ (from -1 to 1) and the mean squared error on test, of a softmax layer.
+    """Return Pearson's r, Spearman's ρ and the mean squared error of a softmax layer on test.
 
-    It is trained by the squared error of distributions, and stopped by Pearson's r on dev. counter: how checks without a
-    better r are counted, as in LogisticConfig.
+    r and ρ are from -1 to 1. The layer is trained by the squared error of distributions and stopped by Pearson's r on
+    dev. counter: how checks without a better r are counted, as in LogisticConfig.
     """
     generator = torch.Generator().manual_seed(stream(seed, "relatedness"))
     layer = nn.Linear(train[0].shape[1], 5)
@@ -275,7 +278,10 @@ def _expected(layer: nn.Linear, features: Tensor) -> NDArray[np.float64]:
 
 
 def similarity(u: Tensor, v: Tensor, scores: NDArray[np.float64], groups: NDArray[np.str_]) -> dict[str, float]:
-    """Return correlations of cosines with scores: means over groups, as papers print them, and means weighted by rows."""
+    """Return correlations of cosines with scores: means over groups and means weighted by rows.
+
+    Papers print means over groups.
+    """
     cosine = torch.cosine_similarity(u, v).double().numpy()
     names, counts = np.unique(groups, return_counts=True)
     found: dict[str, float] = {}
@@ -335,7 +341,7 @@ class SplitFiles:
     shards: tuple[Path, ...]
 
     def read(self, classes: Sequence[str]) -> SplitFeatures:
-        """Return the split, with labels as indices of `classes`; without classes there are no labels."""
+        """Return the split with labels as indices of `classes`. Without classes there are no labels."""
         sides = tuple(load_file(self.vectors).values())
         table = pa.concat_tables([read_shard(path).select(["label", "score", "group"]) for path in self.shards])
         known = {label: number for number, label in enumerate(classes)}
@@ -344,12 +350,12 @@ class SplitFiles:
         return SplitFeatures(pair_features(sides), labels, table["score"].to_numpy(), groups, sides)
 
     def classes(self) -> list[str]:
-        """Return the labels of the split, each once, in alphabetical order."""
+        """Return the different labels of the split in alphabetical order."""
         return sorted({label for path in self.shards for label in read_shard(path)["label"].to_pylist()})
 
 
 def pair_features(sides: tuple[Tensor, ...]) -> Tensor:
-    """Return the features of one side, its vectors; of two sides, [|u − v|; u ∘ v]."""
+    """Return the features of one side (its vectors) or of two sides ([|u − v|; u ∘ v])."""
     return sides[0] if len(sides) == 1 else torch.cat([(sides[0] - sides[1]).abs(), sides[0] * sides[1]], 1)
 
 
@@ -363,7 +369,7 @@ class WorkItem:
     part: int
 
     def read(self) -> list[SplitFeatures]:
-        """Return the splits with their labels; classes are the first split's."""
+        """Return the splits with their labels. Classes are the first split's."""
         classes = self.splits[0].classes()
         return [split.read(classes) for split in self.splits]
 
@@ -375,7 +381,10 @@ def _best(fitted: Fitted) -> tuple[int, float]:
 
 
 def nested_fold(item: WorkItem) -> Metrics:
-    """Score one outer fold: choose the penalty by cross-validation on the rest, train on 95 % of it, stop by 5 %."""
+    """Score one outer fold.
+
+    Choose the penalty by cross-validation on the rest. Train on 95 % of the rest and stop by 5 %.
+    """
     (split,) = item.read()
     labels = torch.from_numpy(split.labels)
     test = stratified(split.labels, item.setting.folds, item.seed)[item.part]
@@ -395,7 +404,10 @@ def _cross_validated(split: SplitFeatures, train: NDArray[np.int64], item: WorkI
 
 
 def folds_and_test(item: WorkItem) -> Metrics:
-    """Score the official test set: choose the penalty by cross-validation on train, train on 95 % of it, stop by 5 %."""
+    """Score the official test set by cross-validation.
+
+    Choose the penalty by cross-validation on train. Train on 95 % of train and stop by 5 %.
+    """
     split, test = item.read()
     train = np.arange(len(split.labels))
     strength, dev = _cross_validated(split, train, item)
@@ -405,7 +417,7 @@ def folds_and_test(item: WorkItem) -> Metrics:
 
 
 def dev_and_test(item: WorkItem) -> Metrics:
-    """Score the official test set: choose the penalty, and stop, by the official dev set."""
+    """Score the official test set. Choose the penalty and stop by the official dev set."""
     train, dev, test = item.read()
     features, labels = torch.cat([train.features, dev.features]), np.concatenate([train.labels, dev.labels])
     rows = np.arange(len(labels))
@@ -417,7 +429,7 @@ def dev_and_test(item: WorkItem) -> Metrics:
 
 
 def _tested(final: Fitted, test: SplitFeatures) -> Metrics:
-    """Return the accuracy on test and, with two classes, the F1 of the last one (`paraphrase`, not `other`)."""
+    """Return the accuracy on test and the F1 of the last of two classes (`paraphrase`, not `other`)."""
     found = final.predict(test.features, 0, 0).numpy()
     metrics = {"accuracy": 100 * float((found == test.labels).mean())}
     if set(test.labels) == {0, 1}:
@@ -433,7 +445,7 @@ def score_relatedness(item: WorkItem) -> Metrics:
 
 
 def score_similarity(item: WorkItem) -> Metrics:
-    """STS14: correlations of cosines with gold scores, by group; nothing is trained."""
+    """STS14: correlations of cosines with gold scores by group. Nothing is trained."""
     (split,) = (files.read(()) for files in item.splits)
     u, v = split.sides
     return similarity(u, v, split.scores, split.groups)
@@ -516,10 +528,10 @@ def _score(score: Callable[[WorkItem], Metrics], item: WorkItem) -> Metrics:
 
 
 def summary(parts: Mapping[str, Sequence[Metrics]], settings: TransferSettings) -> dict[str, Score]:
-    """Return TASK, TASK/F1 and so on, means over the parts of each task; dev/TASK; micro and macro.
+    """Return means over the parts of each task as TASK, TASK/F1 and so on. Add dev/TASK, micro and macro.
 
-    Micro and macro are those of Conneau et al. (2017): means of dev accuracies over the tasks with classes, weighted by their
-    rows or not. Tasks set apart are left out.
+    Micro and macro are those of Conneau et al. (2017): means of dev accuracies over the tasks with classes. Micro alone
+    is weighted by their rows. Tasks set apart are left out.
     """
     scores: dict[str, Score] = {}
     accuracy, rows = [], []

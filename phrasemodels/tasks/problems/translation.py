@@ -122,7 +122,7 @@ class TranslationObjective(Objective):
 
 @dataclass(frozen=True)
 class SentenceTranslationObjective(TranslationObjective):
-    """Mean loss a sentence; learning rates of 1 presuppose it (paper 003)."""
+    """Mean loss a sentence. Learning rates of 1 presuppose it (paper 003)."""
 
     curve: ClassVar = "dev loss (nats a sentence)"
 
@@ -159,8 +159,10 @@ class TranslateSettings:
 
 
 def translate(job: Job, settings: TranslateSettings) -> dict[str, Any]:
-    """Translate the numbered sentences job.inputs["phrases"], whose tokens are ["rows"]; also reads ["model"] and
-    ["vocabulary"]. Writes predictions.arrow."""
+    """Translate the numbered sentences job.inputs["phrases"] with the tokens ["rows"].
+
+    It also reads ["model"] and ["vocabulary"]. It writes predictions.arrow.
+    """
     device = best_device()
     model = load_trained(settings.objective, settings.model, job.inputs, device)
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["phrases"])])
@@ -218,8 +220,10 @@ SCORED_TOGETHER = 2_000  # sentences that are Python objects at a time
 
 @dataclass(frozen=True)
 class TranslationScoring:
-    """How tokens become running text (None: its metrics are left out), and the language of the target. count_end: </s> counts
-    as a token of hypotheses, though not of references."""
+    """How tokens become running text (None: its metrics are left out) and the language of the target.
+
+    count_end: </s> counts as a token of hypotheses but not of references.
+    """
 
     detokenise: Detokenise | None
     language: str
@@ -229,8 +233,9 @@ class TranslationScoring:
 def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]:
     """Score job.inputs["predictions"] against the raw references of ["rows"].
 
-    `bleu` is tokenised and lower-cased, also by group of sentences (`bleu/idiom`); `sacrebleu` and `sacrebleu_lc` are of
-    running text, cased and lower-cased, with 13a tokens; with characters in languages written without spaces.
+    `bleu` is tokenised and lower-cased, also by group of sentences (`bleu/idiom`). `sacrebleu` (cased) and
+    `sacrebleu_lc` (lower-cased) are of running text with 13a tokens. Languages written without spaces have characters
+    instead.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -269,8 +274,9 @@ def attention_figure(
     models: Sequence[TrainedModel], objective: TranslationObjective, tokeniser: Tokeniser, languages: tuple[str, str],
     text: str, target: str, marks: bool,
 ) -> Heatmaps:  # fmt: skip
-    """Return the attention of several translators to a text, while they write `target`, or else the last one's answer.
-    marks: the source stands between <s> and </s>.
+    """Return the attention of several translators to a text while they write `target`.
+
+    Without a target they write the last one's answer. marks: the source stands between <s> and </s>.
 
     ValueError: the models have different vocabularies.
     """
@@ -363,7 +369,7 @@ class TranslationRecipe(Recipe):
 
     @property
     def detokenise(self) -> Detokenise | None:
-        """The function from tokens to running text; None if no metric and no answer needs it."""
+        """The function from tokens to running text. None if no metric and no answer needs it."""
         named = self.corpus.languages.tokeniser
         return TOKENISERS[named][1] if named and self.text.detokenise else self.text.detokenise
 
