@@ -1,6 +1,6 @@
-"""Across papers: every encoder suitable for a problem, on the same data, with the same widths and updates.
+"""Across papers: every suitable encoder of a problem on the same data, with equal widths and updates.
 
-No paper printed these numbers. `phrasemodels report` has them in one table a problem, with cost beside quality.
+No paper printed these numbers. `phrasemodels report` has them in one table a problem with cost beside quality.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ def _grams(heads: int) -> tuple[int, ...]:
 
 
 def _row(base: Experiment, table: str, slug: str, origin: str, system: str, variant: str, model: object) -> Experiment:
-    """Return a row with the corpus, the recipe and the training of `base`, and a model of its own.
+    """Return a row with a model of its own and the corpus, the recipe and the training of `base`.
 
     origin: the paper that the system is from.
     """
@@ -50,7 +50,7 @@ def _row(base: Experiment, table: str, slug: str, origin: str, system: str, vari
 
 
 def entailment(profile: str) -> list[Experiment]:
-    """Natural language inference: sentence encoders of paper 001, and encoders of papers 000 and 002, summed up."""
+    """Natural language inference: sentence encoders of paper 001, summed encoders of papers 000 and 002."""
     answers = (Answer("accuracy", None, paper_001.RIGHT),)
     known = paper_001.systems(profile)
     rows = [_row(e, "entailment", e.row, e.paper, e.system, e.variant, e.model) for e in known]

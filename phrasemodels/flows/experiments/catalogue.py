@@ -66,7 +66,7 @@ def _bound(make: Any, paper: str, number: str, about: str | None) -> Make:
 
 
 def all_papers() -> tuple[str, ...]:
-    """Return the names of all papers: the five, the tables across them, and users' own."""
+    """Return the names of all papers: the five, the tables across them and users' own."""
     return (*PAPERS, *project.parts("papers"))
 
 
@@ -114,7 +114,7 @@ class Table:
 
     @property
     def title(self) -> str:
-        """The paper's table, the size, and all changes of its definition."""
+        """The paper's table, the size and all changes of its definition."""
         place = f"Paper {self.paper}, Table {self.number}"
         if self.paper == ACROSS:
             place = f"Across papers, {self.number}"
@@ -132,10 +132,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Request:
-    """A user's request: a table, its size, a number of seeds from the first one on, rows (none: all), and overrides of each row.
+    """A user's request: a table, its size, its seeds from the first one on, its rows and their overrides.
 
-    like: the row that a row of the user's own copies. `rows` then names the own row, too, and the overrides are for it alone.
-    sweep: fields with several values, like train.dropout=0.1,0.2; each row becomes a row for each combination.
+    rows: none means all. like: the row to copy for a row of the user's own. `rows` then names the own row, too. The
+    overrides are for the own row alone. sweep: fields with several values, like train.dropout=0.1,0.2. Each row becomes
+    a row for each combination.
     """
 
     paper: str = "000"
@@ -192,7 +193,7 @@ class Request:
         )
 
     def _with_own_row(self, experiments: Sequence[Experiment], own: str) -> list[Experiment]:
-        """Return the chosen rows, or else the copied row and its baseline; then the own row."""
+        """Return the chosen rows or else the copied row and its baseline. The own row comes last."""
         (like,) = (one for one in experiments if one.row == self.like)
         if not self.set:
             raise ValueError(
@@ -214,18 +215,20 @@ MOST_ROWS = 200  # of a sweep
 
 
 def beside_its_row(row: Experiment, name: str, changed: Experiment) -> Experiment:
-    """Return an overridden row as a row of its own, with another name, beside the row as it is defined. It answers no printed
-    number."""
+    """Return an overridden row as a row with another name beside the row as it is defined.
+
+    It answers no printed number.
+    """
     how = ", ".join(changed.changed)
     answers = tuple(replace(answer, cell=None, reading=None) for answer in changed.answers)
     return replace(changed, row=name, like=row.row, system=name, variant=f"{row.row} with {how}", answers=answers)
 
 
 def swept(row: Experiment, sweep: Sequence[str]) -> list[Experiment]:
-    """Return a row for each combination of the values of a sweep, like train.clip=1,5; without a sweep the row itself.
+    """Return a row for each combination of values of a sweep (train.clip=1,5) or else the row itself.
 
-    Semicolons divide the values of a field with several, such as a pair. ValueError: a field has no values, or there are too
-    many rows.
+    Semicolons divide the values of a field with several (for example a pair). ValueError: a field has no values or
+    there are too many rows.
     """
     fields = [
         (path, text.split(";" if ";" in text else ",")) for path, _, text in (one.partition("=") for one in sweep)
@@ -314,7 +317,7 @@ def with_user_files(table: Table, sources: Sources) -> Table:
 def resolved(experiment: Experiment, sources: Sources) -> Experiment:
     """Return the experiment with its corpora, word vectors and encoders resolved to files in folders of the sources.
 
-    Missing word vectors are learned; `compare-settings` says so.
+    Missing word vectors are learned. `compare-settings` says so.
     """
     recipe = replaced(experiment.recipe, FINDERS, sources)
     return dataclasses.replace(experiment, recipe=recipe, model=replaced(experiment.model, FINDERS, sources))

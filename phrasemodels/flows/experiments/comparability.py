@@ -35,9 +35,9 @@ STATED_FIRST = "other than published: "
 class Aspect:
     """One aspect of an experiment beside the published one.
 
-    agreeing: number of settings as published; released: number of these by the released code alone. differing: each
-    setting that differs, in words. open: gaps of the paper, and our choice for each. stated: known differences, said beside each
-    verdict.
+    agreeing: number of settings as published. released: number of these by the released code alone. differing: each
+    different setting in words. open: gaps of the paper and our choice for each. stated: known differences as said
+    beside each verdict.
     """
 
     agreeing: int
@@ -54,14 +54,15 @@ class Aspect:
 
 @cache
 def published_settings(paper: str) -> list[dict[str, str]]:
-    """Return the lines of data/published_settings/PAPER.csv; none if there is no such file.
+    """Return the lines of data/published_settings/PAPER.csv. There are none without this file.
 
-    Of several lines on one setting the last one counts. A line of `stated` follows one of the published setting. Columns:
-    table and row: patterns of names (`table2*`). aspect. setting: the place of a field in an experiment like train.steps;
-    `model.tuned if recipe.vectors` counts only with vectors; empty if it is no field. value: JSON-like text (`A | B`: the paper
-    prints one, its released code has the other), or words on the row at the paper's size. by: paper, code or cited (an
-    experiment with another value differs), ours (the paper leaves it open), unlike (known to differ), stated (known to differ,
-    and said beside each verdict). source: its place, or the reason for the choice.
+    Of several lines on one setting the last one counts. A line of `stated` follows one of the published setting.
+    Columns: table and row: patterns of names (`table2*`). aspect. setting: the place of a field in an experiment like
+    train.steps. `model.tuned if recipe.vectors` counts only with vectors. It is empty if the setting is no field.
+    value: JSON-like text or words on the row at the paper's size. In `A | B` the paper prints one and its released code
+    has the other. by: paper, code or cited (an experiment with another value differs), ours (the paper leaves it open),
+    unlike (known to differ) or stated (known to differ and said beside each verdict). source: its place or the reason
+    for the choice.
     """
     added = paper in project.parts("papers")
     path = (
@@ -116,8 +117,10 @@ def _has_effect(line: Mapping[str, str], experiment: Any) -> bool:
 
 
 def _compare(lines: Sequence[dict[str, str]], experiment: Any) -> Aspect:
-    """Compare one aspect with the published settings. A `stated` line applies only if our value equals its value; else the
-    published line does."""
+    """Compare one aspect with the published settings.
+
+    A `stated` line applies only if our value equals its value. Otherwise the published line does.
+    """
     last = {line["setting"] or line["value"]: line for line in lines}
     theirs = {line["setting"]: line for line in lines if line["by"] in THEIRS}
     elsewhere = "" if experiment.profile == PUBLISHED else "at the paper's size: "  # of which words are said
@@ -143,9 +146,10 @@ def _compare(lines: Sequence[dict[str, str]], experiment: Any) -> Aspect:
 
 
 def value_at(experiment: Any, place: str) -> str:
-    """Return the value of a field of nested configurations, written as in the file; `none` where a part has no such field.
+    """Return the value of a field of nested configurations as written in the file.
 
-    Functions and classes are written by their names, a configuration by the name of its class, numbers shortest.
+    It is `none` where a part has no such field. Functions and classes are written by their names. A configuration is
+    written by the name of its class. Numbers are shortest.
     """
     value = experiment
     for name in place.split("."):
@@ -168,7 +172,7 @@ def _written(value: Any) -> str:
 
 
 def reason(aspects: Mapping[str, Aspect], name: str) -> str:
-    """Return why an experiment is not comparable, in one line; empty if all aspects are as published."""
+    """Return why an experiment is not comparable in one line. It is empty if all aspects are as published."""
     missing = {aspect: one for aspect, one in aspects.items() if not one.as_published}
     if not missing:
         return ""
@@ -178,7 +182,7 @@ def reason(aspects: Mapping[str, Aspect], name: str) -> str:
 
 
 def kind_of(reason: str) -> str:
-    """Return the aspects unlike the paper's in a reason, without details; any other reason as it is."""
+    """Return the aspects unlike the paper's in a reason without details. Any other reason stays as it is."""
     parts = (re.sub(f"({NOT}[^:;]*): .*", r"\1", part) for part in reason.split("; "))
     return "; ".join(dict.fromkeys(parts))
 
@@ -198,7 +202,7 @@ def caveat(aspects: Mapping[str, Aspect], name: str) -> str:
 
 
 def _few(said: list[str], name: str) -> str:
-    """Return a few settings in words; of many their names, and how to see them."""
+    """Return a few settings in words. For many settings return their names and how to see them."""
     if len(said) <= SHOWN:
         return "; ".join(said)
     names = ", ".join(dict.fromkeys(map(_name, said)))

@@ -1,6 +1,7 @@
-"""Experiments, the rows of result tables, with their printed numbers; and the parts of tables: rows, sizes and profiles.
+"""Experiments (rows of result tables with printed numbers) and the parts of tables.
 
-An experiment is trained or counted. A counted one has sizes of a corpus, or of an untrained model.
+The parts are rows, sizes and profiles. An experiment is trained or counted. A counted one has sizes of a corpus or of
+an untrained model.
 """
 
 import dataclasses
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """A printed number by its identifying columns of data/published_results.csv; an empty field matches any value."""
+    """A printed number by its identifying columns of data/published_results.csv.
+
+    An empty field matches any value.
+    """
 
     paper: str
     table: str
@@ -75,12 +79,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Answer:
-    """A metric of ours and the printed number it answers, if there is one.
+    """A metric of ours and the printed number it answers if there is one.
 
-    statistic: with it, the row is tested against its baseline. why_not: why nobody can reproduce the printed number, and
+    statistic: with it the row is tested against its baseline. why_not: why nobody can reproduce the printed number and
     the nature of ours. exact: the value does not vary by seed, like a count of parameters. note: a remark beside the
-    verdict on such a value. reading: the printed number of another row, if this row is a second reading of it; the verdict is
-    of the row with the `cell`, and this row is listed beside it.
+    verdict on an exact value. reading: the printed number of another row if this row is a second reading of it. The
+    verdict is of the row with the `cell`. This row is listed beside it.
     """
 
     metric: str
@@ -96,7 +100,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class TableName:
-    """A result table: its paper, its name for `--table`, and its folder in names of experiments."""
+    """A result table: its paper, its name for `--table` and its folder in names of experiments."""
 
     paper: str
     number: str
@@ -107,9 +111,9 @@ class TableName:
 class Experiment:
     """A row of a result table at one size (profile).
 
-    answers: the first one is the row's main number. baseline: the row to test this row against; empty: the first of the
-    table. changed: overrides that change scores; with any of them no verdict is given. origin: the system's paper, if the table
-    is of none.
+    answers: the first one is the row's main number. baseline: the row to test this row against. Empty: the first of the
+    table. changed: overrides that change scores. With any of them no verdict is given. origin: the system's paper if
+    the table is of none.
     """
 
     table: TableName
@@ -129,9 +133,11 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """PAPER/TABLE/PROFILE/ROW of the defined row; each override that changes scores follows after a `+`.
+        """PAPER/TABLE/PROFILE/ROW of the defined row.
 
-        All products of an experiment have this name: its steps, runs, reports, registered models and folders.
+        Each override that changes scores follows after a `+`.
+
+        All products of an experiment have this name: steps, runs, reports, registered models and folders.
         """
         return CHANGE.join((self.sibling(self.like or self.row), *self.changed))
 
@@ -146,7 +152,7 @@ class Experiment:
 
     @cached_property
     def aspects(self) -> dict[str, Aspect]:
-        """Data, size, model, training and tuning beside the published ones; empty if nothing is trained."""
+        """Data, size, model, training and tuning beside the published ones. Empty if nothing is trained."""
         if not self.recipe.trains:
             return {}
         return compare_settings(self.table.paper, self.table.folder, self.row, self)
@@ -158,7 +164,7 @@ class Experiment:
 
     @cached_property
     def differences(self) -> str:
-        """The settings unlike the published ones, in one line; empty if the experiment is comparable."""
+        """The settings unlike the published ones in one line. Empty if the experiment is comparable."""
         return reason(self.aspects, self.name)
 
     @cached_property
@@ -167,7 +173,7 @@ class Experiment:
         return caveat(self.aspects, self.name)
 
     def reason_not(self, answer: Answer) -> str:
-        """Return why the printed number cannot be compared with ours; empty if it can."""
+        """Return why the printed number cannot be compared with ours. It is empty if it can."""
         reasons = [answer.why_not, self.differences] if answer.cell else []
         if named := getattr(getattr(self.recipe, "parsed", None), "card_name", ""):
             reasons.append(f"trees by the {named}")
@@ -180,7 +186,7 @@ class Experiment:
         """Return the steps of one seed.
 
         Args:
-            data: What the steps read, by name, if it is made already.
+            data: The inputs of the steps by name if they are made already.
             about: More for the manifests.
         """
         own = {
@@ -204,7 +210,7 @@ class Experiment:
 
     @property
     def leak(self) -> Step | None:
-        """The step that counts test records found verbatim in the training set; None: nothing is trained."""
+        """The step that counts test records found verbatim in the training set. None: nothing is trained."""
         if not self.recipe.trains:
             return None
         corpus = self.recipe.corpus
@@ -239,7 +245,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Size:
-    """Widths and depths shared by all rows of a table, so that rows differ in the compared part alone; 0: not used.
+    """Widths and depths of all rows of a table. So rows differ in the compared part alone. 0: not used.
 
     d, heads, layers, d_ff, dropout: of an encoder. hidden: of the classifier over it, or of a parser's span scorer.
     d_kv, arc_hidden: of the parser of paper 004. lstm, adasent, channels: of baselines of paper 001. parents: of the
@@ -267,7 +273,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Profile:
-    """How a table is run at one size. recipe: the problem on its corpus; a row may replace fields of it."""
+    """How a table is run at one size. recipe: the problem on its corpus. A row may replace its fields."""
 
     size: Size
     train: TrainConfig
@@ -278,8 +284,8 @@ class Profile:
 class Row:
     """A system of a table.
 
-    system, variant: its name in the paper. model: its configuration at a size. recipe, train: replacements of fields in the
-    profile's recipe and training, such as {"schedule": inverse_sqrt}. baseline: the row to test it against; empty: the
+    system, variant: its name in the paper. model: its configuration at a size. recipe, train: replacements of fields in
+    the profile's recipe and training, like {"schedule": inverse_sqrt}. baseline: the row to test it against. Empty: the
     first of the table.
     """
 

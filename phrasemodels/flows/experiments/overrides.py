@@ -40,10 +40,10 @@ GROUPS = {"metrics": "metrics", "parsed": "parsers"}
 
 
 def added(old: Any, path: str, text: str) -> Any:
-    """Return the part that replaces an old value; None: the field at this path takes none.
+    """Return the part that replaces an old value. None: the field at this path takes no part.
 
-    An encoder inherits the fields it shares with the old one; metrics are a tuple; a parser gives all rows its trees.
-    ValueError: there is no such part, or it lacks a value.
+    An encoder inherits the fields it shares with the old one. Metrics are a tuple. A parser gives all rows its trees.
+    ValueError: the part is unknown or lacks a value.
     """
     group = "encoders" if isinstance(old, EncoderConfig) else GROUPS.get(path.rpartition(".")[2], "")
     names = text.split(",") if group == "metrics" else [text]
@@ -101,7 +101,7 @@ def with_trees_of(parser: "ParserBackend", rows: Step) -> Step:
 
 
 def name_of(value: Any) -> str:
-    """Return the name of a part in an override; empty if it is no user's part."""
+    """Return the name of a part in an override. It is empty if it is no user's part."""
     if getattr(value, "__name__", "") == "by_shipped_parser":
         return SHIPPED
     made = value.args[0] if isinstance(value, partial) and value.func is with_trees_of else value
@@ -124,12 +124,13 @@ PRECISION = "train.precision"  # processors differ in which is fast: it changes 
 
 
 def overridden(experiment: Experiment, *assignments: str) -> Experiment:
-    """Return the experiment with fields replaced. Replacements that change scores become part of its name, except for a precision
-    that the paper leaves open.
+    """Return the experiment with fields replaced.
 
-    Assignments of one configuration are applied together, so that it checks their combination; of one field the last
-    counts. Added metrics are shown, too. With another corpus an experiment answers no printed number. ValueError: a field is
-    unknown, or a value has the wrong type or is refused.
+    Replacements that change scores become part of its name. A precision that the paper leaves open does not.
+
+    Assignments of one configuration are applied together. So the configuration checks their combination. Of one field
+    the last assignment counts. Added metrics are shown, too. With another corpus an experiment answers no printed
+    number. ValueError: a field is unknown. Or a value has the wrong type or is refused.
     """
     texts = dict(map(_assigned, assignments))
     tree: dict[str, Any] = {}
@@ -197,7 +198,7 @@ def as_text(value: Any) -> str:
 
 
 def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:
-    """Return a dataclass with the fields of a tree of texts replaced; prefix: its place, like `model.encoder.`."""
+    """Return a dataclass with fields of a tree of texts replaced. prefix: its place (`model.encoder.`)."""
     known = {f.name for f in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
     if isinstance(value, SampleCorpus) and "name" in tree:
         raise ValueError(f"{prefix}name: this profile generates its corpus; take profile laptop, which reads one")
@@ -218,8 +219,9 @@ def _replaced(value: Any, tree: dict[str, Any], prefix: str) -> Any:
 
 
 def _parsed(text: str, owner: Any, name: str, whole: str) -> Any:
-    """Return the text as a value of a field's type: a number, a word, a tuple of these, the name of a function or class, or `none`
-    where it may be None.
+    """Return the text as a value of a field's type.
+
+    It is a number or word or a tuple of these. It may be the name of a function or class or `none` for None.
     """
     kind = typing.get_type_hints(type(owner))[name]
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
@@ -250,9 +252,9 @@ def _parsed(text: str, owner: Any, name: str, whole: str) -> Any:
 def choices(kind: Any, owner: Any, name: str) -> dict[str, Any]:
     """Return the functions and classes possible in a field of a configuration, by name.
 
-    They come from the modules of the configuration, of its value and of its default, from the modules it imports from, and from
-    the functions of torch in configurations. A class fits if it is a subclass of Base or Result. A function fits if it has the
-    types of the field, or of its value where the field names none.
+    They come from the modules of the configuration, of its value and of its default. They also come from the modules it
+    imports from and from the functions of torch in configurations. A class fits if it is a subclass of Base or Result.
+    A function fits if it has the types of the field. Where the field names none its value gives the types.
 
     Args:
         kind: The type of the field, `type[Base]` or `Callable[[...], Result]`.
@@ -313,7 +315,7 @@ def _fits(part: Any, arguments: tuple[Any, ...] | None, result: Any) -> bool:
 
 
 def _words(kind: Any) -> str:
-    """Return the name of a type for --set: `int`, or `float,float` of a pair."""
+    """Return the name of a type for --set: `int` or (of a pair) `float,float`."""
     parts = ["..." if part is ... else part.__name__ for part in get_args(kind)]
     return ",".join(parts) if parts else str(kind.__name__)
 
@@ -348,7 +350,7 @@ def _settings(owner: Any, prefix: str) -> Iterator[dict[str, str]]:
 
 
 def _takes(owner: Any, name: str, whole: str) -> str:
-    """Return the type of a field or the names of its parts; empty if it can't be set as text."""
+    """Return the type of a field or the names of its parts. It is empty if it can't be set as text."""
     kind = typing.get_type_hints(type(owner))[name]
     first = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
     if get_origin(first) in (Callable, type):
@@ -361,7 +363,10 @@ def _takes(owner: Any, name: str, whole: str) -> str:
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """Return the meanings of a dataclass's fields, also of inherited ones, from its docstring or those below the fields."""
+    """Return the meanings of a dataclass's fields from its docstring or those below the fields.
+
+    Inherited fields have meanings, too.
+    """
     names = "|".join(field.name for field in dataclasses.fields(kind))
     label = re.compile(rf"(?:^|(?<=[.;] )|(?<=Args: ))((?:{names})(?:, (?:{names}))*): ")
     found: dict[str, str] = {}

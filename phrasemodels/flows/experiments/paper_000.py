@@ -1,7 +1,7 @@
 """Paper 000, Attention over Phrases.
 
-Table 1 is translation of Multi30k, with grids of the paper's switches; Table 2 is part-of-speech tagging with the same systems
-and with hypernodes from dependency trees. The sizes of Multi30k in section 4.1 are counted.
+Table 1 is translation of Multi30k with grids of the paper's switches. Table 2 is part-of-speech tagging with the same
+systems and with hypernodes from dependency trees. The sizes of Multi30k in section 4.1 are counted.
 """
 
 import math
@@ -62,7 +62,7 @@ def phrase_transformer(longest: int, **switches: Any) -> Encoder:
 
 
 def adjacent_row(system: str, k: int, **switches: Any) -> Row:
-    """A row with hypernodes over adjacent tokens. Its model is the encoder alone; each table completes it."""
+    """A row with hypernodes over adjacent tokens. Its model is the encoder alone. Each table completes it."""
     slug = f"{'linear' if switches else 'phrase'}-k{k}"
     return Row(slug, system, f"k={k}", phrase_transformer(k, **switches), {"phrases": Phrases(adjacent, k)})
 
@@ -119,7 +119,7 @@ def translator(row: Row) -> Row:
 
 
 def printed(row: Row, table: str, metric: str) -> Cell | None:
-    """The paper's number for a row; None if it prints none."""
+    """The paper's number for a row. None if it prints none."""
     known = {(number["paper"], number["table"], number["system"], number["variant"]) for number in published_results()}
     theirs = (PAPER, table, row.system, row.variant) in known
     return Cell(PAPER, table, row.system, row.variant, metric) if theirs else None
@@ -138,9 +138,11 @@ def ended_early(row: Row, epochs: int) -> Row:
 
 
 def table_1(profile: str) -> list[Experiment]:
-    """Table 1: BLEU of five systems, English to German. At the paper's size each system is trained thrice: the
-    converged reading answers the printed numbers; rows that end after 10 and 30 epochs, and two as the base code does it, are
-    other readings."""
+    """Table 1: BLEU of five systems from English to German.
+
+    At the paper's size each system is trained thrice. The converged reading answers the printed numbers. Rows that end
+    after 10 and 30 epochs are other readings. Two rows as the base code does it are other readings, too.
+    """
     rows = [translator(row) for row in (TRANSFORMER, *ADJACENT)]
     if profile == "paper":
         rows += [
@@ -155,17 +157,18 @@ def table_1(profile: str) -> list[Experiment]:
 
 
 def read_otherwise(row: Row) -> Cell | None:
-    """The number of Table 1 under another reading by a row, from its variant; None if there is none."""
+    """The number of Table 1 under another reading by a row's variant. None if there is none."""
     variant = row.variant.rpartition(", ")[0]
     return printed(replace(row, variant=variant), "Table 1", "BLEU") if variant else None
 
 
 def as_base_code(row: Row) -> Row:
-    """The row, a translator, as attention-is-all-you-need-pytorch trained, decoded and scored it in August 2018. The paper was
-    probably built on it.
+    """The translator of a row as in attention-is-all-you-need-pytorch of August 2018.
 
-    Ten epochs of tables that learn slowly; the weights with the best accuracy on dev; a beam without length normalisation;
-    </s> and unknown words stay in the scored text.
+    That code trained, decoded and scored it so. The paper was probably built on this code.
+
+    It trains ten epochs with tables that learn slowly. The weights have the best accuracy on dev. The beam is without
+    length normalisation. </s> and unknown words stay in the scored text.
     """
 
     def model(size: Size) -> TranslationConfig:
@@ -196,8 +199,8 @@ GRID = {"linear": ("Linear PhraseTransformer", {"sigma": identity}), "phrase": (
 def sigmoid_grid(profile: str) -> list[Experiment]:
     """The worth of σ: {Transformer, Linear, σ} × readings of Eq 5 × {short, converged} schedule, k=2.
 
-    All systems have the sizes, the rate and the updates of Table 1; none was tuned by itself. Each row is tested against
-    the row that lacks one thing: σ, then hypernodes, then updates.
+    All systems have the sizes, the rate and the updates of Table 1. None was tuned by itself. Each row is tested
+    against the row that lacks one thing: σ, then hypernodes, then updates.
     """
     table, chosen = TableName(PAPER, "1-sigmoid", "table1-sigmoid"), PROFILES[profile]
     long = chosen.train

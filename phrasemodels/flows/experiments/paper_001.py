@@ -1,8 +1,8 @@
-"""Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 5, and phrases from other sources.
+"""Paper 001, Phrase-level Self-Attention Networks: Tables 2 to 5 and phrases from other sources.
 
-At the paper's size, BiLSTM-Max and HConvNet are trained like InferSent (Conneau et al. 2017 and their released trainer), DiSAN
-like its released program; all other rows have the training of PSAN. Table 1 and the sizes of SNLI are counted; for the sizes
-and the memory in Tables 2 and 5 models are only built.
+At the paper's size BiLSTM-Max and HConvNet are trained like InferSent (Conneau et al. 2017 and their released trainer).
+DiSAN is trained like its released program. All other rows have the training of PSAN. Table 1 and the sizes of SNLI are
+counted. For the sizes and the memory in Tables 2 and 5 models are only built.
 """
 
 import math
@@ -209,7 +209,7 @@ def _disan(model: SentencePairConfig) -> SentencePairConfig:
 
 
 def _infersent_text(recipe: EntailmentRecipe) -> EntailmentRecipe:
-    """Read words with capitals between <s> and </s>; leave out words without a vector of GloVe 840B."""
+    """Read words with capitals between <s> and </s>. Leave out words without a vector of GloVe 840B."""
     vectors = VectorFile("glove/glove.840B.300d.txt", 300)
     return replace(recipe, text=CASED, unknown=left_out, vectors=vectors, suite=in_marks(recipe.suite), penalty=0.0)
 
@@ -347,8 +347,10 @@ PARSERS: dict[str, tuple[tuple[str, str, Callable[[Step], Step]], ...]] = {
 def table(
     name: TableName, profile: str, rows: Iterable[Row], answers: Callable[[Row], tuple[Answer, ...]], suite: bool
 ) -> list[Experiment]:
-    """The rows of a table; suite: they are also tried on the transfer tasks. At the paper's size baselines have their own
-    training, else all rows the same."""
+    """The rows of a table. suite: they are also tried on the transfer tasks.
+
+    At the paper's size baselines have their own training. Otherwise all rows have the same.
+    """
     made = alike(name, profile, rows, answers, suite)
     return [as_published(e) for e in made] if profile == "paper" else made
 
@@ -400,7 +402,7 @@ def _printed_as(row: Row) -> str:
 
 
 def _data_difference(row: Row) -> str:
-    """Return how the data of transfer tasks differs from the paper's for a row; empty if it does not."""
+    """Return how a row's data of transfer tasks differs from the paper's. It is empty if it does not."""
     return OTHER_PARSER if row.recipe["structure"].reads_trees else ""
 
 
@@ -471,9 +473,9 @@ def _on_trec(experiment: Experiment) -> Experiment:
 
 
 def phrase_sources(profile: str) -> list[Experiment]:
-    """Does syntax matter? The same encoder with phrases from other sources, each tested against the first row.
+    """Does syntax matter? Test the same encoder with phrases from other sources against the first row.
 
-    The trees of each parser replace the corpus's own; where it has none, the first parser's are the baseline.
+    The trees of each parser replace the corpus's own. Where the corpus has none the first parser's are the baseline.
     """
     name = TableName(PAPER, "phrases", "phrases")
     rows = table(name, profile, SOURCES, accuracy, False)
@@ -503,7 +505,10 @@ def _sizes(task: TransferTask) -> tuple[Answer, ...]:
 
 
 def sizes(profile: str) -> list[Experiment]:
-    """Table 1: sizes and outputs of the transfer tasks; and the pairs of SNLI (section 3.2) that all have at hand."""
+    """Table 1: sizes and outputs of the transfer tasks.
+
+    The pairs of SNLI that all have at hand are counted, too (section 3.2).
+    """
     table = TableName(PAPER, "1-sizes", "table1-sizes")
     rows = [
         counted(
@@ -525,7 +530,7 @@ def sizes(profile: str) -> list[Experiment]:
 
 @dataclass(frozen=True)
 class CountedParser:
-    """A parser for counts of phrases: the table of its rows, its step for a tokeniser, and its difference from the paper's.
+    """A parser for counts of phrases: its rows, its step for a tokeniser, its difference from the paper's.
 
     note: if its counts are judged all the same. other: whether its counts stand beside the verdicts on counts by Stanza.
     """
@@ -598,7 +603,10 @@ FITTED = "its 34 relations were chosen because they give the printed size; the p
 
 
 def parameters(profile: str) -> list[Experiment]:
-    """Table 2: width of the sentence vector and |θ|; and PSAN's share of the parameters of BiLSTM-Max (section 4.1)."""
+    """Table 2: width of the sentence vector and |θ|.
+
+    PSAN's share of the parameters of BiLSTM-Max is there, too (section 4.1).
+    """
     rows = []
     models = {row.slug: row.model(PUBLISHED_SIZE) for row in SYSTEMS}
     for row in SYSTEMS:
@@ -628,9 +636,12 @@ NOT_SAID = "activations that a step saves for its backward pass; the paper does 
 
 
 def memory(profile: str) -> list[Experiment]:
-    """Table 5: memory on TREC; here of the activations of a training step in batches of 16 sentences, by the encoders alone.
+    """Table 5: memory on TREC.
 
-    The last row is PSAN's encoder over whole sentences, as in Table 4 (4)."""
+    Here it is of the activations of a training step in batches of 16 sentences by the encoders alone.
+
+    The last row is PSAN's encoder over whole sentences, as in Table 4 (4).
+    """
     (trec,) = (task for task in SUITE if task.name == "TREC")
     encoders = {row.slug: row.model(PUBLISHED_SIZE).encoder for row in (MULTI_HEAD, NARROW_DISAN, PSAN)}
     rows = []

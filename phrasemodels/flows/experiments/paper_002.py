@@ -1,9 +1,10 @@
-"""Paper 002, PhraseTransformer with n-gram LSTM: Tables 2 to 5, semantic parsing of Geo, Atis and MSParS.
+"""Paper 002, PhraseTransformer with n-gram LSTM: Tables 2 to 5 for Geo, Atis and MSParS.
 
-The paper leaves much open, and its released program differs from it. Each preset is one reading of both. RELEASED is trained
-at the paper's size; the others are rows of the table `presets`. Settings of other tools are converted: a batch of K
-"tokens" there counts the longer side, here both sides; a learning rate there is a factor of (d · warm-up)^-½. Only RELEASED
-replaces an unknown word by the source word with most attention; the others cannot predict one.
+The problem is semantic parsing. The paper leaves much open. Its released program differs from it. Each preset is one
+reading of both. RELEASED is trained at the paper's size. The others are rows of the table `presets`. Settings of other
+tools are converted. A batch of K "tokens" there counts the longer side and here both sides. A learning rate there is a
+factor of (d · warm-up)^-½. Only RELEASED replaces an unknown word by the source word with most attention. The others
+cannot predict one.
 
 Table 1 and the vocabulary of MSParS are counted. Parameters in Tables 4 and 5 need only untrained models.
 """
@@ -54,11 +55,13 @@ from phrasemodels.verdicts.significance import Statistic
 
 @dataclass(frozen=True)
 class Preset:
-    """One reading of how the models were trained. summed: an update sums up as many batches as in the released scripts.
-    min_count: words seen less often are unknown. recurrent, total: the encoders of n-grams and of the Sum variant. updates:
-    share of the paper's. marks: questions stand between <s> and </s>. inner: dropout also falls on attention weights and
-    inside the feed-forward parts. start: of embeddings. unknown: unknown words may be predicted, and give way to words of the
-    question."""
+    """One reading of how the models were trained.
+
+    summed: an update sums up as many batches as in the released scripts. min_count: words seen less often are unknown.
+    recurrent, total: the encoders of n-grams and of the Sum variant. updates: share of the paper's. marks: questions
+    stand between <s> and </s>. inner: dropout also falls on attention weights and inside the feed-forward parts. start:
+    of embeddings. unknown: unknown words may be predicted and give way to words of the question.
+    """
 
     slug: str
     betas: tuple[float, float]
@@ -92,8 +95,8 @@ ALL_LAYERS = (1, 2, 3, 4, 5, 6)
 class Grams:
     """The model of a row.
 
-    sizes: words of the n-gram of each head, 0 for a single word. total: n-grams are sums of their words (the Sum variant).
-    layers: the layers with n-grams, from 1. preset: None until the profile chooses it.
+    sizes: words of the n-gram of each head (0 for a single word). total: n-grams are sums of their words (the Sum
+    variant). layers: the layers with n-grams from 1. preset: None until the profile chooses it.
     """
 
     sizes: tuple[int, ...]
@@ -153,8 +156,9 @@ def changed(row: Row, **parts: Any) -> Row:
 class Data:
     """A corpus by its name in the paper, and the paper's training on it.
 
-    tokens: of both sides of a batch, as many as the printed number of the longer side. rate: the factor of the schedule.
-    summed: batches in the sum of an update by the released scripts. checkpoint_every: in updates; 0: as often as dev is read.
+    tokens: of both sides of a batch, as many as the printed number of the longer side. rate: the factor of the
+    schedule. summed: batches in the sum of an update by the released scripts. checkpoint_every: in updates. 0: as often
+    as dev is read.
     """
 
     name: str
@@ -261,7 +265,7 @@ def profile_of(name: str, data: Data, preset: Preset) -> Profile:
 
 @dataclass(frozen=True)
 class Place:
-    """Where experiments stand: a table, its folder in experiment names, and the profile."""
+    """Where experiments stand: a table, its folder in experiment names and the profile."""
 
     table: str
     folder: str
@@ -282,7 +286,7 @@ def experiment(place: Place, data: Data, row: Row, answers: tuple[Answer, ...], 
 
 
 def _answers(table: str, row: Row, dataset: str, split: str, prefix: str = "", why_not: str = "") -> tuple[Answer, ...]:
-    """Logic and exact match on one split; only the scores on test are tested against the baseline."""
+    """Logic and exact match on one split. Only the scores on test are tested against the baseline."""
     return tuple(
         Answer(
             prefix + ours,
@@ -295,7 +299,10 @@ def _answers(table: str, row: Row, dataset: str, split: str, prefix: str = "", w
 
 
 def table_2(profile: str) -> list[Experiment]:
-    """Table 2: six models, exact and logic match on dev and test, and the Transformer, with its cells of Table 3."""
+    """Table 2: exact and logic match of six models on dev and test.
+
+    The Transformer has its cells of Table 3, too.
+    """
     place = Place("2", "table2", profile)
     made = []
     for name in ("atis",) if profile == "sample" else ("atis", "mspars"):
@@ -335,7 +342,10 @@ def _table_3_cell(row: Row, data: Data, variant: str) -> Cell:
 
 
 def table_3(profile: str) -> list[Experiment]:
-    """Table 3: logic match of our own rows on all corpora; the rows of others are not systems to build."""
+    """Table 3: logic match of our own rows on all corpora.
+
+    The rows of others are not systems to build.
+    """
     place = Place("3", "table3", profile)
     made = []
     _, _, _, four, five, _ = MODELS
@@ -353,7 +363,10 @@ def table_3(profile: str) -> list[Experiment]:
 
 
 def table_4(profile: str) -> list[Experiment]:
-    """Table 4: model 4 with n-grams in some layers only, on Atis; layers that a small size does not have drop out."""
+    """Table 4: model 4 on Atis with n-grams in some layers only.
+
+    Layers that a small size does not have drop out.
+    """
     place = Place("4", "table4", profile)
     data, size = place.corpora["atis"], SIZES[profile]
     made = []
@@ -389,7 +402,7 @@ def table_5(profile: str) -> list[Experiment]:
 
 
 def _unprinted_answers(*more: str) -> tuple[Answer, ...]:
-    """Logic and exact match of rows absent from the paper, both tested; and other scores."""
+    """Tested logic and exact match of rows absent from the paper and other scores."""
     both = (Answer(name, None, Statistic(name, accuracy_of)) for name in ("logic", "exact"))
     return (*both, *(Answer(name) for name in more))
 
@@ -400,8 +413,10 @@ def _named(row: Row, what: str) -> Row:
 
 
 def presets(profile: str) -> list[Experiment]:
-    """The paper's text, the released scripts, and both together as far as they agree on Atis; RNN against LSTM with the
-    rest alike."""
+    """The paper's text, the released scripts and both together as far as they agree on Atis.
+
+    RNN stands against LSTM with the rest alike.
+    """
     place = Place("presets", "presets", profile)
     data = place.corpora["atis"]
     rnn = replace(PAPERS, slug="paper-rnn", recurrent=NgramBiRNN)
@@ -433,7 +448,7 @@ def rates(profile: str) -> list[Experiment]:
 
 
 def merges(profile: str) -> list[Experiment]:
-    """Figure 3: how many merges of the byte-pair encoding; 0 is whole words."""
+    """Figure 3: the number of merges of the byte-pair encoding. 0 is whole words."""
     place = Place("figure3", "figure3", profile)
     data = place.corpora["mspars"]
     made = []
@@ -445,7 +460,10 @@ def merges(profile: str) -> list[Experiment]:
 
 
 def updates(profile: str) -> list[Experiment]:
-    """Figure 4: right words of Geo's test set, given those before them, after each twentieth of the updates."""
+    """Figure 4: right words of Geo's test set after each twentieth of the updates.
+
+    The words before a word are given.
+    """
     place = Place("figure4", "figure4", profile)
     data = place.corpora["geo"]
     recipe = replace(
@@ -477,7 +495,7 @@ def _examples(dataset: str, splits: tuple[str, ...]) -> tuple[Answer, ...]:
 
 
 def table_1(profile: str) -> list[Experiment]:
-    """Table 1: examples, types and mean lengths of Geo and Atis; of MSParS what is public of its examples."""
+    """Table 1: examples, types and mean lengths of Geo and Atis and the public examples of MSParS."""
     table, rows = TableName(PAPER, "1", "table1"), []
     for dataset, corpus in (("Geo", "geoquery"), ("Atis", "atis")):
         of_train = tuple(

@@ -84,7 +84,10 @@ def rows_of(steps: int, rows: int, learning_rate: float, **others: Any) -> Train
 
 
 def sentences(corpus: Any, min_count: int = 1, max_tokens: int = 0, **parts: Any) -> TranslationRecipe:
-    """Translation with a loss of whole sentences; rows say how the source is tokenised. parts: others of the recipe."""
+    """Translation with a loss of whole sentences.
+
+    Rows say how the source is tokenised. parts: others of the recipe.
+    """
     text = TranslationText(spaces, join, min_count, max_tokens)
     return TranslationRecipe(
         corpus, **{"phrases": Phrases(no_phrases), "text": text, "problem": SentenceTranslationObjective(), **parts}
@@ -172,8 +175,9 @@ QUESTIONS = 900  # in training, after 100 are held out
 class Starts:
     """How a system is trained: `restarts` starts of so many epochs in batches of `rows` questions, and the start of models.
 
-    Published: 20 starts, 100 epochs, one question an update, by SGD with gradients clipped at 40. The paper doesn't say how words
-    make a sentence. deviation: of the parameters at the start; published: 1/√10. linear: epochs of a linear start.
+    Published are 20 starts and 100 epochs of one question an update by SGD with gradients clipped at 40. The paper
+    doesn't say how words make a sentence. deviation: of the parameters at the start. Published is 1/√10. linear: epochs
+    of a linear start.
     """
 
     restarts: int
@@ -208,7 +212,7 @@ class Starts:
 
 
 def memn2n(K: int, starts: Starts) -> HopsConfig:
-    """Hops of simple attention; the softmax of hops begins after the linear start."""
+    """Hops of simple attention. The softmax of hops begins after the linear start."""
     return HopsConfig(
         K, encode=starts.encode, linear_updates=starts.updates * starts.linear, deviation=starts.deviation
     )
@@ -220,7 +224,10 @@ def chain(potentials: Any, K: int, starts: Starts) -> ChainConfig:
 
 
 def released(K: int, starts: Starts) -> ChainConfig:
-    """A chain of facts with the potentials of the released code; these lose their pairs at the end of the linear start."""
+    """A chain of facts with the potentials of the released code.
+
+    The potentials lose their pairs at the end of the linear start.
+    """
     return chain(partial(ReleasedPotentials, linear_updates=starts.updates * starts.linear), K, starts)
 
 
@@ -229,9 +236,9 @@ SLIDES, FULL_PAPER = "Slide: bAbI", "ICLR Table 4"  # tables
 
 @dataclass(frozen=True)
 class System:
-    """A row of each task: its name in the paper, its model of (K, starts), and its training.
+    """A row of each task: its name in the paper, its model of (K, starts) and its training.
 
-    printed: the table of its printed numbers; empty: none.
+    printed: the table of its printed numbers. Empty: none.
     """
 
     slug: str
@@ -305,14 +312,15 @@ SMALL = Starts(2, 10, 1, 0.05, sgd, by_position, 0.2, linear=6, trainer=train_co
 
 
 def table_babi(profile: str) -> list[Experiment]:
-    """Answers of twelve tasks and facts of ten, K = 2 or 3; of the sample's stories with two facts."""
+    """Answers of twelve tasks and facts of ten for K = 2 or 3. The sample has stories with two facts."""
     return _table(profile, "babi", SYSTEMS[profile])
 
 
 def table_babi_readings(profile: str) -> list[Experiment]:
-    """The same tasks with other settings, the slides' and the code's; at the paper's size they are readings of its numbers.
+    """The same tasks with other settings (the slides' and the code's).
 
-    The sample has the compiled training, with fewer epochs; the laptop's rows have four starts.
+    At the paper's size they are readings of its numbers. The sample has the compiled training with fewer epochs. The
+    laptop's rows have four starts.
     """
     if profile == "sample":
         return _table(profile, "babi-readings", [replace(system, starts=SMALL, printed="") for system in CHOSEN])
@@ -424,7 +432,7 @@ def table_snli_start(profile: str) -> list[Experiment]:
 def _entailment(
     table: TableName, profile: str, initial: float, answers: Mapping[str, tuple[Answer, ...]]
 ) -> list[Experiment]:
-    """The rows of SNLI from a start of this deviation; answers by variant."""
+    """The rows of SNLI from a start of this deviation with answers by variant."""
 
     def classifier(parents: Callable[[Size], ParentsConfig]) -> Callable[[Size], Any]:
         return lambda size: DecomposableConfig(parents(size), embed=LearnedEmbedding, initial=initial)

@@ -1,5 +1,7 @@
-"""Paper 004, the Label Attention Layer parser: Tables 1 to 3, constituency and dependency parsing of the Penn Treebank; and the
-English parser of this package, trained on treebanks whose texts may be passed on.
+"""Paper 004, the Label Attention Layer parser: Tables 1 to 3, and the English parser.
+
+The tables are constituency and dependency parsing of the Penn Treebank. The English parser of this package is trained
+on treebanks with texts that may be passed on.
 """
 
 import math
@@ -68,8 +70,10 @@ XLNET, BERT = "xlnet-large-cased", "bert-large-uncased"  # of Zhou and Zhao's sc
 
 @dataclass(frozen=True)
 class Reading:
-    """Where paper and released code contradict each other: the query of a label, the scale of its attention (Eq 1), the input of
-    a relation (Eq 11), and the weight of the losses of arcs and relations (Eq 12).
+    """Contradictions of paper and released code.
+
+    They are the query of a label and the scale of its attention (Eq 1). They are also the input of a relation (Eq 11)
+    and the weight of the losses of arcs and relations (Eq 12).
     """
 
     align: Align = own_query
@@ -84,12 +88,12 @@ AS_RELEASED = Reading(released_query, by_model_width, from_itself, RELEASED_WEIG
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of the parser that a profile decides, and readings of the paper.
+    """Parts of the parser that a profile decides and readings of the paper.
 
-    The parts are the label layer, dropouts, the start of words and pretrained weights. One reading is of most rows, one of the
-    row as released. whole: all of the released code beside pretrained weights: tags of another program in the input and no loss
-    of tags, learned positions, its start and its dropout. baseline_weight: of labels against arcs in decoding by a parser
-    without tags.
+    The parts are the label layer, dropouts, the start of words and pretrained weights. One reading is of most rows, one
+    of the row as released. whole: all of the released code beside pretrained weights. It has tags of another program in
+    the input and no loss of tags. It also has learned positions, its start and its dropout. baseline_weight: of labels
+    against arcs in decoding by a parser without tags.
     """
 
     label: LabelAttentionConfig = field(default_factory=LabelAttentionConfig)
@@ -112,10 +116,13 @@ class Parts:
 
 @dataclass(frozen=True)
 class Parser:
-    """The model of a row. residual: the label layer has dropout before its residual. label: there is a label layer.
-    released: as the released code, not as printed, where they differ. weight: of labels against arcs in joint decoding; None:
-    the profile's. loss: weight of the losses of arcs and relations; None: the reading's. tags: the whole parser
-    reads tags; the scripts of Zhou and Zhao (2019) for BERT and XLNet have none."""
+    """The model of a row.
+
+    residual: the label layer has dropout before its residual. label: there is a label layer. released: as the released
+    code and not as printed where they differ. weight: of labels against arcs in joint decoding. None: the profile's.
+    loss: weight of the losses of arcs and relations. None: the reading's. tags: the whole parser reads tags. The
+    scripts of Zhou and Zhao (2019) for BERT and XLNet have none.
+    """
 
     layers: int = 3
     feed_forward: bool = True
@@ -279,7 +286,7 @@ def _rows(
     chosen: Profile,
     parts: Parts,
 ) -> list[Experiment]:
-    """The rows of a table; printed: the paper's name of the table, empty for a table of ours."""
+    """The rows of a table. printed: the paper's name of the table (empty for a table of ours)."""
 
     def answers(row: Row) -> tuple[Answer, ...]:
         cells = {
@@ -310,13 +317,19 @@ def table_2(profile: str) -> list[Experiment]:
 
 
 def table_3(profile: str) -> list[Experiment]:
-    """Table 3: against the parser without the layer; beside it, as released: each label with another label's query."""
+    """Table 3: against the parser without the layer.
+
+    Beside it is the released reading: each label with another label's query.
+    """
     rows = (*TABLE_3, *AS_PUBLISHED) if profile == "paper" else [row for row in TABLE_3 if row is not HPSG_BERT]
     return _printed("3", profile, rows, SUMMARY)  # without pretrained weights, two rows are the same
 
 
 def craft(profile: str) -> list[Experiment]:
-    """The rows of Tables 1 to 3, but for one that differs in pretrained weights only, on the free treebank with gold trees."""
+    """The rows of Tables 1 to 3 on the free treebank with gold trees.
+
+    One row is left out. It differs in pretrained weights only.
+    """
     rows = {row.slug: row for row in (*TABLE_1, *TABLE_2, *TABLE_3) if row is not HPSG_BERT}
     corpus = GENERATED if profile == "sample" else GOLD
     chosen = PROFILES[profile]
@@ -325,7 +338,7 @@ def craft(profile: str) -> list[Experiment]:
 
 
 def parser(profile: str) -> list[Experiment]:
-    """The parser for other work, such as phrases for paper 001, trained until it is good."""
+    """The parser for other work (for example phrases for paper 001), trained until it is good."""
     row, table = replace(TWO_YES_YES, slug="lal"), TableName(PAPER, "parser", "parser")
     chosen, parts = PROFILES[profile], PARTS[profile]
     if profile == "laptop":
@@ -356,8 +369,10 @@ GLOVE = VectorFile("glove/glove.6B.100d.txt", 100)
 
 
 def english(profile: str) -> list[Experiment]:
-    """The parser of the package, `self-trained`: EWT has dependencies alone, so a first parser, `lal`, which learns its phrases from
-    GUM, finds the phrases that go with EWT's arcs. Only the profile `sample`, on generated sentences, is smaller.
+    """The parser of the package, `self-trained`.
+
+    EWT has dependencies alone. So a first parser `lal` learns its phrases from GUM. It finds the phrases that go with
+    EWT's arcs. Only the profile `sample` on generated sentences is smaller.
     """
     chosen, parts = PROFILES["laptop"], ENGLISH_PARTS
     corpus: JoinedTreebanks | SampleCorpus = ENGLISH
@@ -401,8 +416,10 @@ ALONE: dict[str, tuple[Corpus, dict[str, Any], int]] = {
 
 
 def alone(profile: str) -> list[Experiment]:
-    """Parsers of phrases alone, of dependencies alone, and of phrases with heads by head rules; any treebank by
-    --set recipe.corpus.name=NAME."""
+    """Parsers of phrases alone, of dependencies alone and of phrases with heads by head rules.
+
+    Use any treebank by --set recipe.corpus.name=NAME.
+    """
     chosen, parts = PROFILES[profile], PARTS[profile]
     if profile != "sample":
         chosen, parts = replace(PROFILES["laptop"], train=HALF), ENGLISH_PARTS

@@ -1,4 +1,4 @@
-"""The papers, their citations and their printed numbers: the five, and users' own."""
+"""The papers, their citations and their printed numbers: the five and users' own."""
 
 import re
 import tomllib
@@ -26,7 +26,7 @@ Columns = Mapping[str, Any]  # a row of `published_results`
 
 @cache
 def published_results() -> list[dict[str, Any]]:
-    """Return all printed numbers by columns: texts, and `number`, as the verdicts read it.
+    """Return all printed numbers by columns: texts and `number` as the verdicts read it.
 
     Raises:
         ValueError: A user's file is wrong.
@@ -65,7 +65,10 @@ IDENTITY = ("paper", "system", "variant", "dataset", "split", "metric", "value")
 
 
 def original(row: Columns) -> Columns:
-    """Return the original of a repeated row by its column `same_as` (table, variant, data set), or the row itself."""
+    """Return the row itself or the original of a repeated row.
+
+    Its column `same_as` gives the original (table, variant, data set).
+    """
     if not row["same_as"]:
         return row
     same = dict(zip(("table", "variant", "dataset"), row["same_as"].split(" | "), strict=True))
@@ -102,7 +105,10 @@ GROUP = ("paper", "table", "metric")  # numbers of which have one scale
 
 
 def printed_value(row: Columns) -> PrintedValue:
-    """Return how a printed number was made, by its line; its scale is decided once for its table and metric."""
+    """Return how a printed number was made by its line.
+
+    Its scale is decided once for its table and metric.
+    """
     one: Printed = row["number"]
     scale, lower = one.scale, one.lower_is_better
     if not (scale or row["unit"]):
@@ -116,7 +122,7 @@ def printed_value(row: Columns) -> PrintedValue:
 class Paper:
     """The citation of a paper.
 
-    number: its name here. short: a short title. authors: "Family, Given"; none if the paper is anonymous. text: the
+    number: its name here. short: a short title. authors: "Family, Given". None if the paper is anonymous. text: the
     reproduced version. later: its later fate.
     """
 
@@ -149,7 +155,7 @@ class Paper:
 
     @property
     def citation(self) -> str:
-        """Authors, title, venue and link on one line."""
+        """One line with authors and title and with venue and link."""
         return f"{self.by}: {self.title}. {self.venue}. {self.url}"
 
     @property
@@ -179,7 +185,7 @@ def papers() -> dict[str, Paper]:
 
 
 def paper_name(number: str) -> str:
-    """Return the short title of a paper with its number; a user's paper is called by its name."""
+    """Return the short title of a paper with its number. A user's paper is called by its name."""
     return papers()[number].name if number in papers() else number
 
 
@@ -207,14 +213,16 @@ def divided(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def file_name(name: str) -> str:
-    """Return a name as files, folders and registered models can have it: without slashes; a long one is cut and gets a
-    digest."""
+    """Return a name without slashes for files, folders and registered models.
+
+    A long name is cut and gets a digest.
+    """
     plain = re.sub(r"[^\w.,=+-]", "-", name)
     return plain if len(plain) <= LONGEST else f"{plain[: LONGEST - 17]}-{digest_of(name)[:16]}"
 
 
 def plain_reason(reason: str) -> str:
-    """Return a reason of a verdict as a sentence has it: another corpus; 5 settings differ, of size and model."""
+    """Return a reason of a verdict in words of a sentence: another corpus or 5 different settings."""
     text = reason.replace("a stand-in, not the paper's data", "another corpus than the paper's")
     text = re.sub(r"other than published: (\d+) settings", r"\1 settings are not as published", text)
     text = re.sub(r"the paper leaves open, and ours is: (\d+) settings", r"the paper leaves \1 open", text)
