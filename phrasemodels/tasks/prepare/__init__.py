@@ -1,1 +1,1 @@
-"""Steps from raw corpora to numbers: corpora as records, tokens, vocabularies, byte pairs, phrases, levels."""
+"""Steps from raw corpora to numbers: records, tokens, vocabularies, byte pairs, phrases and levels."""

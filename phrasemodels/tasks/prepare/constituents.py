@@ -5,7 +5,7 @@ its phrase. `phrasemodels.inference.inputs` divides a sentence; here are columns
 
 Structures for sentence encoders, k integers for each token: levels of phrases for PSAN, heads and relations for TBCNN.
 
-A structure is a function of S sentences: their tokens, trees in brackets (or empty strings), and lengths (S). Trees may
+A structure is a function of S sentences: their tokens, trees in brackets (or empty strings) and lengths (S). Trees may
 also be made from the words alone.
 """
 
@@ -28,7 +28,7 @@ Partition = Callable[[pa.ChunkedArray, Ints, tuple[int, ...]], NDArray[np.int32]
 
 
 def syntactic(trees: pa.ChunkedArray, lengths: Ints, levels: tuple[int, ...]) -> NDArray[np.int32]:
-    """Phrases are constituents; a sentence without a tree is one phrase."""
+    """Phrases are constituents. A sentence without a tree is one phrase."""
     return _each(inputs.Levels("syntactic", levels), trees, lengths)
 
 
@@ -77,7 +77,7 @@ def given(tokens: TokenLists, trees: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def none(tokens: TokenLists, trees: pa.ChunkedArray) -> pa.ChunkedArray:
-    """No trees: on every level the sentence is one phrase (paper 001, Table 4, rows 4 and 7)."""
+    """No trees: on every level the sentence is one phrase (rows 4 and 7 of Table 4 in paper 001)."""
     return pa.chunked_array([[""] * len(tokens)], pa.string())
 
 
@@ -104,7 +104,7 @@ class AtRandom:
 
 
 def _in_brackets(tokens: TokenLists, spans: Iterable[Sequence[inputs.Span]]) -> pa.ChunkedArray:
-    """Return trees of these phrases, outer ones first; their words are all the same, as only phrases are read."""
+    """Return trees of these phrases with outer ones first. All words are the same as only phrases are read."""
     made = [
         brackets(Tree(("x",) * len(row), ("X",) * len(row), tuple(Span("X", *span) for span in own or [(0, len(row))])))
         for row, own in zip(tokens, spans, strict=True)
@@ -133,10 +133,10 @@ class Levels:
     """The number of each token's phrase on some levels.
 
     Args:
-        partition: The division of a phrase, syntactic, syntactic_binarised or equal_blocks.
-        levels: The levels, numbered from 1.
-        trees: The trees, given, none, right_branching or AtRandom.
-        stop: Where full stops belong, apart or attached.
+        partition: The division of a phrase (syntactic, syntactic_binarised or equal_blocks).
+        levels: The levels as numbers from 1.
+        trees: The trees (given, none, right_branching or AtRandom).
+        stop: Where full stops belong (apart or attached).
     """
 
     partition: Partition = syntactic
@@ -165,11 +165,11 @@ class Levels:
 class Dependencies:
     """Head (from 1, 0 for the root) and relation of each token, by head rules on constituency trees.
 
-    The relation is the label of the token's largest phrase as head; labels outside of RELATIONS share the last
-    id. In a sentence without a tree the head of each word is the next word.
+    The relation is the label of the token's largest phrase as head. Labels outside of RELATIONS share the last id. In a
+    sentence without a tree the head of each word is the next word.
 
     Args:
-        k: Numbers of a token, always 2.
+        k: Numbers of a token. It is always 2.
         reads_trees: Whether the corpus has to give trees.
     """
 
@@ -185,7 +185,10 @@ class Dependencies:
 
 
 def described(structure: Structure) -> dict[str, Any] | None:
-    """Return a structure as exported models name it (`phrasemodels.inference.inputs`); None: it is one of the user's own."""
+    """Return a structure as exported models name it (`phrasemodels.inference.inputs`).
+
+    None: it is one of the user's own.
+    """
     if isinstance(structure, Dependencies):
         return {"kind": "Dependencies"}
     parts = (syntactic, syntactic_binarised, equal_blocks, given, none, right_branching, apart, attached)
@@ -211,7 +214,7 @@ def described(structure: Structure) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class OneSentence:
-    """A structure of corpora, called for the tokens of one sentence and its tree in brackets, or an empty text."""
+    """A structure of corpora for the tokens of one sentence and its tree in brackets (or an empty text)."""
 
     structure: Structure
 

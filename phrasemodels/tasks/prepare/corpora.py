@@ -1,6 +1,7 @@
-"""Corpora as records: downloaded and read, or generated; a dev set held out of train; test records found in train.
+"""Corpora as records, downloaded and read or generated.
 
-Several treebanks as one training set, with as much of each as its licence, or its annotation, allows.
+A dev set is held out of train. Test records are found in train. Several treebanks become one training set with as much
+of each as its licence or its annotation allows.
 """
 
 from collections import Counter
@@ -31,9 +32,10 @@ class FetchCorpus:
 
 
 def fetch_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
-    """Download or copy all files of a corpus, of data/manifests or added by the user, and verify the copies.
+    """Download or copy all files of a corpus and verify the copies.
 
-    OSError: a file cannot be had. ValueError: a user file has changed since its digest was taken.
+    The corpus is of data/manifests or added by the user. OSError: a file cannot be had. ValueError: a user file has
+    changed since its digest was taken.
     """
     from phrasemodels.data.download.fetch import free_space, obtain
 
@@ -58,7 +60,7 @@ def _check_complete(settings: FetchCorpus, found: Mapping[str, str]) -> None:
 
 
 def fetched(corpus: str, digests: Mapping[str, str]) -> Step:
-    """Return the step that fetches a corpus; digests: of its files, by name."""
+    """Return the step that fetches a corpus. digests: of its files by name."""
     return Step(fetch_corpus, f"fetch {corpus}", FetchCorpus(corpus, digests))
 
 
@@ -69,10 +71,10 @@ def _terms(licence: str, redistributable: bool, stand_in: bool) -> dict[str, Any
 
 @dataclass(frozen=True)
 class ReadSplit:
-    """A split of a corpus: its reader, its name, and its entry in the manifest (data/download/manifest.py: Split).
+    """A split of a corpus: its reader, name and entry in the manifest (data/download/manifest.py: Split).
 
-    terms: licence, redistributable, stand_in. order: the names of its files, in the order in which they are read; keys do not
-    keep the order of a mapping.
+    terms: licence, redistributable, stand_in. order: the names of its files in the order of reading. Keys do not keep
+    the order of a mapping.
     """
 
     read: Reader
@@ -99,7 +101,7 @@ def read_split(job: Job, settings: ReadSplit) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class SampleSplit:
-    """A split of a sample corpus: its kind of records, and the sizes of all splits, which are disjoint."""
+    """A split of a sample corpus: its kind of records and the sizes of all (disjoint) splits."""
 
     records: Records
     split: str
@@ -300,8 +302,8 @@ def leaks(job: Job, settings: None) -> dict[str, Any]:
 class Take:
     """The parts of a treebank that are read.
 
-    documents: beginnings of the names of documents that are taken; (): all. licences: of what is taken; (): the licences of the
-    whole treebank. times: how often each sentence is in the training set.
+    documents: beginnings of the names of taken documents. (): all. licences: of the taken documents. (): the licences
+    of the whole treebank. times: how often each sentence is in the training set.
     """
 
     documents: tuple[str, ...] = ()
@@ -314,13 +316,16 @@ class Take:
 
 @dataclass(frozen=True)
 class JoinTreebanks:
-    """The columns that are read of each input, by its name. Tags become Penn tag, BOTH_TAGS and universal tag, to predict both."""
+    """The columns that are read of each input by its name.
+
+    Tags become Penn tag, BOTH_TAGS and universal tag to predict both.
+    """
 
     takes: Mapping[str, Take]
 
 
 def join_treebanks(job: Job, settings: JoinTreebanks) -> dict[str, Any]:
-    """Write the TREES of all inputs, one after the other, by name. ValueError: nothing is left of an input."""
+    """Write the TREES of all inputs one after the other by name. ValueError: nothing is left of an input."""
     tables, licences = [], set()
     for name, part in sorted(settings.takes.items()):
         rows = [
@@ -348,12 +353,12 @@ def _both_tags(row: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class JoinedTreebanks:
-    """A training set of several treebanks; dev and test are from one treebank, complete.
+    """A training set of several treebanks. Dev and test are complete and from one treebank.
 
     Args:
         name: The name of the joined corpus.
         parts: Treebanks of the training set.
-        takes: Parts of treebanks that are read, by the treebank's name. Default: all.
+        takes: Parts of treebanks to read by the treebank's name. Default: all.
     """
 
     name: str

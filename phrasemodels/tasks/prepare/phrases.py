@@ -1,6 +1,6 @@
-"""Tokens as numbers: ids of words, and the phrases that a model may attend to, as positions of words.
+"""Tokens as numbers: ids of words and phrases for attention as positions of words.
 
-Phrases are adjacent words, or connected parts of a dependency tree. Models see trees only as such positions.
+Phrases are adjacent words or connected parts of a dependency tree. Models see trees only as such positions.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,8 +27,10 @@ Members = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class LengthsAndHeads:
-    """Lengths (S) of sentences in tokens and, if they are parsed, the position of each token's head (tokens); NO_HEAD for
-    a root and for a token of a sentence without a tree."""
+    """Lengths (S) of sentences in tokens and the position of each token's head (tokens) if parsed.
+
+    It is NO_HEAD for a root and for a token of a sentence without a tree.
+    """
 
     lengths: Ints
     heads: Ints | None = None
@@ -45,7 +47,10 @@ def no_phrases(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]
 
 
 def adjacent(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
-    """Spans of 2 to `longest` adjacent tokens (paper 000, Eq 1 without spans of one token), shorter first, then by start."""
+    """Spans of 2 to `longest` adjacent tokens by length and then by start.
+
+    See Eq 1 of paper 000. Spans of one token are left out.
+    """
     lengths = np.flatnonzero(np.bincount(sentences.lengths))
     values, counts = _all_spans(lengths, longest)
     # the spans of all sentences of one length are one value of bytes, which Arrow copies for each of them
@@ -69,10 +74,10 @@ def _all_spans(lengths: Ints, longest: int) -> tuple[Members, Ints]:
 
 
 def subtrees(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
-    """Connected parts of a tree with 2 to `longest` words (2 or 3); an arc to the root is no edge.
+    """Connected parts of a tree with 2 to `longest` words (2 or 3). An arc to the root is no edge.
 
-    Edges come first, by dependent. Then, for each word, come it with its head and its head's head, and it with its head
-    and each later dependent of that head. Positions of a phrase ascend. ValueError: another `longest`, or no trees.
+    Edges come first by dependent. Then each word comes with its head and its head's head. Next it comes with its head
+    and each later dependent of that head. Positions of a phrase ascend. ValueError: another `longest` or no trees.
     """
     if longest not in (2, 3):
         raise ValueError(f"subtrees of up to {longest} words: paper 000 has edges (2) and three connected words (3)")
@@ -106,9 +111,9 @@ class Phrases:
 
 
 def phrases(job: Job, settings: Phrases) -> dict[str, Any]:
-    """Write shards of word ids and phrases of the TOKENS job.inputs["rows"], in a step for each shard.
+    """Write shards of word ids and phrases of the TOKENS job.inputs["rows"] in a step for each shard.
 
-    Also reads ["vocabulary"] and, for phrases from trees, ["trees"]: TREES of the source, row by row.
+    It also reads ["vocabulary"]. Phrases from trees need ["trees"], the TREES of the source row by row.
     """
     beside = {"trees": job.inputs["trees"]} if "trees" in job.inputs else {}
     return map_shards(job, phrase_shard, settings, beside, vocabulary=job.inputs["vocabulary"])
@@ -181,11 +186,12 @@ def _validate(lengths: Ints, counts: Ints, members: Members, where: str) -> None
 
 
 def parents(heads: pa.ChunkedArray, lengths: Ints) -> Ints:
-    """Return the position of each token's head in its sentence (tokens), NO_HEAD for a root, of a column of heads that
-    count from 1 (TREES); lengths (S) are in tokens.
+    """Return the position of each token's head in its sentence (tokens) or NO_HEAD for a root.
 
-    A sentence without heads has NO_HEAD everywhere. ValueError: a sentence with another number of heads than tokens, or
-    a head outside of its sentence.
+    The column of heads counts from 1 (TREES). Lengths (S) are in tokens.
+
+    A sentence without heads has NO_HEAD everywhere. ValueError: a sentence has another number of heads than tokens. Or
+    a head is outside of its sentence.
     """
     given = pc.list_value_length(heads).to_numpy().astype(np.int64)
     if wrong := np.flatnonzero((given != lengths) & (given > 0)).tolist():

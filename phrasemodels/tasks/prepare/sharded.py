@@ -1,4 +1,4 @@
-"""Tables in shards: reading, writing, and running a step on each shard by itself."""
+"""Tables in shards: read them, write them and run a step on each shard by itself."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,27 +35,30 @@ def required(**columns: pa.DataType) -> pa.Schema:
 
 
 def shards(artifact: Artifact, here: bool = True) -> list[Shard]:
-    """Return the shards of an artifact, in order. here: with their files on this node; a step downloads its own otherwise."""
+    """Return the shards of an artifact in order.
+
+    here: with their files on this node. Otherwise a step downloads its own.
+    """
     terms = {name: artifact.meta[name] for name in ("licences", "redistributable", "stand_in")}
     file = artifact.file if here else artifact.path.joinpath
     return [Shard(file(s["file"]), s["content"], terms) for s in artifact.meta["shards"]]
 
 
 def shard_tables(artifact: Artifact) -> Iterator[pa.Table]:
-    """Yield the rows of each shard of an artifact, a mapped file, so that only one of them has to fit into memory."""
+    """Yield the rows of each shard of an artifact as a mapped file. Only one has to fit into memory."""
     return (read_shard(shard.path) for shard in shards(artifact))
 
 
 def read_shards(artifact: Artifact) -> pa.Table:
-    """Return all rows of an artifact's shards; they stay mapped files, nothing is copied."""
+    """Return all rows of an artifact's shards. They stay mapped files. Nothing is copied."""
     return pa.concat_tables([read_shard(shard.path) for shard in shards(artifact)])
 
 
 def write_shards(out: Path, rows: pa.Table | Iterable[pa.Table]) -> dict[str, Any]:
-    """Write a table, or tables one after another, as shards; return the entries `rows` and `shards` of the artifact's meta.
+    """Write a table (or tables one after another) as shards. Return `rows` and `shards` for the meta.
 
-    The first FIRST_SHARDS shards have FIRST_ROWS rows, the others SHARD_ROWS. Where a shard ends depends on no other row, so a corpus
-    that grows keeps its shards.
+    The first FIRST_SHARDS shards have FIRST_ROWS rows and later ones SHARD_ROWS. Where a shard ends depends on no other
+    row. So a corpus that grows keeps its shards.
 
     The store adds the terms of the data (licences, redistributable, stand_in) from the inputs of the step.
     """
@@ -86,12 +89,13 @@ def map_shards(
     beside: Mapping[str, Artifact] | None = None,
     **others: HasKey,
 ) -> dict[str, Any]:
-    """Run a step on each shard of job.inputs["rows"], an artifact of its own each; return the meta of all shards.
+    """Run a step on each shard of job.inputs["rows"] and return the meta of all shards.
 
-    No byte of a shard passes this process: the steps may run on other nodes, and what is here of their results is manifests.
+    Each shard is an artifact of its own. No byte of a shard passes this process. The steps may run on other nodes. Only
+    manifests of their results are here.
 
-    The step's inputs are `shard`; the shard with the same rows of each artifact in `beside`, by its name; and `others`,
-    which are the same for every shard. ValueError: an artifact in `beside` has another number of shards.
+    The step's inputs are `shard` and `others`. `others` are the same for every shard. Each artifact in `beside` adds
+    its shard with the same rows by its name. ValueError: an artifact in `beside` has another number of shards.
     """
     rows = shards(job.inputs["rows"], here=False)
     columns = {"shard": rows, **{name: shards(artifact, here=False) for name, artifact in (beside or {}).items()}}

@@ -1,6 +1,6 @@
-"""Tokenisers, functions of (text, language), and the step that divides parallel sentences into tokens.
+"""Tokenisers (functions of text and language) and the step of dividing parallel sentences into tokens.
 
-The languages of a corpus and their tokeniser, as its manifest says them, checked before anything runs.
+A manifest says the languages of a corpus and their tokeniser. Both are checked before anything runs.
 """
 
 import re
@@ -67,7 +67,10 @@ def _apart(token: str) -> list[str]:
 
 
 def characters(text: str, language: str) -> list[str]:
-    """Return the characters of Japanese without spaces; text in other languages is tokenised already (paper 003)."""
+    """Return the characters of Japanese without spaces.
+
+    Text in other languages is tokenised already (paper 003).
+    """
     return list("".join(text.split())) if language == "ja" else text.split()
 
 
@@ -96,10 +99,10 @@ def penn_treebank(text: str, language: str = "en") -> list[str]:
 
 @cache
 def _moses(language: str) -> Any:
-    """Return sacremoses' tokeniser, made two to five times as fast with equal results.
+    """Return sacremoses' tokeniser made two to five times as fast with equal results.
 
-    It makes sets of 11,000 characters at each full stop: here once. It searches every text for commas, apostrophes and rows of
-    full stops, with classes of as many characters: here only a text that has one.
+    It makes sets of 11,000 characters at each full stop. Here this is done once. It searches every text for commas,
+    apostrophes and rows of full stops with classes of as many characters. Here only a text that has one is searched.
     """
     from sacremoses import MosesTokenizer
 
@@ -190,7 +193,7 @@ TOKENISERS: dict[str, tuple[Tokeniser, Detokenise]] = {
 
 
 def check_language(tokeniser: Tokeniser, language: str, corpus: str) -> None:
-    """ValueError: the tokeniser has no rules for the language; it would take another language's."""
+    """ValueError: the tokeniser has no rules for the language. It would take another language's."""
     if tokeniser not in (moses_lower, moses_then_lower, letters_or_words):
         return
     from sacremoses.corpus import NonbreakingPrefixes

@@ -1,6 +1,6 @@
-"""Vocabularies: files of entries, one a line, whose line number, from 0, is the entry's id.
+"""Vocabularies: files with one entry a line. The line number from 0 is the entry's id.
 
-Byte-pair encoding (Sennrich et al. 2016) of both sides together: learned from train, applied to all splits.
+Byte-pair encoding (Sennrich et al. 2016) of both sides together is learned from train and applied to all splits.
 """
 
 import json
@@ -57,14 +57,17 @@ def word_counts(tables: Iterable[pa.Table]) -> tuple[dict[str, Counter[str]], in
 
 
 def by_frequency(counts: Mapping[str, int], min_count: int = 1, first: Sequence[str] = SPECIAL) -> list[str]:
-    """Return the entries of a vocabulary by id: `first`, then those counted at least min_count times, the most frequent
-    first, equally frequent ones in alphabetical order."""
+    """Return the entries of a vocabulary by id.
+
+    `first` come first. Then come entries with a count of at least min_count by frequency. Equally frequent ones are in
+    alphabetical order.
+    """
     kept = sorted((-count, entry) for entry, count in counts.items() if count >= min_count)
     return [*first, *(entry for _, entry in kept if entry not in first)]
 
 
 def write_words(folder: Path, name: str, words: Sequence[str]) -> int:
-    """Write NAME.txt, a vocabulary by id; return its size."""
+    """Write NAME.txt, a vocabulary by id, and return its size."""
     write_durably(folder / f"{name}.txt", "".join(f"{word}\n" for word in words))
     return len(words)
 
@@ -82,7 +85,7 @@ MOST_READ = 4
 
 
 def read_ids(artifact: Artifact, name: str) -> Mapping[str, int]:
-    """Return the id of each entry of a vocabulary. A worker, which numbers shard after shard, reads each file once."""
+    """Return the id of each entry of a vocabulary. A worker with many shards reads each file once."""
     path = artifact.file(f"{name}.txt")
     which = (path, name, path.stat().st_mtime_ns)
     if which not in _ids_read:
@@ -103,7 +106,7 @@ UNKNOWN_PIECE = "<unk>"
 
 @dataclass(frozen=True)
 class LearnBpe:
-    """The number of merges; pairs that occur fewer than min_count times are not merged."""
+    """The number of merges. Pairs with fewer than min_count occurrences are not merged."""
 
     merges: int = 6000
     min_count: int = 2
@@ -137,7 +140,10 @@ def learn_bpe(job: Job, settings: LearnBpe) -> dict[str, Any]:
 
 
 def apply_bpe(job: Job, settings: None) -> dict[str, Any]:
-    """Write TOKENS shards of pieces, of the TOKENS job.inputs["rows"] by the merges ["bpe"], in a step for each shard."""
+    """Write TOKENS shards of pieces of job.inputs["rows"] in a step for each shard.
+
+    The rows are TOKENS. ["bpe"] are the merges.
+    """
     return map_shards(job, apply_bpe_shard, bpe=job.inputs["bpe"])
 
 
