@@ -157,7 +157,7 @@ def batches_from(
     arrange: Arrange = by_length,
     equal_sides: int | None = None,
 ) -> Iterator[tuple[int, int, Rows]]:
-    """Yield (epoch, number of the batch in it, batch) without end, after the first `done` batches of an epoch.
+    """Yield (epoch, number of the batch in it, batch) without end after `done` batches of an epoch.
 
     If the epoch has fewer batches, go on with later epochs. Earlier epochs are not ordered. Skipped batches are not read.
     """

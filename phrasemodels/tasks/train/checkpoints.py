@@ -33,11 +33,13 @@ CPU = torch.device("cpu")
 
 @dataclass
 class Progress:
-    """Progress of a training. Random numbers are functions of (seed, step, rank), so it needs no generator's state.
+    """Progress of a training.
 
-    best: the lowest dev criterion so far, measured after best_step updates. history: a row of metrics for each evaluation. starts:
-    (steps done, workers) at each start and resume. seconds: of training so far. epoch_step: the updates done in this epoch.
-    devices: the kind of device at each start.
+    Random numbers are functions of (seed, step, rank). So no generator's state is needed.
+
+    best: the lowest dev criterion so far. best_step: the updates before it. history: a row of metrics for each
+    evaluation. starts: (steps done, workers) at each start and resume. seconds: of training so far. epoch_step: the
+    updates done in this epoch. devices: the kind of device at each start.
     """
 
     step: int = 0
@@ -64,7 +66,7 @@ class Progress:
 
 
 def load_tensors(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Copy weights into a model. ValueError: a weight is missing, of another shape or type, or unknown to the model."""
+    """Copy weights into a model. ValueError: a weight is missing, unknown or of another shape or type."""
     check_fit(learned(model), forms(weights))
     fill(model, weights)
 
@@ -95,11 +97,11 @@ class PredictSettings:
 
 
 def load_trained(objective: Any, config: Any, inputs: Mapping[str, Artifact], device: torch.device = CPU) -> Any:
-    """Build a model and load its best weights; return it in evaluation mode.
+    """Build a model and load its best weights. Return it in evaluation mode.
 
     Args:
         config: The model's configuration before `objective` has completed it.
-        inputs: "model", the artifact of a training, and "vocabulary".
+        inputs: "model" (the artifact of a training) and "vocabulary".
     """
     model = objective.configure(config, inputs["vocabulary"]).build()
     load_tensors(model, load_file(inputs["model"].file("model.safetensors")))
@@ -208,7 +210,7 @@ def adopt(folder: Path, others: Iterable[Path], course: str, key: str, config: T
 
 
 def _link(checkpoint: Path, target: Path, state: dict[str, Any]) -> bool:
-    """Give the files of a checkpoint a second name, with another state; return whether they are whole."""
+    """Give the files of a checkpoint a second name with another state. Return whether they are whole."""
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
     try:
@@ -246,7 +248,7 @@ def _is_prefix(state: Mapping[str, Any], config: TrainConfig) -> bool:
 def resume(
     folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, key: str
 ) -> tuple[Progress, dict[str, Tensor]]:
-    """Load the newest undamaged checkpoint if there is one; return the progress and the best weights so far.
+    """Load the newest undamaged checkpoint (if any). Return the progress and the best weights so far.
 
     Unfinished checkpoints of ended processes are removed. ValueError: a checkpoint with right digests cannot be read.
     """

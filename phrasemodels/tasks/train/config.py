@@ -1,7 +1,7 @@
-"""The settings of a training, the same for every problem: optimisers, schedules and decays of the learning rate.
+"""The settings of a training of any problem: optimisers, schedules and decays of the learning rate.
 
-A schedule is a function of (step, warmup, steps), a decay a function of the dev losses so far. The learning rate is multiplied by
-both. Every constant is written out, since the defaults of libraries differ.
+A schedule is a function of (step, warmup, steps). A decay is a function of the dev losses so far. The learning rate is
+multiplied by both. Every constant is written out because the defaults of libraries differ.
 """
 
 import math
@@ -124,7 +124,7 @@ def linear_warmup(step: int, warmup: int, steps: int) -> float:
 
 
 def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
-    """Linear warm-up, then 1/√step (Vaswani et al. 2017, Eq 3), scaled to a peak of 1."""
+    """Linear warm-up and then 1/√step (Vaswani et al. 2017, Eq 3) with a peak of 1."""
     return min((step + 1) / warmup, (warmup / (step + 1)) ** 0.5)
 
 
@@ -134,7 +134,7 @@ def linear_decay(step: int, warmup: int, steps: int) -> float:
 
 
 def halved_thrice(step: int, warmup: int, steps: int) -> float:
-    """Half after each quarter of the steps: with 100 epochs, every 25 (paper 003, bAbI)."""
+    """Half after each quarter of the steps. Of 100 epochs a quarter is 25 (paper 003, bAbI)."""
     return 0.5 ** (4 * step // steps)
 
 
@@ -161,10 +161,12 @@ def halved_on_plateau(losses: Sequence[float]) -> float:
 
 
 def shrunk_without_gain(losses: Sequence[float]) -> float:
-    """0.99 an epoch, and a fifth after each epoch without a better dev loss. From 1e-4 on it is 0, the end of the training.
+    """0.99 an epoch and a fifth after each epoch without a better dev loss.
 
-    InferSent's schedule (Conneau et al. 2017, section 3.3), with one evaluation an epoch: its SGD begins with a rate of 0.1 and ends
-    below 1e-5.
+    From 1e-4 on it is 0 and the training ends.
+
+    This is InferSent's schedule (Conneau et al. 2017, section 3.3) with one evaluation an epoch. Its SGD begins with a
+    rate of 0.1 and ends below 1e-5.
     """
     best, without = math.inf, 0
     for loss in losses:

@@ -27,7 +27,7 @@ def few_sizes(n: int) -> int:
 
 
 class Recording(NamedTuple):
-    """A graph, its loss and its inputs: the tensors of a batch, and the scale of the gradient."""
+    """A graph, its loss and its inputs. Inputs are tensors of a batch and the scale of the gradient."""
 
     graph: Any
     inputs: Sequence[Tensor]
@@ -53,7 +53,7 @@ class RecordedPasses:
         self.pool: Any = None  # graphs run one after another, so they share memory
 
     def __call__(self, batch: Batch, scale: float) -> Tensor:
-        """Add scale times the gradient of the loss of a batch on the CPU; return the loss."""
+        """Add scale times the gradient of the loss of a batch on the CPU and return the loss."""
         tensors = _tensors(padded := batch.padded_to(few_sizes))
         shape = tuple(x.shape for x in tensors)
         if shape not in self.recordings:
@@ -100,7 +100,7 @@ class RecordedPasses:
         return Recording(graph, _tensors(own), factor, loss)
 
     def gradients(self, batch: Batch, scale: Tensor) -> tuple[Tensor, Sequence[Tensor | None]]:
-        """Return the loss of a batch, and scale times its gradient by each parameter, None for unused parameters."""
+        """Return the loss of a batch and scale times its gradient. It is None for unused parameters."""
         with fixed_shapes(), self.precision():
             loss = self.module(batch)
         return loss.detach(), torch.autograd.grad(loss * scale, self.weights, allow_unused=True)

@@ -1,4 +1,4 @@
-"""Training: one `Trainer` for every model and problem, on one worker or many, by any launcher.
+"""Training: one `Trainer` for every model and problem on any number of workers by any launcher.
 
 `train` is the step of the pipeline. It launches `run_training` on each worker. There a `Trainer` updates the weights, evaluates
 them and saves checkpoints. A training resumes from its newest checkpoint. It ends with the weights of a training without
@@ -58,7 +58,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 class Objective(ABC):
-    """Loss of a problem, its examples, and the dev criterion that selects the checkpoint.
+    """Loss of a problem, its examples and the dev criterion that selects the checkpoint.
 
     curve: name of the criterion with its unit, for plots. keeps_last: keep the last weights instead of the best ones.
     """
@@ -79,10 +79,10 @@ class Objective(ABC):
         """Return the loss (nats) of a batch, summed over the items of `count`."""
 
     def criterion(self, model: Any, batch: Any) -> Tensor:
-        """Return the dev criterion of a batch; lower is better. Default: the loss without smoothing.
+        """Return the dev criterion of a batch. Lower is better. Default: the loss without smoothing.
 
-        Either a scalar, a sum over the items of `count`; the criterion is then their mean over all batches. Or pairs (errors, total)
-        (m, 2); the criterion is then the sum of the m shares errors / total over all batches.
+        It is either a scalar, a sum over the items of `count`. Then the criterion is their mean over all batches. Or it
+        is pairs (errors, total) (m, 2). Then the criterion is the sum of the m shares errors / total over all batches.
         """
         return self.loss(model, batch, 0.0)
 
@@ -109,10 +109,10 @@ class TrainSettings:
 class Training:
     """The input of `run_training` on each worker.
 
-    train, dev: paths of shards. folder: for checkpoints and progress. key: of the step in the store; checkpoints must have it.
-    report: called with the history after each evaluation. stop_at: the number of updates after which the training saves a
-    checkpoint and ends. device: of this worker, as "cuda:1"; empty: a GPU if the process sees one, else the CPU. course: equal
-    for trainings that differ only in the number of their updates.
+    train, dev: paths of shards. folder: for checkpoints and progress. key: of the step in the store. Checkpoints must
+    have it. report: called with the history after each evaluation. stop_at: the number of updates after which the
+    training saves a checkpoint and ends. device: of this worker, as "cuda:1". Empty: a GPU if the process sees one or
+    else the CPU. course: equal for trainings that differ only in the number of their updates.
     """
 
     objective: Objective
@@ -134,10 +134,11 @@ class DivergedError(ValueError):
 
 
 def train(job: Job, settings: TrainSettings) -> dict[str, Any]:
-    """Train one model with one seed on the shards of ids job.inputs["train"] and ["dev"]; also reads ["vocabulary"].
+    """Train one model with one seed on the shards of ids job.inputs["train"] and ["dev"].
 
-    Writes model.safetensors (the best weights), config.json and history.json. Called again, it goes on from its checkpoint. It also
-    goes on from a checkpoint of the same store if that training differs only in the number of its updates.
+    It also reads ["vocabulary"]. It writes model.safetensors (the best weights), config.json and history.json. A second
+    call goes on from its checkpoint. It also goes on from a checkpoint of the same store if that training differs only
+    in the number of its updates.
 
     Raises:
         DivergedError: The loss or a weight was not finite.
@@ -202,12 +203,15 @@ def history(trained: Artifact) -> list[dict[str, float]]:
 
 
 def run_training(training: Training) -> None:
-    """Train on this worker, from the newest checkpoint or the start, to the last update or where it is stopped."""
+    """Train on this worker from the newest checkpoint or the start to the last update or a stop."""
     Trainer(training).run()
 
 
 class Trainer:
-    """A training on one worker: set up, then update, evaluate and save in turns. Its workers all run it alike."""
+    """A training on one worker: set it up and then update, evaluate and save in turns.
+
+    All workers run it alike.
+    """
 
     def __init__(self, training: Training) -> None:
         self.training, self.config, self.objective = training, training.config, training.objective
@@ -330,7 +334,7 @@ class Trainer:
         return torch.autocast(self.worker.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def evaluate(self) -> None:
-        """Measure the dev criterion, keep the weights if they are the best, and add a row to the history."""
+        """Measure the dev criterion, keep the best weights and add a row to the history."""
         progress = self.progress
         self.clock.pause(self.worker)
         if self.worker.world > 1:  # workers have measured running means by their own rows; those of the first are saved
@@ -377,9 +381,10 @@ class Trainer:
         return float((totals[..., 0] / totals[..., 1]).sum())
 
     def save_if_due(self) -> None:
-        """Save a checkpoint at the end, every `checkpoint_every` updates, and CHECKPOINT_SECONDS after the last one.
+        """Save a checkpoint at the end, every `checkpoint_every` updates and every CHECKPOINT_SECONDS.
 
-        On a busy machine saving may take long; then wait longer. Write progress.json every ten updates.
+        The seconds count from the last one. On a busy machine saving may take long. Then wait longer. Write
+        progress.json every ten updates.
         """
         last, step = is_finished(self.progress, self.config), self.progress.step
         # the clock of rank 0 alone decides: only rank 0 saves, and no other worker waits for it
@@ -402,7 +407,7 @@ class Trainer:
             self.training.report(self.progress.history)
 
     def write_progress(self) -> None:
-        """Write progress.json: finished and total updates, the best dev criterion, the seconds, and the time of writing.
+        """Write progress.json: finished and total updates, best dev criterion, seconds and time of writing.
 
         The time is in seconds since 1970.
         """
@@ -424,8 +429,8 @@ class Trainer:
 def is_finished(progress: Progress, config: TrainConfig) -> bool:
     """Return whether the training has ended.
 
-    The last update is done, the training has diverged, the dev loss has not improved for `patience` evaluations, or the learning rate
-    has decayed to 0.
+    The last update is done or the training has diverged. Or the dev loss has not improved for `patience` evaluations.
+    Or the learning rate has decayed to 0.
     """
     if progress.step >= config.steps or progress.diverged:
         return True
@@ -492,7 +497,7 @@ def _all_to(dtype: torch.dtype, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 class Worker:
-    """A process of a training: its rank among `world` processes, and its device, made current.
+    """A process of a training: its rank among `world` processes and its (current) device.
 
     device: as of `Training`.
     """
@@ -508,7 +513,7 @@ class Worker:
 
     @property
     def kind(self) -> str:
-        """The name of the device, as "NVIDIA H100 80GB HBM3", or "cpu"."""
+        """The name of the device (as "NVIDIA H100 80GB HBM3") or "cpu"."""
         return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
 
     def total(self, values: Tensor) -> Tensor:
@@ -557,7 +562,7 @@ class Clock:
         self.updating = time.monotonic() - self.last
 
     def row(self, worker: Worker) -> dict[str, float]:
-        """Return mean loss, speed of the updates, and memory since the previous row, and start again."""
+        """Return mean loss, speed of the updates and memory since the previous row. Start again."""
         now = time.monotonic()
         row = {
             "loss": float(worker.total(torch.stack(self.losses).sum())) / self.count,
