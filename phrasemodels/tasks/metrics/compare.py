@@ -1,4 +1,4 @@
-"""The comparison of a table with the paper: means over seeds, intervals, differences from baselines, verdicts."""
+"""Compare a table with the paper: means over seeds, intervals, differences from baselines, verdicts."""
 
 import json
 import math
@@ -29,10 +29,13 @@ from phrasemodels.verdicts.significance import (
 
 @dataclass(frozen=True)
 class RowSettings:
-    """A row of a table: its experiment, the printed number (empty: none), our metric for it, and why they can't be compared.
+    """A row of a table: its experiment, its printed number (empty: none) and our metric for the number.
 
-    exact, how: as in `judge`. caveat: as in `qualified`. statistic: with one, the row is tested against its baseline. baseline: an
-    experiment. Default: the first row with the same metric and test set. changed: overrides of the experiment that affect scores.
+    It also says why the numbers can't be compared.
+
+    exact, how: as in `judge`. caveat: as in `qualified`. statistic: with one the row is tested against its baseline.
+    baseline: an experiment. Default: the first row with the same metric and test set. changed: overrides of the
+    experiment that affect scores.
     """
 
     experiment: str
@@ -61,8 +64,8 @@ class CompareSettings:
 def compare(job: Job, settings: CompareSettings) -> dict[str, Any]:
     """Compare a table with the paper and write verdicts.json.
 
-    It has each row with its values by seed, interval, verdict, and difference from its baseline. Inputs are the scores by
-    "EXPERIMENT seed N", or the data of a diverged training.
+    It has each row with its values by seed, interval and verdict and its difference from its baseline. Inputs are the
+    scores by "EXPERIMENT seed N" or the data of a diverged training.
     """
     scores = [[job.inputs[f"{row.experiment} seed {seed}"] for seed in settings.seeds] for row in settings.rows]
     rows = [row_of_scores(*pair, settings.seeds) for pair in zip(settings.rows, scores, strict=True)]
@@ -144,7 +147,7 @@ class TestedRow:
     baseline: str = ""
 
     def statistics(self, group: str) -> Array:
-        """Return the statistics (S, n, K) of the sentences of a group; of all sentences for the group ""."""
+        """Return the statistics (S, n, K) of the sentences of a group. The group "" has all sentences."""
         assert self.statistic is not None
         tables = [t.filter(pc.equal(t["group"], group)) if group else t for t in self.seeds]
         return np.stack([np.array(t[self.statistic.column].to_pylist(), np.float64) for t in tables])
@@ -156,11 +159,11 @@ class TestedRow:
 
 
 def differences(rows: list[TestedRow]) -> list[dict[str, Any] | None]:
-    """Return for each row {"baseline": experiment, "differences": {METRIC: ..., METRIC/GROUP: ...}}; None for a baseline.
+    """Return for each row {"baseline": experiment, "differences": {METRIC: ..., METRIC/GROUP: ...}}.
 
-    The baseline is the named row, or else the first row with the same metric, test set and statistic. p_holm is corrected over all
-    rows of the table, for each group of sentences by itself. With one seed there is no p, only an interval of chance in sentences.
-    With two seeds there is a warning.
+    A baseline has None. The baseline is the named row or else the first row with the same metric, test set and
+    statistic. p_holm is corrected over all rows of the table for each group of sentences by itself. With one seed there
+    is no p but only an interval of chance in sentences. With two seeds there is a warning.
     """
     found: list[dict[str, Any] | None] = []
     for row in rows:

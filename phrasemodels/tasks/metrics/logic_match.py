@@ -1,9 +1,10 @@
-"""Equality of logical forms: exact match, the published logic match, and our stricter structure match; and kinds of errors.
+"""Equality of logical forms (exact, logic and structure match) and kinds of errors.
 
-Logic match is the measure of Dong and Lapata (2018), as paper 002 uses it (section 3.5 of the specification names its steps).
-Published numbers rest on its quirks, so they are kept. It sorts arguments before it renames variables, so it is not quite
-invariant to their names. It knows neither `?x` nor other spellings of operators. The kinds of errors are those of paper 002's Table
-6. A rule tells them apart here; the authors did so by hand.
+Logic match is published. Structure match is ours and stricter. Logic match is the measure of Dong and Lapata (2018) as
+paper 002 uses it (section 3.5 of the specification names its steps). Published numbers rest on its quirks. So the
+quirks are kept. It sorts arguments before it renames variables. So it is not quite invariant to their names. It knows
+neither `?x` nor other spellings of operators. The kinds of errors are those of paper 002's Table 6. A rule tells them
+apart here. The authors did so by hand.
 """
 
 from collections import Counter
@@ -104,9 +105,10 @@ def _is_type(tokens: list[str], i: int) -> bool:
 
 
 def ordered(form: Form) -> Form:
-    """Return the form with sorted arguments of commutative operators, inner forms first, and/or without duplicates.
+    """Return the form with sorted arguments of commutative operators and/or without duplicates.
 
-    A duplicate may be the operator itself, for example an `and` among its own arguments. A form of one part stays as it is.
+    Inner forms come first. A duplicate may be the operator itself, for example an `and` among its own arguments. A form
+    of one part stays as it is.
     """
     if len(form.parts) < 2:
         return form
@@ -196,8 +198,9 @@ LOGIC = BINDERS | {"and", "or", "not", "="}
 def error_kind(wrong: str, gold: str) -> str:
     """Return the kind of error of a wrong form.
 
-    PREDICATE: it has a predicate outside of the gold form. MISSING: it lacks a gold predicate and has no other. ROLE: it has the gold
-    predicates, with other entities. OTHER: the rest, for example brackets, variables, operators, or a repeated predicate.
+    PREDICATE: it has a predicate outside of the gold form. MISSING: it lacks a gold predicate and has no other. ROLE:
+    it has the gold predicates with other entities. OTHER: the rest, for example brackets, variables, operators or a
+    repeated predicate.
     """
     (ours, our_facts), (theirs, their_facts) = _parsed_form(wrong), _parsed_form(gold)
     if ours.keys() - theirs.keys():

@@ -1,8 +1,8 @@
-"""Scores of parses: labelled brackets (PARSEVAL), attachment (UAS, LAS), and agreement with a treebank over the same tokens.
+"""Scores of parses: labelled brackets (PARSEVAL), attachment (UAS, LAS), agreement with a treebank.
 
-Brackets are counted as EVALB does (Sekine and Collins 1997), with the parameters of `COLLINS.prm` as extended for later treebanks.
-For attachment, a rule decides which words are punctuation and don't count. Counts of sentences add up: the score of a corpus is a
-function of their sums.
+Agreement is over the same tokens. Brackets are counted as EVALB does (Sekine and Collins 1997). It has the parameters
+of `COLLINS.prm` as extended for later treebanks. For attachment a rule decides which words are punctuation and don't
+count. Counts of sentences add up. The score of a corpus is a function of their sums.
 """
 
 import unicodedata
@@ -24,9 +24,10 @@ SCORED, WRONG_WORDS, NO_PARSE = "scored", "the parse has other words", "no parse
 
 
 class Brackets(NamedTuple):
-    """Counts of one sentence: brackets in both trees, in the gold tree, in the parse; crossing brackets of the parse.
+    """Counts of one sentence: brackets in both trees, in the gold tree and in the parse.
 
-    status: whether EVALB scores the sentence. Otherwise its counts are 0.
+    Crossing brackets of the parse are counted, too. status: whether EVALB scores the sentence. Otherwise its counts are
+    0.
     """
 
     matched: int
@@ -81,7 +82,7 @@ def _cross(one: Span, other: Span) -> bool:
 
 
 class Rates(NamedTuple):
-    """Precision, recall and F1, in percent."""
+    """Precision, recall and F1 in percent."""
 
     precision: float
     recall: float
@@ -96,7 +97,7 @@ def rates(matched: int, predicted: int, gold: int) -> Rates:
 
 
 def f1_of(sums: Array) -> Array:
-    """Return the F1, in percent, of summed (matched, predicted, gold) counts (..., 3); 0 without brackets."""
+    """Return the F1 (%) of summed (matched, predicted, gold) counts (..., 3). It is 0 without brackets."""
     return 200 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
 
 
@@ -153,8 +154,9 @@ TAGS = {"universal": "upos", "tags": "xpos"}
 def treebank_scores(gold: pa.Table, predicted: pa.Table) -> dict[str, float]:
     """Return percentages of agreement of two tables of TREES: upos, xpos, uas, las and f1.
 
-    las ignores subtypes of relations; f1 counts as EVALB does. A metric counts only rows with its annotation in the treebank, and is
-    left out if there are none. An unparsed sentence counts as wrong. ValueError: the tables have different tokens.
+    las ignores subtypes of relations. f1 counts as EVALB does. A metric counts only rows with its annotation in the
+    treebank. It is left out if there are none. An unparsed sentence counts as wrong. ValueError: the tables have
+    different tokens.
     """
     right: Counter[str] = Counter()
     total: Counter[str] = Counter()

@@ -1,4 +1,7 @@
-"""Scores of answers: accuracy, correlation, BLEU, length to failure and users' metrics; and the files of a scoring step."""
+"""Scores of answers and the files of a scoring step.
+
+Scores are accuracy, correlation, BLEU, length to failure and users' metrics.
+"""
 
 import inspect
 import json
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Score:
-    """A value in its usual unit, a signature of its computation, and the number of sentences."""
+    """A value in its usual unit, a signature of its computation and the number of sentences."""
 
     value: float
     signature: str
@@ -35,10 +38,10 @@ class Score:
 def write_scores(
     job: Job, scores: Mapping[str, Score], sentences: pa.Table, test_set: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Write scores.json, and sentences.arrow with the statistics of each sentence; return the meta of the artifact.
+    """Write scores.json and sentences.arrow and return the meta of the artifact.
 
-    test_set: identifies the scored rows, for example by the shards of the test split. Systems are compared only on the same test
-    set.
+    sentences.arrow has the statistics of each sentence. test_set: identifies the scored rows, for example by the shards
+    of the test split. Systems are compared only on the same test set.
     """
     plain = {name: asdict(score) for name, score in scores.items()}
     write_shard(job.out / "sentences.arrow", sentences)
@@ -59,26 +62,26 @@ def accuracies(right: NDArray[np.bool_], groups: Sequence[str], signature: str) 
 def by_group(groups: Sequence[str]) -> Mapping[str, NDArray[np.bool_]]:
     """Return masks (n) of sentences by the suffix of their metric's name.
 
-    The suffix is "" for all sentences, and "/GROUP" for each named group, in alphabetical order.
+    The suffix is "" for all sentences and "/GROUP" for each named group in alphabetical order.
     """
     names = np.asarray(groups)
     return {"": np.ones(len(names), bool), **{f"/{name}": names == name for name in sorted(set(names) - {""})}}
 
 
 def accuracy_of(sums: Array) -> Array:
-    """Return the accuracy, in percent, of summed (right, all) counts (..., 2); 0 of nothing."""
+    """Return the accuracy in percent of summed (right, all) counts (..., 2). It is 0 of nothing."""
     return 100 * sums[..., 0] / np.maximum(sums[..., 1], 1)
 
 
 def pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Return Pearson's r of two sequences (n); 0 if one of them is constant."""
+    """Return Pearson's r of two sequences (n). It is 0 if one of them is constant."""
     from scipy import stats  # not at the top: machines that only train do not need scipy
 
     return float(stats.pearsonr(x, y)[0]) if np.ptp(x) and np.ptp(y) else 0.0
 
 
 def spearman(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Return Spearman's ρ of two sequences (n); 0 if one of them is constant."""
+    """Return Spearman's ρ of two sequences (n). It is 0 if one of them is constant."""
     from scipy import stats
 
     return float(stats.spearmanr(x, y)[0]) if np.ptp(x) and np.ptp(y) else 0.0
@@ -107,7 +110,7 @@ def bleu_of_counts(metric: "BLEU", sums: NDArray[np.int64], sentences: int) -> S
 
 
 def corpus_counts(metric: "BLEU", hypotheses: list[str], references: list[str]) -> NDArray[np.int64]:
-    """Return the counts (10) of sentences behind corpus BLEU: lengths of hypotheses and references, matches, and totals.
+    """Return the counts (10) behind corpus BLEU: lengths of hypotheses and references, matches and totals.
 
     Matches and totals are of 1- to 4-grams.
     """
@@ -116,7 +119,7 @@ def corpus_counts(metric: "BLEU", hypotheses: list[str], references: list[str]) 
 
 
 def bleu_counts(hypotheses: list[str], references: list[str], metric: "BLEU | None" = None) -> NDArray[np.int64]:
-    """Return `corpus_counts` each sentence (n, 10), by default of tokenised BLEU."""
+    """Return `corpus_counts` each sentence (n, 10). The default is of tokenised BLEU."""
     metric = metric or tokenised_bleu()
     each = [corpus_counts(metric, [h], [r]) for h, r in zip(hypotheses, references, strict=True)]
     return np.array(each, np.int64).reshape(-1, 10)
@@ -145,7 +148,7 @@ CORPUS_BLEU = Statistic("bleu_counts", bleu_of)
 
 
 def length_to_failure(hypothesis: list[str], reference: list[str]) -> float:
-    """Return the percentage of the reference before the first wrong token; 100: both are equal.
+    """Return the percentage of the reference before the first wrong token. 100: both are equal.
 
     A longer hypothesis fails at the token after the reference.
     """
@@ -165,7 +168,8 @@ Metric = Callable[[Sequence[str], Sequence[str]], float]
 def check_metrics(metrics: Any) -> None:
     """Check metrics of a user.
 
-    ValueError: they are no tuple of functions of (references, answers), or two have one name. The name is the name of their scores.
+    ValueError: they are no tuple of functions of (references, answers). Or two have one name. The name is the name of
+    their scores.
     """
     if not isinstance(metrics, tuple):
         raise ValueError(f"metrics: {metrics!r} is no tuple of functions; write (my_metric,)")
@@ -183,7 +187,7 @@ def check_metrics(metrics: Any) -> None:
 
 @dataclass(frozen=True)
 class OwnScoring:
-    """A problem's scoring step with its settings, the columns of its predictions (reference, answer), and metrics."""
+    """A problem's scoring step with settings, metrics and the columns (reference, answer) of predictions."""
 
     make: Callable[[Job, Any], dict[str, Any]]
     settings: Any
