@@ -178,8 +178,8 @@ ParseBatch = Callable[[list[list[str]]], list[Analysis]]
 def in_batches(parse: ParseBatch, tokens: Sequence[Sequence[str]], size: int, longest: int) -> list[Analysis]:
     """Return the analysis of each sentence by a back end with batches of `size` sentences.
 
-    An empty sentence, or one longer than `longest`, is not parsed. If a batch fails, its sentences are parsed one by one. A failing
-    sentence is flat, with the error as its reason. RuntimeError: the device fails.
+    A sentence is not parsed if it is empty or longer than `longest`. If a batch fails, its sentences are parsed one by
+    one. A failing sentence is flat with the error as its reason. RuntimeError: the device fails.
     """
     analyses = [flat(words, NO_WORDS if not words else f"more than {longest} words") for words in tokens]
     rows = [row for row, words in enumerate(tokens) if 0 < len(words) <= longest]

@@ -1,12 +1,12 @@
-"""The raw text of treebanks, scores of parsers that read it, and the training of a splitter (`parsing/splitter.py`) from it.
+"""The raw text of treebanks for scores of parsers and for the training of a splitter.
 
-`# text` and the words of each sentence say where words, tokens, multiword tokens and sentences end. Scores are as in the shared
-tasks of 2017 and 2018.
+The splitter is `parsing/splitter.py`. `# text` and the words of each sentence say where words, tokens, multiword tokens
+and sentences end. Scores are as in the shared tasks of 2017 and 2018.
 
-A treebank's paragraphs are the examples (`# newpar`, `# newdoc`). Without such marks some sentences each are one, and dev is one
-text. A few examples are changed, so the splitter reads more than clean text: in one case, without marks at the ends of sentences,
-with words apart, with line breaks, or several paragraphs as one. If a treebank writes every mark apart from words, half of the
-examples are as in print.
+A treebank's paragraphs are the examples (`# newpar`, `# newdoc`). Without these marks some sentences each are one. Then
+dev is one text. A few examples are changed. So the splitter reads more than clean text: in one case, without marks at
+the ends of sentences, with words apart, with line breaks or several paragraphs as one. If a treebank writes every mark
+apart from words, half of the examples are as in print.
 """
 
 import logging
@@ -45,7 +45,10 @@ TEXT = re.compile(r"#\s*text\s*=(.*)")  # a few treebanks write no space around 
 
 @dataclass(frozen=True)
 class Token:
-    """A token in the text of its sentence: its characters [start, end), and its words. typo: a word is marked as a typing error."""
+    """A token in the text of its sentence: its characters [start, end) and its words.
+
+    typo: a word is marked as a typing error.
+    """
 
     start: int
     end: int
@@ -71,7 +74,7 @@ class RawSentence:
 
 
 def raw_sentences(lines: Iterable[Line]) -> Iterator[RawSentence | None]:
-    """Yield the sentences of CoNLL-U; None if `# text` is missing or does not consist of the tokens."""
+    """Yield the sentences of CoNLL-U. None if `# text` is missing or does not consist of the tokens."""
     for own in conllu_sentences(lines):
         comments = [line.text for line in own if line.text.startswith("#")]
         text = next((found[1].strip() for c in comments if (found := TEXT.match(c))), "")
@@ -124,10 +127,10 @@ Found = tuple[Sequence[Word], Sequence[Analysis]]  # the words of a sentence, an
 def f1(
     pairs: Iterable[tuple[Sequence[tuple[int, RawSentence]], Iterable[Found]]], kinds: Sequence[str] = DIVISION
 ) -> dict[str, float]:
-    """Return F1 of (sentences with their places, found sentences), by the rules of the shared tasks of 2017 and 2018.
+    """Return F1 of pairs (sentences with their places, found sentences).
 
-    Units are equal if their characters are. Words of multiword tokens also need equal forms, arcs the same head, and relations are
-    without subtypes.
+    The rules are of the shared tasks of 2017 and 2018. Units are equal if their characters are. Words of multiword
+    tokens also need equal forms. Arcs need the same head. Relations are without subtypes.
     """
     right, given, wanted = Counter[str](), Counter[str](), Counter[str]()
     for placed, found in pairs:
@@ -159,7 +162,7 @@ def _counted(sentences: Iterable[Found]) -> dict[str, set[Hashable]]:
 
 
 def _keys(words: Sequence[Word]) -> list[tuple[Hashable, ...]]:
-    """Return the key of equal words: their characters; in multiword tokens the token's characters, place and form."""
+    """Return the key of equal words (characters). Multiword tokens have characters, place and form."""
     starts = [k for k, word in enumerate(words) if not word.joined]
     keys: list[tuple[Hashable, ...]] = []
     for first, after in pairwise([*starts, len(words)]):
@@ -314,9 +317,9 @@ def _referring(one: RawSentence, references: Sequence[str], draw: random.Random)
 
 
 def _filled(template: str, one: RawSentence, draw: random.Random) -> list[tuple[str, str]]:
-    """Return the words of a template, each with the space behind it.
+    """Return the words of a template with the space behind each word.
 
-    `·` joins words, `aa` and `Aa` stand for words of the sentence, 9 for a number.
+    `·` joins words. `aa` and `Aa` stand for words of the sentence and 9 for a number.
     """
     known = [word for token in one.tokens for word in token.words if word.isalpha() and len(word) > 2] or ["and"]
     found = []
@@ -351,7 +354,7 @@ def _after_spaces(one: RawSentence) -> list[int]:
 
 
 def _with(one: RawSentence, before: Mapping[int, Sequence[tuple[str, str]]], space: str = " ") -> RawSentence:
-    """Insert words before some tokens of a sentence, by their numbers, or behind the last: (word, space behind it).
+    """Insert words (word, space behind it) before some tokens by their numbers or behind the last.
 
     space: before the first of them.
     """
@@ -392,7 +395,7 @@ def changed(
     inserted: Sequence[str] = (),
     apart: bool = False,
 ) -> Iterator[Paragraph]:
-    """Yield the examples of an epoch; some are changed.
+    """Yield the examples of an epoch. Some are changed.
 
     references, inserted: see `SplitterTraining`. apart: whether all marks are written apart.
     """
@@ -428,10 +431,11 @@ def changed(
 class SplitterTraining:
     """Settings of the training of a splitter.
 
-    epochs, seconds: training ends after either. The rate of Adam falls from `rate` to nothing until then. batch: characters of an
-    update. decay: of the averaged weights; they are the result. lost: share of letters with a hidden word. sentences: weight of
-    sentence ends, which are learned sooner than words. references: words before numbers that treebanks of the language lack, as `Art.`
-    or `Chapter`; some sentences get them. inserted: templates of rare text (`_with_inserted`); some sentences get them.
+    epochs, seconds: training ends after either. The rate of Adam falls from `rate` to nothing until then. batch:
+    characters of an update. decay: of the averaged weights. They are the result. lost: share of letters with a hidden
+    word. sentences: weight of sentence ends. They are learned sooner than words. references: words before numbers that
+    treebanks of the language lack, as `Art.` or `Chapter`. Some sentences get them. inserted: templates of rare text
+    (`_with_inserted`). Some sentences get them.
     """
 
     epochs: int = 30
@@ -466,7 +470,7 @@ def windows(paragraph: Paragraph, characters: Characters, reach: int) -> Iterato
 def batched(
     examples: Sequence[tuple[NDArray[np.int64], ...]], most: int, draw: random.Random
 ) -> Iterator[list[Tensor]]:
-    """Yield padded batches of at most `most` characters, of similar lengths, in random order."""
+    """Yield padded batches of at most `most` characters and similar lengths in random order."""
     order = sorted(range(len(examples)), key=lambda k: len(examples[k][0]) + draw.random() * 20)
     batches: list[list[int]] = [[]]
     for k in order:
@@ -586,5 +590,5 @@ def _with_threshold(
 
 
 def _errors(score: Mapping[str, float]) -> float:
-    """Return the mean logarithm of the errors, so a tenth fewer counts the same for sentences, tokens and words."""
+    """Return the mean logarithm of the errors. A tenth fewer counts the same for sentences, tokens and words."""
     return float(np.mean([np.log(100.1 - value) for value in score.values()]))

@@ -46,7 +46,7 @@ _BRACKETS = str.maketrans({"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-
 
 @dataclass(frozen=True)
 class StanfordFiles:
-    """The jars, and the grammar, in the folder `stanford` of the user's files.
+    """The jars and the grammar in the folder `stanford` of the user's files.
 
     Args:
         digests: Digests of the located files.
@@ -164,7 +164,7 @@ def _last_words(log: str) -> str:
 
 
 def analysis(tokens: Sequence[str], line: str) -> Analysis:
-    """Return a line of the parser's output as the analysis of tokens; a flat one if it is no tree over them."""
+    """Return a line of the parser's output as the analysis of tokens. It is flat if the line is no tree."""
     try:
         ((_, tree),) = read_brackets([Line(1, line)], "the Stanford parser")
     except ValueError:

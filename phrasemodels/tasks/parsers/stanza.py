@@ -1,4 +1,4 @@
-"""Stanza as a back end of the parse step: its models, from a folder or fetched, and its pipeline."""
+"""Stanza as a back end of the parse step: its pipeline and its models from a folder or fetched."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ BATCH_WORDS = 1000  # words that the parser of dependencies takes together
 
 @dataclass(frozen=True)
 class FetchParser:
-    """A parser by name, the digests of its files, and its terms: licence, redistributable, stand_in.
+    """A parser by name, the digests of its files and its terms: licence, redistributable, stand_in.
 
-    Mirrors do not change the bytes, so they are no part of it.
+    Mirrors do not change the bytes. So they are no part of it.
     """
 
     name: str
@@ -86,9 +86,9 @@ by_stanza = ByStanza()
 class Stanza:
     """Stanza's pipeline with the models in the folder `models`.
 
-    Sentences go through it in the order of the corpus, `batch` at a time. The padding of a batch affects results, so `batch` is part
-    of the key. processors: a tree needs constituency, heads need lemma and depparse, both need pos. longest: longer sentences are not
-    parsed.
+    Sentences go through it in the order of the corpus, `batch` at a time. The padding of a batch affects results. So
+    `batch` is part of the key. processors: a tree needs constituency, heads need lemma and depparse, both need pos.
+    longest: longer sentences are not parsed.
     """
 
     language: str = "en"
