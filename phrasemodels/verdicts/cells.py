@@ -379,18 +379,20 @@ def value_of(cell: str, decimal_comma: bool | None = False) -> Value:
             f"{cell[:40]!r} has several numbers: name as many metrics, as in --metric COLUMN=precision/recall"
         )
     clean = re.sub(r"(?<=\d)[   '](?=\d{3}(?!\d))", "", re.sub(r"[−–‐](?=[\d.])", "-", text))
-    if decimal_comma:
+    if decimal_comma is not False:
         if re.search(r"(?<![\d.])[1-9]\d{0,2}(\.\d{3})+(?![\d.,])", clean):
-            raise ValueError(f"{cell[:40]!r}: dots between thousands or before decimals? write it without dots")
+            otherwise = "" if decimal_comma else ", or the table without commas"
+            raise ValueError(f"{cell[:40]!r}: dots between thousands or before decimals? write it without dots{otherwise}")
         clean = re.sub(r"(?<=\d)\.(?=\d{3}[.,])", "", clean)
-    clean = re.sub(r"([(\[])\s*([\d.]+\s*%?)\s*[↑▲]\s*([)\]])", r"\1+\2\3", clean)
-    clean = re.sub(r"([(\[])\s*([\d.]+\s*%?)\s*[↓▼]\s*([)\]])", r"\1-\2\3", clean)
+    for sign, arrows in ("+", "[↑▲]"), ("-", "[↓▼]"):  # of a difference
+        clean = re.sub(rf"([(\[])\s*([\d.]+\s*%?)\s*{arrows}\s*([)\]])", rf"\1{sign}\2\3", clean)
+        clean = re.sub(rf"([(\[_^])\s*{arrows}\s*[+-]?\s*(?=[\d.])", rf"\1{sign}", clean)
     clean = re.sub(r"[↑↓▲▼]", "", clean.replace("≥", ">").replace("≤", "<").replace(",", _comma(clean, decimal_comma)))
     found = VALUE.fullmatch(clean.strip())
     if not found:
         raise ValueError(f"{cell[:40]!r} is no number: write it alone, such as 47.1; leave it out if there is none")
     bound, number, percent, rest = found.groups()
-    deviation, note = _rest(cell, number, re.sub(r"^[x×]$", "", rest.strip()))  # 2.3× is a ratio
+    deviation, note = _rest(cell, number, re.sub(r"^[x×]$", "", rest.strip()), percent)  # 2.3× is a ratio
     return Value(_decimal(number) + percent, deviation, bound, note)
 
 
@@ -404,7 +406,7 @@ def _comma(text: str, decimal_comma: bool | None) -> str:
     if "," not in text or decimal_comma:
         return "."
     thousands = all(
-        re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", word) for word in re.findall(r"[+-]?[\d.,]*,[\d.,]*", text)
+        re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", word) for word in re.findall(r"[+-]?[\d.,]*,[\d.,]*", text)
     )
     if not thousands or decimal_comma is None:
         wanted = f"{text.replace(',', '.')} or {text.replace(',', '')}" if thousands else text.replace(",", ".")
@@ -412,7 +414,7 @@ def _comma(text: str, decimal_comma: bool | None) -> str:
     return ""
 
 
-def _rest(cell: str, number: str, rest: str) -> tuple[float | None, str]:
+def _rest(cell: str, number: str, rest: str, percent: str) -> tuple[float | None, str]:
     """Return the deviation, and a note, after a number. ValueError: the text is unknown."""
     if not rest:
         return None, ""
@@ -421,6 +423,8 @@ def _rest(cell: str, number: str, rest: str) -> tuple[float | None, str]:
     if re.fullmatch(rf"[\[(]\s*{NUMBER}\s*%?\s*(,|-|–|to|;)\s*{NUMBER}\s*%?\s*[\])]", rest):
         return None, f"{cell[:40]!r}: {rest} is taken as an interval, and isn't read"
     found = SPREAD.fullmatch(rest)
+    if found and found[2] and not percent and abs(float(number)) <= 1:
+        raise ValueError(f"{cell[:40]!r}: write the number and its deviation in one unit")
     bare = rest[0] in "([" and "±" not in rest  # which may hold something else than a deviation
     if found and not (bare and ("." not in found[1] or abs(float(found[1])) > abs(float(number)) / 2)):
         return abs(float(found[1])), ""
@@ -436,16 +440,21 @@ def _decimal(number: str) -> str:
 
 
 def uses_decimal_commas(cells: Sequence[str], divider: str = "") -> bool | None:
-    """Return whether the numbers of a table have decimal commas. None: all commas stand before three digits."""
-    if not any("," in cell for cell in cells):
+    """Return whether the numbers of a table have decimal commas. None: it has none of a clear kind, or has both kinds.
+
+    Only cells that begin with a number count, so not a name such as GPT 3.5. A semicolon divides where commas are decimals, so dots
+    beside it tell nothing.
+    """
+    numbers = [cell for cell in cells if re.match(r"[^\w\\]*(?:\\\w+\W+)?\d", cell)]
+    words = [word for cell in numbers for word in re.findall(r"(?<![\w.,\[])\d+(?:[.,]\d+)+(?![\w])", cell)]
+    if not any("," in word for word in words):
         return False
-    words = [word for cell in cells for word in re.findall(r"(?<![\w.,])\d+(?:[.,]\d+)+(?![\w])", cell)]
-    commas = [word for word in words if "," in word]
-    if not commas:
-        return False
-    if any(re.fullmatch(r"\d+,\d{1,2}|\d+,\d{4,}|0,\d+|\d{1,3}(\.\d{3})+,\d+|\d{4,},\d+", word) for word in commas):
-        return not any(re.fullmatch(r"\d+\.\d{1,2}|0\.\d+|\d{1,3}(,\d{3})+\.\d+", word) for word in words)
-    return False if divider == "," or any(re.fullmatch(r"\d+\.\d+", word) for word in words) else None
+    dots = any(re.fullmatch(r"\d+\.\d{1,2}|\d+\.\d{4,}|0\.\d+|\d{4,}\.\d+", word) for word in words)
+    thousands = any(re.fullmatch(r"[1-9]\d{0,2}((,\d{3})+\.\d+|(,\d{3}){2,})", word) for word in words)
+    decimal = r"\d+,\d{1,2}|\d+,\d{4,}|0,\d+|\d{4,},\d+|\d{1,3}(\.\d{3})+,\d+|\d{1,3}(\.\d{3}){2,}"
+    if any(re.fullmatch(decimal, word) for word in words):
+        return None if dots or thousands else True
+    return False if thousands or divider == "," or (dots and divider != ";") else None
 
 
 def pairs_of(cell: str) -> list[str]:

@@ -263,6 +263,8 @@ def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None
         return ClaimVerdict(OPEN, asked, math.nan)
     if ours.same_as(base):
         return ClaimVerdict(OPEN, "both systems have the same scores of ours, of which one may be a copy", math.nan)
+    if copied := next((s.copied for s in (ours, base) if s.halved), ""):
+        return ClaimVerdict(OPEN, f"{copied}. Take copies away, or give more digits", math.nan)
     one_run = [s.repeats for s in (ours, base)]
     if len(ours.items) > 1 and ours.items == base.items and not any((*one_run, *ours.diverged, *base.diverged)):
         factor = scale.factor * factor_of(how)
@@ -336,11 +338,13 @@ def _judged(
         verdict = Verdict("impossible", said) if said else Verdict("not run", _not_run(one, scores))
         return Judged(one, verdict.verdict, verdict.reason, None, (), 0, None, scale)
     values = tuple(scale.factor * value for value in ours.values())
-    verdict = Verdict("impossible", said) if said else _verdict(one, ours, values, scale)
+    verdict = Verdict("impossible", said) if said else _verdict(one, ours, values, scale, scores)
     return Judged(one, verdict.verdict, verdict.reason, seed_group(values), values, len(ours.items), None, scale)
 
 
-def _verdict(one: Printed, ours: Scores, values: Sequence[float], scale: Decision) -> Verdict:
+def _verdict(
+    one: Printed, ours: Scores, values: Sequence[float], scale: Decision, scores: Sequence[Scores]
+) -> Verdict:
     """Return the verdict on a number. Without a scale or a margin it is not comparable; the others are judged all the same."""
     exact = one.arithmetic == COUNT
     if one.value and ours.problem:
@@ -360,7 +364,24 @@ def _verdict(one: Printed, ours: Scores, values: Sequence[float], scale: Decisio
     if found.verdict in ("higher", "lower") and bool(units[0]) != bool(units[1]):
         whose, unit = ("ours", units[0]) if units[0] else ("the printed numbers", units[1])
         return Verdict("not comparable", f"{whose} name no unit, the others are in {unit}: write it behind the metric")
-    return qualified(found, _caveat(one, ours, scale))
+    doubts = [_caveat(one, ours, scale)]
+    if copied := next((other.row for other in scores if other is not ours and _is_copy(ours, other)), ""):
+        doubts.append(f"{copied} has the same scores, of which one may be a copy")
+    if found.verdict in ("higher", "lower") and scale.scale == "positive" and not units[0]:
+        ratio_of = abs(float(np.mean(values)) / float(one.digits))
+        if factor := next((f"1/{of}" if down else f"{of}" for of in UNITS_APART for down in (False, True)
+                           if 0.8 < (ratio_of * of if down else ratio_of / of) < 1.25), ""):  # fmt: skip
+            doubts.append(f"ours are about {factor} of the printed number: if units differ, write them behind the metric")
+    return qualified(found, "; ".join(filter(None, doubts)))
+
+
+UNITS_APART = (60, 100, 1000, 3600, 1_000_000)  # factors between units of time, memory and shares
+
+
+def _is_copy(ours: Scores, other: Scores) -> bool:
+    """Return whether another system has the same scores of one data set and metric."""
+    alike = (ours.dataset, ours.metric) == (other.dataset, other.metric)
+    return alike and ours.items == other.items and ours.same_as(other)
 
 
 def _scales(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> list[Decision]:
@@ -398,8 +419,8 @@ def _caveat(one: Printed, ours: Scores, scale: Decision) -> str:
     doubts = [scale.doubt] if one.value and scale.doubt else []
     if ours.repeats:
         doubts.append(f"all {len(ours.seeds)} runs have the same scores, so they count as one")
-    elif alike := ours.alike:
-        doubts.append(f"seeds {alike[0]!r} and {alike[1]!r} have the same scores: one may be a copy")
+    elif copied := ours.copied:
+        doubts.append(copied)
     items, total = len(ours.items), round(float(ours.sums[0, :, 1].sum()))
     if one.n and items > 1 and one.n not in (items, total):
         doubts.append(f"the paper's number is of {one.n} items, ours of {items}")

@@ -12,7 +12,7 @@ from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.verdicts.cells import plain, value_of
+from phrasemodels.verdicts.cells import LONGEST, plain, value_of
 from phrasemodels.verdicts.scales import CHANGING, is_share, scale_of_unit, words
 from phrasemodels.verdicts.tables import (
     Column,
@@ -369,6 +369,8 @@ def _number(
 ) -> Printed:  # fmt: skip
     """Return the number of a cell. ValueError: it is none, or a column beside it is wrong. _EmptyError: there is nothing."""
     value = value_of(str(cell or ""), table.comma)
+    if re.match(r"[+↑↓▲▼]\s*[\d.]", plain(str(cell or "")[:LONGEST])) and not CHANGING & {*words(f"{metric} {column.name}")}:
+        raise ValueError(f"{str(cell)[:40]!r} may be a gain over another row: write the number itself, without sign or arrow")
     if not value.text and not column.long:
         raise _EmptyError
     if value.text == "nan":
@@ -408,8 +410,8 @@ def _number(
     }
     if not fields["metric"]:
         raise ValueError("no metric: add a column metric, or say --metric")
-    if fields["n"] and not is_share(fields["metric"]):
-        table.notes.append(f"{row.where}: n isn't used: {fields['metric'][:40]} is no share of items")
+    if fields["n"] and not is_share(said := fields["heading"] or fields["metric"]):
+        table.notes.append(f"{row.where}: n isn't used: {said[:40]} is no share of items")
     margin = given.get("margin", "")
     return Printed(**fields, margin=_positive("margin", margin) if margin else None)
 
@@ -449,7 +451,7 @@ def impossible(one: Printed, others: Sequence[Printed]) -> str:
     if (
         one.n
         and not several
-        and is_share(one.metric)
+        and is_share(one.heading or one.metric)
         and (said := no_share(_as_percent(one), one.n * max(1, one.runs)))
     ):
         runs = f" ({one.runs} runs of {one.n})" if one.runs > 1 else ""

@@ -190,7 +190,7 @@ def _read(cell: Any, comma: bool | None) -> float | None:
     """Return a number, which may be NaN or infinite; None if the cell is empty. ValueError: it is none."""
     if isinstance(cell, bool | int | float):
         return _number(cell, "score")
-    if re.fullmatch(r"-?\d{1,15}(\.\d{1,40})?", str(cell)) and not comma:
+    if re.fullmatch(r"-?\d{1,15}(\.\d{1,40})?", str(cell)) and comma is False:
         return float(cell)  # which is most of them, in less time
     found = value_of(str(cell), comma)
     return found.number if found.text else None

@@ -86,22 +86,19 @@ def _found(text: tuple[str, ...]) -> list[tuple[int, Metric, int]]:
     return found
 
 
+# Words of a mean over classes, tokens or samples, which is no share of test items.
+MEANS = frozenset(
+    "balanced macro micro weighted mean average avg class classes classwise per token tokens word words tag tags tagging label labels "
+    "pixel voxel frame node edge slot character char soft partial relaxed vqa expected normalized normalised".split()
+)
+
+
 def is_share(metric: str) -> bool:
-    """Return whether a metric can be a share of items that are right or wrong: accuracy or error, not F1 or BLEU."""
-    return known(metric).name in (
-        "",
-        "accuracy",
-        "acc norm",
-        "top",
-        "top1",
-        "top5",
-        "em",
-        "hits @",
-        "hits",
-        "pass @",
-        "success rate",
-        "error",
-    )
+    """Return whether a metric can be a share of items that are right or wrong: accuracy or error, not F1, BLEU or pass@10."""
+    name, said = known(metric).name, {*words(re.sub(r"[()\[\]_-]", " ", metric))}
+    if name == "acc norm":
+        return True
+    return name in ("", *"accuracy top top1 top5 em error".split(), "success rate") and not MEANS & said
 
 
 def lower_is_better(metric: str) -> bool | None:

@@ -87,22 +87,29 @@ class Scores:
         return len(self.seeds) > 1 and bool((self.sums == self.sums[:1]).all())
 
     @property
-    def alike(self) -> tuple[str, ...]:
-        """Two seeds with the same score of each item, or with one score of at least five digits; none if they are rare."""
+    def halved(self) -> bool:
+        """Whether there are four runs or more, of which at most half differ in their scores."""
+        return 3 < len(self.seeds) >= 2 * len({sums.tobytes() for sums in self.sums}) and not self.repeats
+
+    @property
+    def copied(self) -> str:
+        """Why runs may be copies: at most half differ, or two have rare scores alike. Empty if none may be."""
+        if self.halved:
+            return f"at most half of the {len(self.seeds)} runs differ in their scores: the others may be copies"
         seen: dict[bytes, str] = {}
         for seed, sums, value in zip(self.seeds, self.sums, self.values(), strict=True):
             rare = is_rare(Observation("", "", "", seed, "several" * (len(self.items) > 1), value))
             if rare and (first := seen.setdefault(sums.tobytes(), seed)) != seed:
-                return first, seed
-        return ()
+                return f"seeds {first!r} and {seed!r} have the same scores: one may be a copy"
+        return ""
 
     def same_as(self, other: "Scores") -> bool:
         """Whether another row has the same scores of several seeds, or is this one."""
         if other is self:
             return True
-        return (
-            len(self.seeds) > 1 and not self.repeats and np.array_equal(np.sort(self.sums, 0), np.sort(other.sums, 0))
-        )
+        if len(self.seeds) < 2 or self.repeats or sorted(self.values()) != sorted(other.values()):
+            return False
+        return np.array_equal(np.sort(self.sums, 0), np.sort(other.sums, 0))
 
     def values(self) -> list[float]:
         """Return the metric of each seed."""

@@ -274,7 +274,7 @@ def _table(grid: Grid) -> Table | None:
     table = Table(grid.where, names, rows, False, [], notes, title=grid.title, merged=not grid.divider)
     for line in body:
         _add(table, rows, grid, line, kept, len(header))
-    cells = [str(cell) for row in rows for cell in row.cells.values()]
+    cells = [str(cell) for row in rows for name, cell in row.cells.items() if "version" not in words(name)]
     table.comma = uses_decimal_commas(cells, grid.divider)
     return table
 

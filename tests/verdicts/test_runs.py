@@ -122,6 +122,9 @@ def test_only_shares_of_items_are_held_against_their_number(tmp_path):
     table = "system,metric,value,n\nA,F1,71.3,277\nA,perplexity,12.3,277\nA,accuracy,71.3,277\nA,acc_norm,71.3,277\n"
     _, found = scores_of(tmp_path, {"s.csv": "system,seed,F1\nB,0,70\n"}, table)
     assert [verdict for verdict, _ in found.values()] == ["not run", "not run", "impossible", "impossible"]
+    for metric in ("Balanced accuracy", "accuracy (macro)", "mean per-class accuracy", "token accuracy", "pass@10", "Hits@10"):
+        wide = f"Model,{metric},Test items\nA,80.33,100\n"
+        assert [verdict for verdict, _ in scores_of(tmp_path, {"s.csv": "system,F1\nB,70\n"}, wide)[1].values()] == ["not run"]
 
 
 def test_results_of_another_setting_are_no_seeds(tmp_path):
@@ -308,6 +311,29 @@ def test_two_systems_with_the_same_scores_answer_no_claim(tmp_path):
     both, _ = judged(tmp_path, ("t.csv", LONG, Names()), {"s.csv": ours})
     answer = judge_gains(both.printed, both.scores, [("Ours", "Base")])[0].answer
     assert answer.verdict == "open" and "one may be a copy" in answer.reason
+    assert "Base has the same scores, of which one may be a copy" in judged(tmp_path, ("t.csv", LONG, Names()), {})[1][1].reason
+
+
+def test_copies_of_rounded_runs_confirm_no_claim(tmp_path):
+    ours = {f"seed{n}.csv": f"system,accuracy\nBase,82.{n % 3}\nOurs,84.{n % 3}\n" for n in range(6)}
+    both, found = judged(tmp_path, ("t.csv", LONG, Names()), ours)
+    answer = judge_gains(both.printed, both.scores, [("Ours", "Base")])[0].answer
+    assert answer.verdict == "open" and all("may be copies" in reason for reason in (answer.reason, found[0].reason))
+
+
+def test_gains_in_place_of_numbers_are_asked_for(tmp_path):
+    for cell in ("+1.8", "**+1.8**", "↑1.8", "▲ 1.8"):
+        both, found = judged(tmp_path, ("t.csv", f"system,accuracy\nBase,82.3\nOurs,{cell}\n", Names()), {"s.csv": SEEDS})
+        assert [one.printed.row for one in found] == ["Base"] and "may be a gain over another row" in both.unread[0]
+    long = "system,metric,value\nBase,accuracy,82.3\nOurs,accuracy gain,+1.8\n"
+    assert len(judged(tmp_path, ("t.csv", long, Names()), {"s.csv": SEEDS})[1]) == 2
+
+
+def test_units_that_nobody_names_are_doubted(tmp_path):
+    for metric, printed, ours, said in (("MAPE", "12.3", "0.12{}", "reproduced"), ("Time", "3.2", "0.0032{}", "about 1/1000 of")):
+        table = f"model,{metric}\nA,{printed}\n"
+        _, (one,) = judged(tmp_path, ("t.csv", table, Names()), of_seeds(f"model,{metric}", f"A,{ours}"))
+        assert said in f"{one.verdict} {one.reason}"
 
 
 @pytest.mark.parametrize(

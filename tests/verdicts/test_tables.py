@@ -12,7 +12,7 @@ from running import run_cli
 
 from phrasemodels.flows.results.exchange import read_both
 from phrasemodels.verdicts import Names, judge_gains, judge_table
-from phrasemodels.verdicts.cells import MOST_BYTES_OF_EXCEL, grids, value_of
+from phrasemodels.verdicts.cells import MOST_BYTES_OF_EXCEL, grids, uses_decimal_commas, value_of
 
 SEEDS = "system,seed,accuracy\nBase,0,82.2\nBase,1,82.4\nBase,2,82.3\nOurs,0,60.0\nOurs,1,60.2\nOurs,2,60.1\n"
 BASE_OURS = {"Base": "reproduced", "Ours": "lower"}
@@ -329,6 +329,8 @@ def test_a_claimed_gain_is_judged_by_an_option_or_a_column(tmp_path):
         "~82",
         "1.2 (0.7)",
         "79/80",
+        "0,123.4",
+        "0.801 ± 0.2%",
         "82.3 ± ",
     ],
 )
@@ -342,7 +344,8 @@ def test_what_may_be_two_things_is_no_number(cell):
     [("1,234", "1234", None, ""), ("12,345.6", "12345.6", None, ""), ("1 234", "1234", None, ""), ("−0.30", "-0.30", None, ""),
      ("> 90", "90", None, ">"), ("$\\leq$ 5", "5", None, "<"), ("82.3 [81.0, 83.5]", "82.3", None, ""), ("1.2e-3", "0.0012", None, ""),
      ("$1.2\\times10^{-3}$", "0.0012", None, ""), ("82.3%±0.4%", "82.3%", 0.4, ""), ("<b>82.3</b><sup>1</sup>", "82.3", None, ""),
-     ("$80.0^{\\pm 0.3}$", "80.0", 0.3, ""), ("85.0 (5.0↑)", "85.0", None, ""),
+     ("$80.0^{\\pm 0.3}$", "80.0", 0.3, ""), ("85.0 (5.0↑)", "85.0", None, ""), ("70.1 (↑0.5)", "70.1", None, ""),
+     ("70.1 ($\\downarrow$ 0.5)", "70.1", None, ""), ("70.1$_{\\uparrow 0.5}$", "70.1", None, ""), ("80.1 ± 0.2%", "80.1", 0.2, ""),
      ("82.3 +/- 0.4", "82.3", 0.4, ""), ("—", "", None, ""), ("N/A", "", None, ""), ("\\underline{82.3}", "82.3", None, "")],
 )  # fmt: skip
 def test_cells_are_read_with_their_digits(cell, text, deviation, bound):
@@ -355,6 +358,25 @@ def test_commas_are_decided_once_for_a_table(tmp_path):
         assert [one.printed.value for one in judged(tmp_path, ("t.csv", text, Names()), ours)[1]] == [value]
     with pytest.raises(ValueError, match="a comma before decimals or thousands"):
         judged(tmp_path, ("t.csv", "system;memory\nA;1,234\n", Names()), ours)
+    for other in ("12.500", "1.5"):
+        text = f"system;memory;F1\nA;1,234;{other}\nB;12;81\n"
+        both, _ = judged(tmp_path, ("t.csv", text, Names()), ours)
+        assert "'1,234': a comma before decimals or thousands" in both.unread[0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "divider", "comma"),
+    [("1,234 80,5 12.500", ";", True), ("0,123 1,234", ";", True), ("1,234 1.234,5", "\t", True), ("1,234 12.500", "", None),
+     ("1,234 0.5 84,1", ";", None), ("1,234 A=3.5", "", None), ("1,234 1.5", "", False), ("1,234 A=[1,2] [1,2]A 0.5", "", False)],
+)  # fmt: skip
+def test_a_comma_is_what_clear_numbers_of_its_table_say(cells, divider, comma):
+    assert uses_decimal_commas(cells.split(), divider) is comma
+
+
+def test_ours_with_unclear_commas_are_asked_for(tmp_path):
+    ours = {f"seed{n}.csv": f"model;perplexity;n\nA;1,23{n};12.500\n" for n in range(3)}
+    _, found = scores_of(tmp_path, ours, "model,perplexity\nA,1.234\n")
+    assert found[("A", "perplexity")][0] == "not comparable"
 
 
 def test_the_command_says_how_it_reads_and_stops_at_check(tmp_path, monkeypatch):

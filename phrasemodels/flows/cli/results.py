@@ -492,7 +492,7 @@ def _print_judged(rows: list[dict[str, Any]], gains: Sequence[Any]) -> None:
     """Print verdicts with their reasons, and the answers to claims."""
     from phrasemodels.flows.cli.terminal import clean, print_rows
 
-    columns = ["row", "dataset", "metric", "printed", "ours", "seeds", "gain over baseline", "verdict"]
+    columns = ["row", "dataset", "metric", "printed", "ours", "seeds", "minus baseline", "verdict"]
     print_rows("", columns, list(map(_judged_line, rows)))
     for reason in dict.fromkeys(row["reason"] for row in rows):
         of = dict.fromkeys(_name_of(row, rows) for row in rows if row["reason"] == reason)
@@ -521,5 +521,5 @@ def _judged_line(row: dict[str, Any]) -> dict[str, Any]:
         "printed": row["value"] or "–",
         "ours": mean,
         "seeds": ours["n"] if ours else 0,
-        "gain over baseline": f"{test['difference']:+.3g}{p}" if test and "difference" in test else "",
+        "minus baseline": f"{test['difference']:+.3g}{p}" if test and "difference" in test else "",
     }
