@@ -26,6 +26,7 @@ from phrasemodels.verdicts.tables import (
     Table,
     columns_of,
     folded,
+    is_value,
     json_of,
     roles_of,
     rows_of_json,
@@ -92,7 +93,8 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
         if why := _no_run(row, roles):
             unread.append(f"{row.where}: not read: {why}")
             continue
-        setting = "; ".join(f"{name} {_text(row.cells.get(name))}" for name in settings)
+        made = {name: _text(row.cells.get(name)) for name in settings}
+        setting = "; ".join(f"{name} {text if is_value(text) else RUN.sub('#', text)}" for name, text in made.items())
         for column in columns:
             for one in _scores_of(row, column, roles, names, table.comma, several):
                 one = one._replace(setting="; ".join(filter(None, (one.setting, setting))))
@@ -101,20 +103,46 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
                 yield one
 
 
-PARAMETER = re.compile(r"(?:params?|config)[./]", re.I)
-SETTINGS = frozenset(
-    "lr;learning rate;batch size;dropout;weight decay;optimizer;hidden size;layers;shots;n shot;num fewshot;limit;revision;"
-    "temperature".split(";")
+PARAMETER = re.compile(
+    r"(?:h?params?|hyper_?param\w*|config|cfg|args|options|settings)[./]|(?:h?params|config|cfg|args)_(?=[a-z]{2})", re.I
 )
+SETTINGS = frozenset(
+    "lr;learning rate;batch size;batch;bs;dropout;weight decay;wd;optimizer;hidden size;hidden dim;layers;heads;shot;shots;fewshot;"
+    "limit;revision;temperature;beam;beams;beam size;momentum;warmup;warmup steps;warmup ratio;alpha;top p;lora rank".split(";")
+)
+KINDS = frozenset("num n number of init initial base peak max train per device".split())  # words before a setting
 NO_SETTING = frozenset(
-    "seed random dir path file name id time date host device gpu port tag tags note notes log output run worker".split()
+    "seed random dir path file name id time date host device gpu port tag tags note notes log output run worker pid job timestamp".split()
 )
 
 
 def is_setting(name: str) -> bool:
     """Return whether a column or parameter describes a run's making, so it is equal for all seeds."""
     said = words(PARAMETER.sub("", name).replace("_", " "))
-    return (bool(PARAMETER.match(name)) and not NO_SETTING & {*said}) or " ".join(said) in SETTINGS
+    named = " ".join(word for word in said if word not in KINDS) in SETTINGS
+    return named or (bool(PARAMETER.match(name)) and not NO_SETTING & {*said})
+
+
+OF_RUNS = (".hydra/overrides.yaml", "hparams.yaml", "config.yaml", "config.json", "args.json", "hparams.json")
+MOST_SETTINGS = 1 << 20  # bytes of a file of them
+
+
+def _beside(file: Path, root: Path) -> str:
+    """Return the settings of a run in files beside a file of scores, or above it: those that Hydra and Lightning write, and the like."""
+    found: dict[str, None] = {}
+    root = root if root.is_dir() else root.parent
+    for folder in (one for one in file.parents if one.is_relative_to(root)):
+        for name in OF_RUNS:
+            path = folder / name
+            inside = path.is_file() and path.resolve().is_relative_to(root.resolve())
+            if not inside or path.stat().st_size > MOST_SETTINGS:
+                continue
+            text = path.read_bytes().decode("utf-8", "replace")
+            for key, value in re.findall(r"""(?:^|[,{])[\s"'+~-]*([\w./@-]+)["']?[ \t]*[:=][ \t]*["']?([^"',{}\s]+)""", text, re.M):
+                last = key if name == OF_RUNS[0] else key.rpartition(".")[2]
+                if is_setting(f"params.{last}" if name == OF_RUNS[0] else last):
+                    found[_text(f"{key} {value if is_value(value) else RUN.sub('#', value)}")] = None
+    return "; ".join(found)
 
 
 def _no_run(row: Row, roles: Mapping[str, str]) -> str:
@@ -406,18 +434,29 @@ def read(
     files = [path] if path.is_file() else _files(path)
     wanted = {file: reader for file in files if (reader := _reader(file, readers))}
     unread += [f"{file}: no file of scores by its name" for file in files if file not in wanted]
-    some = False
+    some, beside, said = False, dict[Path, str](), set[str]()
     for file, reader in wanted.items():
         named = _named_by(file, path, names or Names())
         if itself and not named.seed and hashlib.sha256(content(file)).digest() == itself:
             unread.append(f"{file}: not read: it is the printed table")
             continue
+        if (folder := file.parent) not in beside:
+            beside[folder] = _beside(file, path)
+        parts = (file.stem, *file.relative_to(path).parent.parts)
+        split = next((word for part in parts for word in words(part) if word in SPLITS - said), "")
         for one in reader(file, named, unread):
             some = True
-            yield one._replace(file=str(file))
+            if split and not {*words(f"{one.dataset} {one.metric} {one.row}")} & SPLITS:
+                unread.append(f"{file}: it counts as a run of what is printed, though its name says {split}")
+                said.add(split)
+                split = ""
+            yield one._replace(file=str(file), setting="; ".join(filter(None, (one.setting, beside[folder]))))
     if not some:
-        said = f" ({unread[-1]})" if len(files) == 1 and unread else ""
-        raise ValueError(f"{path}: no scores{said}; files that are read: {', '.join(readers)}")
+        why = f" ({unread[-1]})" if len(files) == 1 and unread else ""
+        raise ValueError(f"{path}: no scores{why}; files that are read: {', '.join(readers)}")
+
+
+SPLITS = frozenset("dev val valid validation train".split())
 
 
 def _reader(file: Path, readers: Mapping[str, Reader]) -> Reader | None:
@@ -429,13 +468,16 @@ def _named_by(file: Path, root: Path, names: Names) -> Names:
     """Return what a file says by its name, and its folders by theirs: system, metric and run, where nothing else does."""
     parts = [file.name.removesuffix(".gz").rpartition(".")[0] or file.name]
     parts += reversed(file.relative_to(root).parent.parts if file != root else ())
-    seed, setting = _run_of(parts)
+    taken = names.datasets | names.systems
+    known_number = {part for part in parts if part.isdigit() and folded(part) in taken}  # such as a data set of OpenML
+    seed, setting = _run_of([part for part in parts if part not in known_number])
     if not seed:  # its source may be the folder of a run
         seed, setting = _run_of([*parts, (root if root.is_dir() else root.parent).resolve().name])
         setting = f"folder of {setting}" if seed else ""
     metric = next((word for part in parts for word in re.split(r"[\s_-]+", part) if known(word).kind), "")
     rest = [
-        " ".join(w for w in re.split(r"[\s_-]+", RUN.sub("", part)) if w not in ("", metric, *NO_NAMES))
+        " ".join(w for w in re.split(r"[\s_-]+", part if part in known_number else RUN.sub("", part))
+                 if w not in ("", metric, *NO_NAMES))
         for part in parts
     ]
     rest = list(filter(None, rest))
@@ -453,12 +495,15 @@ def _named_by(file: Path, root: Path, names: Names) -> Names:
 
 def _run_of(parts: Sequence[str]) -> tuple[str, str]:
     """Return the run that names of a file and its folders say, and those names without it; both empty if they say none."""
-    names = [found for part in reversed(parts) for found in RUN.findall(part)]
+    named = any(re.search(r"(?<![^\W_])(?:seed|run|trial|fold|rep|repetition|s)[ _.=-]*\d", part, re.I) for part in parts)
+    runs = {part: RUN.findall(part) for part in parts if not (named and part.isdigit())}  # seed0/500 is a step of a run
+    names = [found for part in reversed(runs) for found in runs[part]]
     seed = "/".join(
         re.sub(r"^(?:seed|run|trial|fold|rep|repetition|s)[ _.=-]*", "", name, flags=re.I) for name in names
     )
     rest = [
-        " ".join(word for word in re.split(r"[\s_.-]+", RUN.sub("#", part)) if word not in SAME_RUN) for part in parts
+        " ".join(word for word in re.split(r"[\s_.-]+", RUN.sub("#", part) if part in runs else part) if word not in SAME_RUN)
+        for part in parts
     ]
     return seed, "file " + "/".join(filter(None, reversed(rest))) if seed else ""
 

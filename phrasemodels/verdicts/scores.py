@@ -24,7 +24,7 @@ HEX = r"(?=[0-9a-f]*\d[a-f])[0-9a-f]{6,}"
 # What names a run in the name of a file or folder: a time, a word with a number or a hexadecimal id, or one of them alone.
 RUN = re.compile(
     rf"(?:run-)?\d{{8}}[_-]\d{{6}}(?:-\w+)?|\d{{4}}-\d\d-\d\dT[\d.:-]+|^\d+$|^{HEX}$|"
-    rf"(?<![^\W_])(?:(?:seed|run|trial|fold|rep|repetition|s)[ _.=-]*\d+|(?:seed|run)[ _.=-]+{HEX})(?![^\W_])",
+    rf"(?<![^\W_])(?:(?:(?:seed|run|trial|fold|rep|repetition)[ _.=-]*|s=?)\d+|(?:seed|run)[ _.=-]+{HEX})(?![^\W_])",
     re.I,
 )
 NUMBERED = rf"{RUN.pattern}|-?\d+(?:\.0+)?"  # a part of a run's name, beside which words are means or deviations
@@ -238,6 +238,11 @@ class _Runs:
                     _say(unread, f"{file}: not counted: it names no run, as other files do; {NAME_RUNS}")
         else:
             self.problem = self.problem or self.unclear
+        numbers = sorted(int(seed) for seed in self.seeds if re.fullmatch(r"\d{3,15}", seed))
+        if 1 < len(numbers) == len(self.seeds) and numbers[0] >= 100 and not any(one % numbers[0] for one in numbers):
+            file = next(iter(self.first.values()))
+            said = f"{numbers[0]} to {numbers[-1]} are taken as {len(numbers)} seeds"
+            _say(unread, f"{file}: {said}: if they are steps, keep one of each run")
         self.problem = self.problem or next(iter(self.problems.values()), "")
         for file, first in self.twice.items() if not self.problem else ():
             _say(unread, f"{file}: not counted: {first} has the same scores of the same run")

@@ -95,10 +95,35 @@ def test_seeds_of_one_number_differ_by_nothing_but_the_seed(tmp_path):
         {"dev_seed0.csv": "system,accuracy\nA,82.1\n", "test_seed1.csv": "system,accuracy\nA,82.2\n"},
         {f"seed{n}.json": json.dumps({"model": "A", "lr": 10**-n, "accuracy": 82.1 + n / 10}) for n in range(2)},
         {"runs.csv": "params.model,params.seed,params.depth,metrics.accuracy\nA,0,2,82.1\nA,1,4,82.2\n"},
+        {f"seed{n}.json": json.dumps({"model": "A", "args": {"lr": n + 1}, "accuracy": 82.1 + n / 10}) for n in range(2)},
+        {f"seed{n}/{500 * n}/s.csv": f"system,accuracy\nA,82.{n}\n" for n in range(2)},
+        *({"runs.csv": f"model,seed,{name},accuracy\nA,0,2,82.1\nA,1,4,82.2\n"}
+          for name in ("num_layers", "params_lr", "hparams.lr", "init_lr", "num_beams", "alpha")),
+        *({f"{n}/{name}": text.format(n + 1) for n in range(2) for name, text in ((beside, said), ("s.csv", "system,accuracy\nA,82.{}\n"))}
+          for beside, said in ((".hydra/overrides.yaml", "- seed=3\n- model.width={}\n"), ("hparams.yaml", "a:\n  lr: {}\n"))),
     ):
         _, found = judged(tmp_path, ("t.csv", "system,accuracy\nA,82.0\n", Names()), files)
         assert found[0].verdict == "not comparable" and "differ by more than the seed" in found[0].reason, files
         shutil.rmtree(tmp_path / "ours")
+
+
+def test_numbers_that_folders_are_named_by_are_not_always_seeds(tmp_path):
+    def ours(*names: str) -> dict[str, str]:
+        return {f"{name}/s.csv": f"accuracy\n82.{n}\n" for n, name in enumerate(names)}
+
+    _, found = scores_of(tmp_path / "steps", ours("seed0/500", "seed0/1000"), "system,accuracy\nA,82.0\n", Names(system="A"))
+    assert found[("A", "accuracy")][0] == "not comparable"
+    _, found = scores_of(tmp_path / "names", ours("vit-s-8", "vit-s-16", "vit-s-32"), "system,accuracy\nvit,82.0\n")
+    assert found[("vit", "accuracy")][0] == "not run"
+    _, found = scores_of(tmp_path / "data", ours("31", "44", "50"), "system,data,accuracy\nA,31,82.0\n", Names(system="A"))
+    assert found[("A", "accuracy")] == ("inconclusive", 1)
+    for names, said in ((("500", "1000"), "if they are steps"), (("seed0/dev", "seed1/dev"), "its name says dev")):
+        both, _ = scores_of(tmp_path / said, ours(*names), "system,accuracy\nA,82.0\n", Names(system="A"))
+        assert sum(said in line for line in both.unread) == 1
+    seeds = {f"{n}/{name}": text for n in range(3) for name, text in (
+        (".hydra/overrides.yaml", f"- seed={n}\n- out_dir=x{n}\n"), ("s.csv", f"accuracy\n82.{n}\n"))}  # fmt: skip
+    _, found = scores_of(tmp_path / "hydra", seeds, "system,accuracy\nA,82.1\n", Names(system="A"))
+    assert found[("A", "accuracy")] == ("reproduced", 3)
 
 
 @pytest.mark.parametrize(
