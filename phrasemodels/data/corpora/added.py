@@ -1,4 +1,7 @@
-"""Your own corpus as a manifest: one file divided into train, dev and test, or a treebank of Universal Dependencies."""
+"""Your own corpus as a manifest: a divided file or a treebank of Universal Dependencies.
+
+A file is divided into train, dev and test.
+"""
 
 import filecmp
 import json
@@ -59,9 +62,11 @@ class Added:
 
 @dataclass(frozen=True)
 class Split:
-    """A split of a manifest: a file, its role for the reader, its rows, the first row and the one after the last.
+    """A split of a manifest: a file, its role for the reader and its rows.
 
-    reasons: numbers of unusable rows; None: any.
+    It also has the first row and the one after the last.
+
+    reasons: numbers of unusable rows. None: any.
     """
 
     file: str
@@ -72,7 +77,7 @@ class Split:
 
 
 class Written(NamedTuple):
-    """A new corpus: the path of its manifest, counts of its splits, and the rows of each label in each."""
+    """A new corpus: the path of its manifest, counts of its splits and the rows of each label in each."""
 
     path: Path
     splits: dict[str, Counts]
@@ -201,16 +206,17 @@ def _bad_lines(file: Path, about: Added) -> Iterator[BadLine]:
 def add_treebank(
     folder: Path, corpora: Path, name: str = "", overwrite: bool = False, max_words: int | None = None
 ) -> Written:
-    """Copy a treebank of Universal Dependencies into a folder of corpora, and write its manifest beside it.
+    """Copy a treebank of Universal Dependencies into a folder of corpora and write its manifest.
 
-    Without a name UD_German-GSD becomes the corpus ud_german_gsd. A treebank may have no train or dev set. Sentences with
-    heads that are no tree, of two roots or a cycle, stay in it without heads. The manifest counts them.
+    The manifest is beside the treebank. Without a name UD_German-GSD becomes the corpus ud_german_gsd. A treebank may
+    have no train or dev set. If heads are no tree (two roots or a cycle) the sentence stays in it without heads. The
+    manifest counts these sentences.
 
     Args:
-        max_words: A longer sentence is an error. None: none is, and the manifest names the longest.
+        max_words: A longer sentence is an error. None: none is. Then the manifest names the longest.
 
     Raises:
-        OSError: The folder has no file *-ud-SPLIT.conllu, or two of a split.
+        OSError: The folder has no file *-ud-SPLIT.conllu or two of a split.
         ValueError: A file cannot be read.
     """
     files = {}
@@ -250,7 +256,7 @@ def add_treebank(
 
 
 def _flaws(tables: Mapping[str, pa.Table], usual: int) -> str:
-    """Return the flaws of a treebank: missing splits, heads of sentences by the reason, and the number of very long sentences."""
+    """Return the flaws of a treebank: missing splits, heads by the reason and very long sentences."""
     missing = [split for split in ("train", "dev", "test") if split not in tables]
     said = [f"no {' and no '.join(missing)} set"] if missing else []
     for split, table in tables.items():
@@ -293,7 +299,7 @@ def _put(
     by_split: Mapping[str, Counts],
     overwrite: bool,
 ) -> Path:
-    """Copy files into corpora/NAME and write corpora/NAME.toml; return its path."""
+    """Copy files into corpora/NAME and write corpora/NAME.toml. Return its path."""
     path, place = corpora / f"{about.name}.toml", corpora / about.name
     place.mkdir(parents=True, exist_ok=True)
     with_rows = {name: replace(split, rows=by_split[name].rows) for name, split in splits.items()}

@@ -1,4 +1,4 @@
-"""Readers of parallel text: two files with a sentence a line, or one file whose lines hold both sides.
+"""Readers of parallel text: two files with a sentence a line or one file with both sides in a line.
 
 - Two files: line N of one belongs to line N of the other. Geo and Atis are such pairs.
 - One file: a separator divides each line into source, target and, optionally, a group. COGS: `source TAB target TAB kind of
@@ -51,7 +51,10 @@ def bitext_blocks(files: TwoFiles, max_words: int, source: str = "", target: str
 
 
 def read_lines(path: Path, max_words: int) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file. ValueError: bytes outside of UTF-8, an empty line, or more than max_words words."""
+    """Yield the lines of a UTF-8 file.
+
+    ValueError: bytes outside of UTF-8, an empty line or more than max_words words.
+    """
     for number, text in lines(path):
         line = text.strip()
         words = len(line.split())
@@ -76,7 +79,7 @@ class BadLine(NamedTuple):
 
 
 class BadLines:
-    """The bad lines of a file: of each kind the first one, the numbers of some others, and how many there are."""
+    """The bad lines of a file: of each kind the first one, the numbers of some others and their count."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.count = path, 0
@@ -120,9 +123,9 @@ def column_blocks(
 ) -> Iterator[pa.Table]:
     """Yield BITEXT of one file.
 
-    A bad line lacks the prefix, has not two or three columns or an empty source or target, is not UTF-8, or has a side that
-    is too long. bad_lines: they are errors, or are left out if they are at most the share `max_bad` of all lines. ValueError:
-    it lists all bad lines.
+    A bad line lacks the prefix or is not UTF-8. Or it has not two or three columns or has an empty source or target. Or
+    a side is too long. bad_lines: they are errors. Or they are left out if they are at most the share `max_bad` of all
+    lines. ValueError: it lists all bad lines.
     """
     (path,) = files.values()
     bad, rows = BadLines(path), 0
@@ -151,8 +154,10 @@ def labelled_blocks(
     bad_lines: Literal["stop", "skip"] = "stop",
     max_bad: Annotated[float, Field(ge=0, le=1)] = MOST_BAD,
 ) -> Iterator[pa.Table]:
-    """Yield SENTENCES of one file: a sentence, a tab, its label, and perhaps a tab and a group. Options and errors are as in
-    `column_blocks`."""
+    """Yield SENTENCES of one file: a sentence, a tab, its label and perhaps a tab and a group.
+
+    Options and errors are as in `column_blocks`.
+    """
     for rows in column_blocks(files, max_words, separator, "", bad_lines, max_bad):
         read = {"id": rows["id"], "text": rows["source"], "label": rows["target"], "group": rows["group"]}
         yield build(SENTENCES, str(next(iter(files.values()))), read, rows.num_rows)
@@ -161,7 +166,7 @@ def labelled_blocks(
 def divided(
     path: Path, max_words: int, separator: str = "\t", prefix: str = ""
 ) -> Iterator[tuple[str, str, str] | BadLine]:
-    """Yield the source, target and group of each line of a file, or why it is bad."""
+    """Yield the source, target and group of each line of a file or why it is bad."""
     for number, text in lines(path, errors="surrogateescape"):
         cells = [cell.strip() for cell in text.removeprefix(prefix).split(separator)]
         if wrong := _problem(text, cells, max_words, separator, prefix):
@@ -172,7 +177,7 @@ def divided(
 
 
 def _problem(text: str, cells: Sequence[str], max_words: int, separator: str, prefix: str) -> tuple[str, str] | None:
-    """Return the kind and the problem of a bad line; None for a good one."""
+    """Return the kind and the problem of a bad line. None for a good one."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -201,10 +206,10 @@ FIELDS = (4, 5)  # in dev and test; in train, where a score comes first
 def read_aspec(
     files: Mapping[str, Path], max_words: int, characters: int = 0, words: int = 0, drop_long: bool = False
 ) -> pa.Table:
-    """Return BITEXT from Japanese to English, of all files in order.
+    """Return BITEXT from Japanese to English of all files in order.
 
-    Pairs of more than `characters` Japanese characters, without spaces, or `words` English words are in the group `long`, or
-    with drop_long are dropped. 0 is no bound.
+    Pairs of more than `characters` Japanese characters (without spaces) or `words` English words are in the group
+    `long`. With drop_long they are dropped. 0 is no bound.
     """
     rows: list[tuple[int, str, str, str]] = []
     counter = count()

@@ -1,6 +1,7 @@
-"""Read a split of a corpus: choose its reader by name, call it on the files, and check the rows against the manifest.
+"""Read a split of a corpus and check the rows against the manifest.
 
-Count its rows: unusable ones by reason, repeated ones, and those that the training set has, too.
+A reader is chosen by name and called on the files. Its rows are counted: unusable ones by reason, repeated ones and
+rows of the training set.
 """
 
 import inspect
@@ -74,7 +75,7 @@ def blocks(manifest: Manifest, name: str, folder: Path) -> Iterator[pa.Table]:
 
 
 def whole(tables: Iterable[pa.Table]) -> pa.Table:
-    """Return tables, at least one, as one."""
+    """Return one or more tables as one."""
     return pa.concat_tables(tables).combine_chunks()
 
 
@@ -157,7 +158,10 @@ def take(tables: Callable[[], Iterator[pa.Table]], part: Part, where: str) -> It
 
 
 def part_keys(table: pa.Table, part: Part, where: str) -> np.ndarray:
-    """Return 64 bits of the digests of each row's values of `by`, for the order of parts, and of `alike`: (rows, 2)."""
+    """Return 64 bits of the digests of each row's values of `by` and of `alike` (rows, 2).
+
+    `by` is for the order of parts.
+    """
     columns = [field.name for field in table.schema if not pa.types.is_list(field.type)]
     found = np.zeros((table.num_rows, 2), np.uint64)
     for place, (name, column) in enumerate((("by", part.by), ("alike", part.alike))):
@@ -244,7 +248,7 @@ class Leak(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Counts of the rows of a split, in 16 bytes a row: unusable rows by reason, and digests of the records."""
+    """Unusable rows of a split by reason and digests of the records in 16 bytes a row."""
 
     reasons: dict[str, int]
     schema: pa.Schema
@@ -285,7 +289,7 @@ def counts(tables: Iterable[pa.Table]) -> Counts:
 
 
 def merged(every: Iterable[Counts]) -> Counts:
-    """Return the counts of tables, at least one, as one."""
+    """Return the counts of one or more tables as one."""
     found, schema, records = Counter[str](), pa.schema([]), []
     for one in every:
         schema = one.schema

@@ -94,7 +94,7 @@ def read_snli(files: Mapping[str, Path], max_words: int) -> pa.Table:
 def read_snli_official(files: Mapping[str, Path], max_words: int) -> pa.Table:
     """Return PAIRS of a jsonl file. The words are the leaves of the binary parses.
 
-    Pairs without a gold label, or with a broken or different parse, become rows with a reason.
+    Pairs without a gold label or with a broken or different parse become rows with a reason.
     """
     path = files["jsonl"]
     rows = [_pair(line, path, max_words) for line in lines(path) if line.text.strip()]

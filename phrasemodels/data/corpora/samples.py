@@ -1,7 +1,8 @@
-"""The sample corpora as tables, a class for each: checked-in sentences with their analyses, and formulas made on the spot.
+"""The sample corpora as tables with a class for each.
 
-The sentences were drawn from a synchronous grammar of English and German, once. A known share of them has an idiom. Each corpus
-has two sizes at most: a training set in `large` was drawn beside larger dev and test sets, so no record is in two splits.
+Sentences are checked in with their analyses. Formulas are made on the spot. The sentences were drawn once from a
+synchronous grammar of English and German. A known share of them has an idiom. Each corpus has two sizes at most. A
+training set in `large` was drawn beside larger dev and test sets. So no record is in two splits.
 """
 
 import csv
@@ -191,9 +192,9 @@ def infix(formula: Formula | int) -> list[str]:
 
 
 def formulas(sizes: Mapping[str, int], deepest: int) -> dict[str, list[Formula]]:
-    """Draw disjoint splits of formulas of the depths 2 to `deepest`, in turn.
+    """Draw disjoint splits of formulas of the depths 2 to `deepest` in turn.
 
-    Smaller splits are drawn first. So if the largest split grows, the others stay the same, and it begins with its former
+    Smaller splits are drawn first. So if the largest split grows, the others stay the same. It begins with its former
     formulas. ValueError: there are too few formulas.
     """
     if deepest < 2:

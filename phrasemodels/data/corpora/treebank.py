@@ -1,4 +1,7 @@
-"""Readers of treebanks: brackets, CoNLL-U or columns of words, tags and heads, or brackets beside one of these."""
+"""Readers of treebanks: brackets, CoNLL-U or columns of words, tags and heads.
+
+Brackets may stand beside one of the others.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,11 +32,11 @@ class _Row(NamedTuple):
 
 
 def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
-    """Return TREES of the files `brackets`, `conllu` or `arcs`, or `brackets` and one of the others.
+    """Return TREES of the files `brackets`, `conllu` or `arcs` or of `brackets` and one of the others.
 
-    With two, tree N and sentence N belong together, and words and tags come from the sentence. The group of a sentence is its
-    document. `brackets` and `arcs` may be folders of Penn Treebank files. sections: the first and the last to read (default:
-    all).
+    With two files tree N and sentence N belong together. Words and tags come from the sentence. The group of a sentence
+    is its document. `brackets` and `arcs` may be folders of Penn Treebank files. sections: the first and the last to
+    read (default: all).
     """
     where = str(next(iter(files.values())))
     heads = next((role for role in ("conllu", "arcs") if role in files), "")
@@ -61,8 +64,11 @@ def read_tagged(files: Mapping[str, Path], max_words: int, sections: Sequence[in
 
 
 def read_with_predicted_tags(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
-    """Return TAGGED_TREES: TREES of the same files, and the tags of the file `tags`, a line for each sentence with its tags
-    separated by spaces. ValueError: a line has another number of tags than the sentence has words."""
+    """Return TAGGED_TREES: TREES of the same files and the tags of the file `tags`.
+
+    The file has a line for each sentence with its tags separated by spaces. ValueError: a line has another number of
+    tags than the sentence has words.
+    """
     trees = read({role: path for role, path in files.items() if role != "tags"}, max_words, sections)
     predicted = [line.text.split() for line in lines(files["tags"])]
     _aligned(trees, predicted, files["tags"], "tags")
@@ -71,10 +77,10 @@ def read_with_predicted_tags(files: Mapping[str, Path], max_words: int, sections
 
 
 def read_with_arcs(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()) -> pa.Table:
-    """Return TREES of the file or folder `brackets`, with heads and relations of the same words in the CoNLL-U file `arcs`.
+    """Return TREES of `brackets` (file or folder) with heads and relations of the CoNLL-U file `arcs`.
 
-    A sentence is left out, with a reason, if its arcs are no tree or its words differ. ValueError: a sentence there has another
-    number of words.
+    Both have the same words. A sentence is left out with a reason if its arcs are no tree or its words differ.
+    ValueError: a sentence there has another number of words.
     """
     trees = read({"brackets": files["brackets"]}, max_words, sections)
     sentences = list(_sentences({"conllu": files["arcs"]}))
@@ -114,7 +120,7 @@ def _sentences(files: Mapping[str, Path]) -> Iterator[Analysed]:
 
 
 def _trees(path: Path, sections: Sequence[int]) -> Iterator[tuple[str, int, Tree]]:
-    """Yield (document, line, tree) of a file, or of all files of a folder in order."""
+    """Yield (document, line, tree) of a file or of all files of a folder in order."""
     for file in sorted(path.rglob("*.mrg")) if path.is_dir() else [path]:
         found = _SECTION.match(file.name)
         if sections and not (found and sections[0] <= int(found[1]) <= sections[-1]):
