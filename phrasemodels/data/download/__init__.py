@@ -1,1 +1,1 @@
-"""Downloads: manifests of corpora and parsers, fetching from mirrors and URLs, archives, files that the user supplies."""
+"""Downloads: manifests of corpora and parsers, mirrors and URLs, archives, files of the user."""

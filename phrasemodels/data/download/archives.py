@@ -1,7 +1,7 @@
-"""Unpack untrusted zip and tar archives: no file leaves the target folder, and all sizes are bounded.
+"""Unpack untrusted zip and tar archives. No file leaves the target folder. All sizes are bounded.
 
-Refused: `..` and absolute paths, links and devices, long names and names that differ only in case, encryption, too many
-entries, and more bytes than the caller allows or than RATIO times the archive.
+Refused are `..` and absolute paths, links and devices, long names and names that differ only in case. Encryption and
+too many entries are refused, too. So are more bytes than the caller allows or than RATIO times the archive.
 """
 
 import bz2

@@ -1,8 +1,9 @@
-"""Fetch a file of a manifest: from mirror folders, then from its URLs in order, then built from upstream files.
+"""Fetch a file of a manifest from mirror folders or its URLs or build it from upstream files.
 
-Downloads are streamed and resumed. A file is decompressed (.gz, .xz), verified against the digest of the manifest, and renamed
-at the end. URLs are untrusted. No server can extend the deadline of a client. `Internet` connects only to public addresses. It
-connects to the checked address, since a second lookup might give another one.
+These are tried in this order. Downloads are streamed and resumed. A file is decompressed (.gz, .xz), verified against
+the digest of the manifest and renamed at the end. URLs are untrusted. No server can extend the deadline of a client.
+`Internet` connects only to public addresses. It connects to the checked address. A second lookup might give another
+one.
 """
 
 import gzip
@@ -72,7 +73,7 @@ class Deadline:
 
 
 class _WithDeadline:
-    """A network backend of httpcore, or one of its connections, with a deadline for each connection and read."""
+    """A network backend (or connection) of httpcore with a deadline for each connection and read."""
 
     def __init__(self, inner: Any, deadline: Deadline) -> None:
         self.inner, self.deadline = inner, deadline
@@ -93,7 +94,7 @@ class _WithDeadline:
 
 
 class Transport(httpx.HTTPTransport):
-    """Connects to any address, or to a proxy, until the deadline."""
+    """Connects to any address or to a proxy until the deadline."""
 
     def __init__(self, deadline: Deadline, proxy: str | None = None) -> None:
         super().__init__(proxy=proxy)
@@ -136,7 +137,10 @@ class Internet(Transport):
 
 
 def _to(address: str, host: str, request: httpx.Request) -> httpx.Request:
-    """Return the request with an address in place of the host; headers and the expected certificate are the host's."""
+    """Return the request with an address in place of the host.
+
+    Headers and the expected certificate are the host's.
+    """
     return httpx.Request(
         request.method,
         request.url.copy_with(host=address),
@@ -182,7 +186,7 @@ BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, MemoryError)
 
 
 class InterruptedDownloadError(Exception):
-    """The download broke off; another attempt may succeed."""
+    """The download broke off. Another attempt may succeed."""
 
 
 def fetch(file: File, target: Path, sources: Sources, variable: str = MIRROR) -> str:
@@ -212,7 +216,7 @@ def fetch(file: File, target: Path, sources: Sources, variable: str = MIRROR) ->
 
 
 def fetch_all(files: Iterable[File], target: Path, sources: Sources, variable: str = MIRROR) -> dict[str, str]:
-    """Fetch files to paths below `target`; return the path or URL of origin of each.
+    """Fetch files to paths below `target`. Return the path or URL of origin of each.
 
     OSError: as of `fetch`. Offline, it names all missing files.
     """
@@ -368,7 +372,7 @@ def _answer(client: httpx.Client, request: httpx.Request) -> Iterator[httpx.Resp
 
 
 def _unpack(file: File, packed: Path, target: Path) -> None:
-    """Decompress a file, verify it and rename it to `target`. ValueError: another content; nothing is kept."""
+    """Decompress, verify and rename a file to `target`. ValueError: another content. Nothing is kept."""
     try:
         with (
             closing(OPENERS.get(packed.suffix, open)(packed, "rb")) as source,
@@ -405,13 +409,13 @@ def free_space(folder: Path, needed: int) -> None:
 
 
 def obtain(manifest: Manifest, target: Path, sources: Sources) -> dict[str, str]:
-    """Fetch every file of a corpus to a path below `target`; return the path or URL of origin of each.
+    """Fetch every file of a corpus to a path below `target`. Return the path or URL of origin of each.
 
     User files may be missing if the corpus has other files.
 
     Raises:
         ValueError: A file has another content.
-        OSError: A file cannot be fetched, or there are no files. The message holds instructions.
+        OSError: A file cannot be fetched or there are no files. The message holds instructions.
     """
     origins = fetch_all(manifest.files, target, sources)
     for wanted in manifest.sources:
@@ -422,7 +426,7 @@ def obtain(manifest: Manifest, target: Path, sources: Sources) -> dict[str, str]
 
 
 def obtain_parser(manifest: ParserManifest, target: Path, sources: Sources) -> dict[str, str]:
-    """Fetch every file to a path below `target`; return the path or URL of origin of each.
+    """Fetch every file to a path below `target`. Return the path or URL of origin of each.
 
     OSError: a file cannot be fetched. The message holds the instructions of the manifest.
     """

@@ -1,6 +1,7 @@
-"""Manifests: files, their URLs and digests, splits, licences. Each is a TOML file; unknown keys are refused.
+"""Manifests: files with URLs and digests, splits, licences. Each is TOML. Unknown keys are refused.
 
-Corpora are in data/manifests/, in project folders and in packages of users; models of parsers in data/manifests/parsers/.
+Corpora are in data/manifests/, in project folders and in packages of users. Models of parsers are in
+data/manifests/parsers/.
 """
 
 import difflib
@@ -26,7 +27,7 @@ from phrasemodels.folders import check_inside
 
 @dataclass(frozen=True)
 class Sources:
-    """The sources of downloads: mirror folders and then, unless offline, the URLs of the manifest.
+    """The sources of downloads: mirror folders and then (unless offline) the URLs of the manifest.
 
     private: URLs may have addresses outside of the internet.
     """
@@ -42,7 +43,7 @@ MANIFESTS = Path(__file__).parents[1] / "manifests"
 
 
 class Strict(BaseModel):
-    """A part of a TOML file; unknown keys are errors."""
+    """A part of a TOML file. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,7 +69,7 @@ Option = bool | int | float | str | tuple[int, ...] | tuple[str, ...]
 
 
 class Concatenation(Strict):
-    """A file concatenated from upstream files: each part, in this order, replaces the {} of the URL."""
+    """A file concatenated from upstream files. Each part in this order replaces the {} of the URL."""
 
     transform: Literal["concatenate"]
     url: Url
@@ -93,7 +94,9 @@ class Member(Strict):
 
 
 class File(Strict):
-    """A file of a corpus. sha256 and bytes are of the decompressed content; `mirror` is its path in a mirror folder.
+    """A file of a corpus.
+
+    sha256 and bytes are of the decompressed content. `mirror` is its path in a mirror folder.
 
     build: how to make the file from upstream files if no URL has it. The digest is the same.
     """
@@ -123,7 +126,8 @@ class UserFiles(Strict):
 class Part(Strict):
     """A part of the rows: [start, stop) in a fixed random order. Rows with equal values of `by` stay together.
 
-    alike: a column such as label. Each of its values has its share of every part; one of few rows belongs to the last part.
+    alike: a column like label. Each of its values has its share of every part. A value of few rows belongs to the last
+    part.
     """
 
     by: str = "id"
@@ -139,10 +143,10 @@ class Part(Strict):
 
 
 class Split(Strict):
-    """A split of a corpus: its files, by their roles for the reader, and its number of records.
+    """A split of a corpus: its files by their roles for the reader and its number of records.
 
-    rows: None only if the number cannot be known beforehand. reasons: numbers of unusable rows, by reason. schema, reader,
-    licence, redistributable and stand_in default to the manifest's.
+    rows: None only if the number cannot be known beforehand. reasons: numbers of unusable rows by reason. schema,
+    reader, licence, redistributable and stand_in default to the manifest's.
     """
 
     rows: int | None = Field(default=None, gt=0)
@@ -159,9 +163,9 @@ class Split(Strict):
 
 
 class Languages(Strict):
-    """The languages of parallel text, as codes of ISO 639 such as en and fr, and the tokeniser of both sides.
+    """The languages of parallel text as codes of ISO 639 (en, fr) and the tokeniser of both sides.
 
-    tokeniser: moses; spaces, for divided text; characters, for languages without spaces between words. Default: the
+    tokeniser: moses, spaces (for divided text) or characters (for languages without spaces between words). Default: the
     experiment's own.
     """
 
@@ -208,7 +212,7 @@ class Manifest(Strict):
     @model_validator(mode="before")
     @classmethod
     def lists_become_parts(cls, value: Any) -> Any:
-        """Replace the name of a list, as in `parts = "train"`, by the list."""
+        """Replace the name of a list (`parts = "train"`) by the list."""
         for file in value.get("files", ()) if isinstance(value, dict) else ():
             build = file.get("build") if isinstance(file, dict) else None
             if isinstance(build, dict) and isinstance(build.get("parts"), str):
@@ -266,7 +270,7 @@ def how_to_supply(manifest: Manifest, files: UserFiles) -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown word: the nearest known word, or all of them, if they are few."""
+    """Return a hint for an unknown word: the nearest known word or all known words if they are few."""
     known = sorted(known)
     if match := difflib.get_close_matches(word, known, 1):
         return f"did you mean {match[0]!r}?"
@@ -419,7 +423,10 @@ def supplied_folders(manifest: Manifest, sources: Sources) -> list[Path]:
 
 
 def copy_user_files(manifest: Manifest, wanted: UserFiles, sources: Sources, target: Path) -> dict[str, Path]:
-    """Copy user files to paths below `target`; return the folder of origin of each, or {} if there are none."""
+    """Copy user files to paths below `target`.
+
+    Return the folder of origin of each or {} if there are none.
+    """
     for folder in supplied_folders(manifest, sources):
         with _opened(wanted, folder) as root:
             found = locate(wanted, root)
@@ -446,7 +453,7 @@ def digests(manifest: Manifest, sources: Sources) -> dict[str, str]:
 
 @contextmanager
 def _opened(wanted: UserFiles, folder: Path) -> Iterator[Path]:
-    """Yield the folder itself or, if the archive of the user files is in it, a temporary folder with its content."""
+    """Yield the folder or a temporary folder with the content of its archive of the user files."""
     if wanted.archive and (folder / wanted.archive).is_file():
         with tempfile.TemporaryDirectory() as temporary:
             unpack(folder / wanted.archive, Path(temporary) / "unpacked", MOST_BYTES)
@@ -456,9 +463,9 @@ def _opened(wanted: UserFiles, folder: Path) -> Iterator[Path]:
 
 
 def locate(wanted: UserFiles, folder: Path) -> dict[str, Path]:
-    """Search a folder and all folders below it for user files, ignoring case; return paths by the files' new names.
+    """Search a folder and all folders below it for user files. Return paths by the files' new names.
 
-    ValueError: another number of files than expected, or another content.
+    Case is ignored. ValueError: another number of files than expected or another content.
     """
     pattern = wanted.pattern.lower().split("/")
     found: dict[str, Path] = {}
