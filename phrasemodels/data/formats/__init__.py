@@ -1,1 +1,1 @@
-"""File formats and record types: Arrow schemas and shards, lines of text, bracketed trees, CoNLL-U, joint trees."""
+"""File formats and record types: Arrow schemas and shards, text, CoNLL-U, bracketed and joint trees."""

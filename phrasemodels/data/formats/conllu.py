@@ -1,4 +1,7 @@
-"""Sentences in CoNLL-U: words, tags, heads, relations; and new analyses of a sentence, with all other columns kept."""
+"""Sentences in CoNLL-U: words, tags, heads, relations.
+
+New analyses of a sentence keep all other columns.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -14,10 +17,10 @@ BOTH_TAGS = "/"  # a Penn tag and a universal tag as one tag: VBZ/AUX
 
 
 class Analysed(NamedTuple):
-    """A sentence of n tokens. Heads count from 1; 0 is the root.
+    """A sentence of n tokens. Heads count from 1. The root is 0.
 
-    Columns of underscores are empty. Heads that make no tree are left out with the relations, and `reason` says why. line: the
-    number of its first line.
+    Columns of underscores are empty. Heads that make no tree are left out with the relations. `reason` says why. line:
+    the number of its first line.
     """
 
     line: int
@@ -151,7 +154,7 @@ def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> A
 
 
 def _column(words: list[tuple[int, list[str]]], place: int) -> list[str]:
-    """Return a column; an empty list if it has only underscores."""
+    """Return a column. It is an empty list if it has only underscores."""
     column = [fields[place] for _, fields in words]
     return column if any(value != "_" for value in column) else []
 
@@ -211,7 +214,10 @@ def conllu_sentences(lines: Iterable[Line]) -> Iterator[list[Line]]:
 
 
 def morphology(lines: Iterable[Line]) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield form, lemma, universal tag, tag and features of each word of CoNLL-U; an underscore stands for none."""
+    """Yield form, lemma, universal tag, tag and features of each word of CoNLL-U.
+
+    An underscore stands for none.
+    """
     for line in lines:
         fields = line.text.split("\t")
         if len(fields) == COLUMNS and fields[0].isdecimal():
@@ -223,8 +229,9 @@ def analysed_again(
 ) -> str:
     """Return the lines of a sentence with new columns (place of a column -> a value for each of its n words).
 
-    Comments, forms, lemmas, features, MISC and lines of multiword tokens stay. Enhanced dependencies and empty nodes (1.1) belong
-    to the old tree and are left out. comments: further ones before the words; they replace comments of the same name.
+    Comments, forms, lemmas, features, MISC and lines of multiword tokens stay. Enhanced dependencies and empty nodes
+    (1.1) belong to the old tree and are left out. comments: further ones before the words. They replace comments of the
+    same name.
     """
     replaced = tuple(f"# {name} = " for name in comments or ())
     made = [line.text for line in lines if line.text.startswith("#") and not line.text.startswith(replaced)]

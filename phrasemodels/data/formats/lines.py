@@ -1,4 +1,4 @@
-"""Text files line by line: LF or CRLF, with or without a byte order mark, in any extension of ASCII."""
+"""Text files line by line: LF or CRLF in any extension of ASCII, with or without a byte order mark."""
 
 import contextlib
 import sys
@@ -13,7 +13,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # its byte order marks
 
 
 class Line(NamedTuple):
-    """A line without its line break, and its number, from 1."""
+    """A line without its line break and its number from 1."""
 
     number: int
     text: str
@@ -35,7 +35,7 @@ def _raw(file: BinaryIO) -> Iterator[bytes]:
 
 
 def lines_or_stdin(path: Path) -> Iterator[Line]:
-    """Return the lines of a file in UTF-8, or of stdin, as they arrive, if the path is -."""
+    """Return the lines of a file in UTF-8. If the path is - they are of stdin as they arrive."""
     if str(path) != "-":
         return lines(path)
     return _decoded(_raw(_stdin()), "stdin", "utf-8")
@@ -66,7 +66,10 @@ def _check_encoding(first: bytes, where: str) -> None:
 
 
 def too_long(text: str, max_words: int) -> str:
-    """Return how a text is longer than max_words words, or as many characters as LONGEST_WORD times so many; empty if it isn't."""
+    """Return how a text is too long. It is empty if the text isn't.
+
+    Bounds are max_words words and LONGEST_WORD times as many characters.
+    """
     if len(text) >= LONGEST_WORD * max_words:
         return f"{len(text)} characters, fewer than {LONGEST_WORD * max_words} are expected"
     if len(text) > 2 * max_words and (words := len(text.split())) > max_words:
@@ -109,5 +112,5 @@ def _with_nul(raw: bytes) -> str:
 
 
 def is_name(text: str, refused: str = " ") -> bool:
-    """Return whether a tag, label or relation is printable, short, and without any of the refused characters."""
+    """Return whether a tag, label or relation is printable, short and without refused characters."""
     return len(text) <= LONGEST_NAME and text.isprintable() and not set(refused) & set(text)

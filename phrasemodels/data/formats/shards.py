@@ -1,8 +1,8 @@
-"""Shards: uncompressed Arrow IPC files, and the schemas of their records. Trainings map them into memory without a copy.
+"""Shards (uncompressed Arrow IPC files) and the schemas of their records.
 
-No column is ever null: a missing value is an empty string or an empty list. `id` is the position of the row in its file, from
-0. `group` names a subset with a score of its own, or is empty. `reason` says why a row, or one of its analyses, is unusable, or
-is empty. Unusable rows are kept and counted.
+Trainings map them into memory without a copy. No column is ever null. A missing value is an empty string or an empty
+list. `id` is the position of the row in its file from 0. `group` names a subset with a score of its own or is empty.
+`reason` says why a row or one of its analyses is unusable. Otherwise it is empty. Unusable rows are kept and counted.
 """
 
 import hashlib
@@ -108,7 +108,7 @@ SCHEMAS = {
 
 
 def phrase_schema(width: int) -> pa.Schema:
-    """Token ids, and phrases as the positions of their words, padded to `width` with -1."""
+    """Token ids and phrases as the positions of their words (padded to `width` with -1)."""
     ids = _list(pa.int32())
     return _record(id=pa.int64(), source=ids, target=ids, phrases=_rows(width), group=pa.string())
 
@@ -128,7 +128,7 @@ def check(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
 
 
 def _null(column: pa.ChunkedArray) -> int | None:
-    """Return the first row with a null, also inside of a list; None if there is no null."""
+    """Return the first row with a null, also inside of a list. None if there is no null."""
     if column.null_count:
         return pc.index(pc.is_null(column), True).as_py()
     if not (pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)):
@@ -173,7 +173,10 @@ def write_shard(path: Path, table: pa.Table) -> dict[str, object]:
 
 
 def write_parquet(path: Path, rows: pa.Table | Iterator[pa.Table]) -> None:
-    """Write a table, or several in turn, as Parquet for other programs: half the size of a shard, but slower to read."""
+    """Write a table (or several in turn) as Parquet for other programs.
+
+    It is half the size of a shard but slower to read.
+    """
     tables = iter([rows]) if isinstance(rows, pa.Table) else rows
     first = next(tables)
     with atomic_replace(path) as temporary, pq.ParquetWriter(temporary, first.schema, compression="zstd") as writer:
@@ -182,7 +185,7 @@ def write_parquet(path: Path, rows: pa.Table | Iterator[pa.Table]) -> None:
 
 
 def read_shard(path: Path) -> pa.Table:
-    """Map a shard into memory. ValueError: it is damaged; it names the file."""
+    """Map a shard into memory. ValueError: it is damaged. The error names the file."""
     try:
         with pa.memory_map(str(path)) as source:
             table = pa.ipc.open_file(source).read_all()
@@ -214,14 +217,16 @@ MEMORY = 4 * 2**30  # bytes that a file of others may take
 
 
 def check_unpacked(path: Path, columns: Sequence[str] = ()) -> None:
-    """Read a file of others, Arrow or Parquet, in a process that may take MEMORY bytes: at such a limit a library may end it.
+    """Read a foreign file (Arrow or Parquet) in a process that may take MEMORY bytes.
+
+    At this limit a library may end the process.
 
     Args:
         path: The file.
         columns: Those of a Parquet file that are needed.
 
     Raises:
-        ValueError: The file needs more memory, or is damaged.
+        ValueError: The file needs more memory or is damaged.
     """
     command = [sys.executable, "-c", READ_FIRST, str(MEMORY), str(path), *columns]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")

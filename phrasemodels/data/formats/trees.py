@@ -1,7 +1,8 @@
 """Phrase structure trees as spans of token positions: brackets, heads, and joint trees.
 
-All kinds of brackets are read: Penn `( (S ...) )` over several lines, one tree a line, sentiment trees. Reading is one pass
-without recursion, so depth and length are not limited. Corpora without dependencies get heads by rules for content heads.
+All kinds of brackets are read: Penn `( (S ...) )` over several lines, one tree a line, sentiment trees. Reading is one
+pass without recursion. So depth and length are not limited. Corpora without dependencies get heads by rules for content
+heads.
 
 A joint tree, or simplified HPSG tree (LAL parser, section 3.1; Zhou and Zhao 2019), is phrase structure and dependencies as one
 tree of spans. The governor of a span's head lies outside of the span. A joint tree differs from a phrase structure tree in two
@@ -12,7 +13,7 @@ ways, both undone by `restore`:
 - adjacent parts of a phrase may depend on a part other than its head. They are wrapped with it in a span `<H>`.
   So binary merges build the phrase, and each merge adds one arc, between the heads of its two parts.
 
-Some phrases of corpora cannot be built from their dependencies. They stay as they are; `misfits` lists them.
+Some phrases of corpora cannot be built from their dependencies. They stay as they are. `misfits` lists them.
 """
 
 import re
@@ -41,7 +42,7 @@ class Span(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A sentence of n tokens, their n tags, and its phrases in pre-order; part-of-speech tags are no phrases."""
+    """A sentence of n tokens with n tags and phrases in pre-order. Part-of-speech tags are no phrases."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
@@ -202,7 +203,7 @@ LAST = ("NN",)  # the last of several matches is the head: "the shop window"
 
 
 def heads(tree: Tree) -> list[int]:
-    """Return the head of each token, counted from 1, 0 for the root; the heads are a projective tree."""
+    """Return the head of each token from 1 (0 for the root). The heads are a projective tree."""
     spans = tree.spans or (Span("ROOT", 0, len(tree.tokens)),)
     above = _above(spans)
     children: list[list[tuple[str, int]]] = [[] for _ in spans]  # their labels and heads
@@ -221,7 +222,7 @@ def heads(tree: Tree) -> list[int]:
 
 
 def _above(spans: tuple[Span, ...]) -> list[int]:
-    """Return the index of each phrase's parent phrase; 0 for the first phrase, which is the root."""
+    """Return the index of each phrase's parent phrase. It is 0 for the first phrase, the root."""
     above, stack = [0] * len(spans), [0]
     for i, span in enumerate(spans[1:], 1):
         while len(stack) > 1 and not (spans[stack[-1]].start <= span.start and span.end <= spans[stack[-1]].end):
@@ -252,8 +253,8 @@ Part = tuple[int, int]  # words [start, end)
 def joint(tree: Tree, heads: Sequence[int] = ()) -> list[Span]:
     """Return the labelled spans of a joint tree in pre-order, no two over the same words. The first is the sentence.
 
-    heads: (n), counted from 1, 0 is the root; they must be a tree. Without heads there are no spans `<H>`. ValueError: a label of
-    the tree is `<H>` or holds `::`.
+    heads: (n), counted from 1. The root is 0. They must be a tree. Without heads there are no spans `<H>`. ValueError:
+    a label of the tree is `<H>` or holds `::`.
     """
     spans = _collapse(tree)
     if not heads:
@@ -285,7 +286,7 @@ def misfits(spans: Sequence[Span], heads: Sequence[int]) -> list[tuple[Span, str
 
 
 def depths(heads: Sequence[int]) -> list[int]:
-    """Return the number of arcs from the root to each word; heads: (n), a tree."""
+    """Return the number of arcs from the root to each word. heads: (n), a tree."""
     depth = [0] * (len(heads) + 1)
     for word in range(1, len(heads) + 1):
         path = []
@@ -300,9 +301,9 @@ def depths(heads: Sequence[int]) -> list[int]:
 
 
 def parts_of(spans: Sequence[Span]) -> list[list[Part]]:
-    """Return the parts of each span, left to right: its child spans, and its remaining words.
+    """Return the parts of each span from left to right: its child spans and its remaining words.
 
-    spans: the spans of a tree, in pre-order.
+    spans: the spans of a tree in pre-order.
     """
     parts: list[list[Part]] = [[] for _ in spans]
     open_spans: list[int] = []
@@ -349,7 +350,10 @@ def _head(part: Part, depth: Sequence[int]) -> int:
 
 
 def _governors(span: Span, parts: Sequence[Part], heads: Sequence[int], depth: Sequence[int]) -> list[int]:
-    """Return, for each part of a span, the part with the governor of its head; -1 if the governor is outside the span."""
+    """Return the part with the governor of the head of each part of a span.
+
+    It is -1 if the governor is outside the span.
+    """
     starts = [start for start, _ in parts]
     governors = (heads[_head(part, depth)] - 1 for part in parts)
     return [bisect_right(starts, g) - 1 if span.start <= g < span.end else -1 for g in governors]
