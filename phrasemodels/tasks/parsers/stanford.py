@@ -164,7 +164,7 @@ def _last_words(log: str) -> str:
 
 
 def analysis(tokens: Sequence[str], line: str) -> Analysis:
-    """Return a line of the parser's output as the analysis of tokens. It is flat if the line is no tree."""
+    """Return a line of the parser's output as analysis of tokens. It is flat if no tree is over them."""
     try:
         ((_, tree),) = read_brackets([Line(1, line)], "the Stanford parser")
     except ValueError:
