@@ -1,6 +1,7 @@
-"""Running a table: its plan, its execution on Ray, its record in MLflow, and the Prefect flows.
+"""Running a table: its plan, its execution on Ray, its record in MLflow and the Prefect flows.
 
-Here: bars on a terminal, how much is done of how much, the rate, the elapsed and the remaining time; elsewhere lines.
+Here are bars on a terminal. They show the done part, the rate, the elapsed and the remaining time. Elsewhere they are
+lines.
 """
 
 import sys
@@ -16,7 +17,7 @@ LINES_EVERY = 15.0  # seconds between plain lines of one step
 
 
 def bars(disable: bool = False) -> "Progress":
-    """Return bars on stderr without a task; lines that are printed meanwhile appear above them."""
+    """Return bars on stderr without a task. Lines that are printed meanwhile appear above them."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -31,7 +32,7 @@ def bars(disable: bool = False) -> "Progress":
     from rich.text import Text
 
     class Rate(ProgressColumn):
-        """Updates or steps a second; empty before it is known."""
+        """Updates or steps a second. Empty before it is known."""
 
         def render(self, task: Task) -> Text:
             """Return the rate of a bar."""

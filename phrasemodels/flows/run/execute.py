@@ -1,7 +1,7 @@
-"""Execution: where each step of a plan runs, and how a training gets to its workers.
+"""Execution: where each step of a plan runs and how a training gets to its workers.
 
-Each node has a store folder of its own as a cache, at the same path. If nodes share a store, inputs, results and checkpoints
-travel through the shared storage.
+Each node has a store folder of its own as a cache at the same path. If nodes share a store, inputs, results and
+checkpoints travel through the shared storage.
 """
 
 import contextlib
@@ -202,7 +202,7 @@ class SharedCheckpoints:
 
 
 def progress_of(store: Store, key: str) -> dict[str, Any] | None:
-    """Return the progress of a training, here or from its node; None before it has any."""
+    """Return the progress of a training here or from its node. None before it has any."""
     folder, found = store.workspace(key) / "checkpoints", []
     with contextlib.suppress(OSError, ValueError):
         found.append(json.loads((folder / PROGRESS).read_text(encoding="utf-8")))
@@ -212,7 +212,10 @@ def progress_of(store: Store, key: str) -> dict[str, Any] | None:
 
 
 def stop_at(experiment: Experiment, share: float) -> float:
-    """Return the number of updates in a share of a training, rounded to an evaluation; infinity for all of it."""
+    """Return the number of updates in a share of a training rounded to an evaluation.
+
+    It is infinity for all of it.
+    """
     config = experiment.train
     updates = config.evaluate_every * math.ceil(share * config.steps / config.evaluate_every)
     return math.inf if updates >= config.steps else updates
@@ -267,7 +270,7 @@ def launch_training(
 class Execution:
     """Runs the steps of a plan.
 
-    shards: for each running step, by key, the numbers of its finished and of all shards. waits: what trainings wait for, by
+    shards: the numbers of finished and of all shards of each running step by key. waits: what trainings wait for by
     key. share: the share of its updates at which a training stops.
     """
 
@@ -290,9 +293,9 @@ class Execution:
     def run(self, step: Step) -> Artifact:
         """Run one step where it belongs.
 
-        A training of the plan goes to its workers. Trainings needed by other steps, and steps that predict and score, are one
-        Ray task each. Steps that fan out shards, or the starts of a training, run in this process and send these to Ray.
-        OutOfTimeError: a training was stopped at its share.
+        A training of the plan goes to its workers. Trainings needed by other steps are one Ray task each. So are steps
+        that predict and score. Steps that fan out shards or the starts of a training run in this process and send these
+        to Ray. OutOfTimeError: a training was stopped at its share.
         """
         pipeline = self.plan.owners.get(step.key)
         if pipeline is not None and step.make is train:
@@ -333,9 +336,9 @@ class Execution:
     def workers_of(self, pipeline: Pipeline) -> TorchTrainerLaunch | None:
         """Return the Ray Train group of a training. None: it runs as a plain Ray task.
 
-        Starting a group takes longer than a small training. Three kinds of training get one: those with several processors, a
-        GPU or a number of workers in their settings; those at the paper's size; and the first of a run, to show at once
-        whether the cluster can start groups.
+        Starting a group takes longer than a small training. Three kinds of training get one. The first has several
+        processors, a GPU or a number of workers in its settings. The second is at the paper's size. The third is the
+        first of a run. It shows at once whether the cluster can start groups.
         """
         config = pipeline.experiment.train
         asks = self.settings.workers or config.workers or config.threads > 1 or config.gpus

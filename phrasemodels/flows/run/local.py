@@ -1,8 +1,8 @@
-"""`phrasemodels train`: one training without Prefect and MLflow, from the store or from a prepared folder; and its cost.
+"""`phrasemodels train`: one training without Prefect and MLflow and its cost.
 
-The cost is measured before a training begins: memory, and hours on this machine. The heaviest update of the first epoch gives the
-memory, and updates of all sizes the time. Each measurement runs in a process of its own, so a lack of memory ends nothing else.
-Nothing is kept but the prepared data.
+The training is from the store or from a prepared folder. The cost (memory and hours on this machine) is measured before
+a training begins. The heaviest update of the first epoch gives the memory. Updates of all sizes give the time. Each
+measurement runs in a process of its own. So a lack of memory ends nothing else. Nothing is kept but the prepared data.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ def _with_files(experiment: Experiment, sources: Sources) -> Experiment:
 
 @contextlib.contextmanager
 def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[None]:
-    """During a training, print its progress on stderr, and the remaining time at its speed so far."""
+    """Print the progress of a training on stderr and the remaining time at its speed so far."""
     ended = threading.Event()
 
     def print_lines() -> None:
@@ -186,16 +186,17 @@ def train_prepared(
 
 
 def _result(pipeline: Pipeline, trained: Artifact, scored: Artifact) -> dict[str, Any]:
-    """Return the scores of a training, what its manifest says, and where its weights are."""
+    """Return the scores of a training, the content of its manifest and the place of its weights."""
     about = {"experiment": pipeline.experiment.name, "seed": pipeline.seed, "weights": str(trained.path)}
     meta = {name: value for name, value in trained.meta.items() if name != "shards"}
     return {**about, **meta, "scores": scored.meta["scores"]}
 
 
 def _printer(settings: Any) -> Callable[[list[dict[str, float]]], None]:
-    """Return a function for printing the last evaluation of a history, unless it has just been printed: checkpoints report, too.
+    """Return a function for printing the last evaluation of a history.
 
-    A learning rate that never gets to its peak is said at once. settings: of the training, with objective and config.
+    An evaluation is printed once because checkpoints report, too. A learning rate that never gets to its peak is said
+    at once. settings: of the training with objective and config.
     """
     config, curve = settings.config, settings.objective.curve
     printed = 0.0
@@ -223,7 +224,10 @@ OUT_OF_MEMORY = ("not enough memory", "t allocate memory", "out of memory")  # i
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one training: memory (MiB) at its heaviest update, and seconds of a mean update; or why it is unknown."""
+    """The cost of one training: memory (MiB) at its heaviest update and seconds of a mean update.
+
+    Or it says why the cost is unknown.
+    """
 
     experiment: Experiment
     memory: float = math.nan
@@ -299,7 +303,7 @@ def measure(training: Training) -> tuple[float, float]:
 
 
 def memory_limit() -> float:
-    """Return the free memory of this machine or container in MiB; infinity if unknown."""
+    """Return the free memory of this machine or container in MiB. It is infinity if unknown."""
     free = [int(line.split()[1]) / 1024 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable:")]
     most, used = (_lines(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
     if most and used and most[0] != "max":

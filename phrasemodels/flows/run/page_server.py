@@ -1,8 +1,9 @@
-"""A server of a parser or of a trained model: a page for people, JSON for programs, one set of bounds for both.
+"""A server of a parser or of a trained model: a page for people and JSON for programs.
 
-The page of a parser shows trees and arcs as figures, words as a table, and the most attended words of each label. The page of
-another model shows its answer to each line. The standard library serves them: FastAPI would add five packages to an installation,
-and its page of the interface loads scripts from elsewhere. The interface is described at /openapi.json.
+Both have one set of bounds. The page of a parser shows trees and arcs as figures and words as a table. It also shows
+the most attended words of each label. The page of another model shows its answer to each line. The standard library
+serves them. FastAPI would add five packages to an installation. Its page of the interface loads scripts from elsewhere.
+The interface is described at /openapi.json.
 """
 
 import contextlib
@@ -52,7 +53,7 @@ ASK = 'send {"text": "A sentence."} as application/json, or a form with the fiel
 
 @dataclass(frozen=True)
 class Served:
-    """A server's answers to a text, in turns: a page, and at `path` a JSON list."""
+    """A server's answers to a text in turns: a page and at `path` a JSON list."""
 
     path: str
     page: Callable[[str, Turn], str]
@@ -155,10 +156,11 @@ def _looks(parser: Parser, parse: Parse, most: int) -> list[tuple[str, list[tupl
 
 
 class Turns:
-    """A lock that is passed on by fair shares: a short text waits for the turn under way, not for all long texts that came first.
+    """A lock that is passed on by fair shares.
 
-    Each waiting text has the size of all that was passed on before it asked, plus its own; the least is next. So long texts wait
-    for short ones, but not for ever.
+    A short text waits for the turn under way and not for all earlier long texts. Each waiting text has its own size
+    plus the size of all that was passed on before it asked. The least is next. So long texts wait for short ones but
+    not for ever.
     """
 
     def __init__(self) -> None:
@@ -278,7 +280,7 @@ class RefusedError(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """GET, HEAD and POST of a text, as the field `text` of a form or of JSON, {"text": ...}."""
+    """GET, HEAD and POST of a text as the field `text` of a form or of JSON {"text": ...}."""
 
     server_version, sys_version = "phrasemodels", ""
     served: Served

@@ -1,4 +1,7 @@
-"""From the folder of a treebank to a parser of raw text: its dependencies, tags, words and sentences are learned."""
+"""From the folder of a treebank to a parser of raw text.
+
+Its dependencies, tags, words and sentences are learned.
+"""
 
 import logging
 import sys
@@ -84,17 +87,17 @@ def train_parser(
     vectors: str = "",
     force: bool = False,
 ) -> Path:
-    """Train a splitter and a parser of dependencies on a treebank, and write both to a folder.
+    """Train a splitter and a parser of dependencies on a treebank and write both to a folder.
 
-    The treebank is added to the project folder, unless it is there.
+    The treebank is added to the project folder unless it is there.
 
     Args:
         minutes: Limit of the splitter's training.
-        vectors: A file of word vectors, in a folder of the settings.
+        vectors: A file of word vectors in a folder of the settings.
 
     Raises:
-        ValueError: There is no project folder, the treebank lacks train or dev sentences, something else is in the folder, or
-            no folder has the file of vectors.
+        ValueError: There is no project folder or the treebank lacks train or dev sentences. Something else is in the
+            folder. Or no folder has the file of vectors.
     """
     given = word_vectors(vectors, Settings().mirrors) if vectors else None
     check_replaceable(to, force)

@@ -1,7 +1,8 @@
 """The plan of a table: the steps from corpora to verdicts. Planning runs nothing and writes nothing.
 
-A request is checked as a whole, so every mistake in it is reported before anything starts. The outline of a plan, names and
-keys of its steps, is cached on disk. A command that only looks steps up imports neither torch nor the code of the steps.
+A request is checked as a whole. So every mistake in it is reported before anything starts. The outline of a plan (names
+and keys of its steps) is cached on disk. A command that only looks steps up imports neither torch nor the code of the
+steps.
 """
 
 from collections.abc import Callable, Mapping

@@ -33,7 +33,7 @@ class Outcome:
 class Watch:
     """Follows the steps of an execution. Trainings write their progress beside their checkpoints on any node.
 
-    total: the number of steps; 0: as planned.
+    total: the number of steps (0: as planned).
     """
 
     def __init__(self, execution: Execution, total: int = 0) -> None:

@@ -1,6 +1,7 @@
-"""The record of a table in MLflow: a run of the table, a run of each training below it, and the registered models.
+"""The record of a table in MLflow: its run, the runs of its trainings and the registered models.
 
-Each run of a flow also leaves a record in the store. The next run finds dead runs and marks them everywhere.
+Runs of trainings are below the run of the table. Each run of a flow also leaves a record in the store. The next run
+finds dead runs and marks them everywhere.
 """
 
 import contextlib
@@ -131,7 +132,7 @@ class Record:
             raise
 
     def finish(self, pipeline: Pipeline, scored: Artifact) -> None:
-        """Log final metrics with the digest of their test set, configuration, and predictions."""
+        """Log final metrics with the digest of their test set, the configuration and predictions."""
         if self.tracker.is_finished(run_id := self.training_run(pipeline)):
             return
         trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
@@ -309,7 +310,10 @@ def _training_metrics(trained: Artifact) -> dict[str, float]:
 def attempt(
     record: Record, settings: Settings, asked: dict[str, Any], also: Sequence[Step] = ()
 ) -> Iterator[dict[str, Any]]:
-    """During a table's run, lease its steps and others, mark dead runs, and keep a record. If it fails, end its MLflow runs."""
+    """Lease the steps of a table's run and others, mark dead runs and keep a record.
+
+    If the run fails, its MLflow runs are ended.
+    """
     plan, store = record.plan, record.store
     with leased_steps(store, [*also, *plan.steps], settings, record.attempt):
         about = {"steps": len(plan.steps), "found_dead": mark_dead_runs(record)}
@@ -325,7 +329,7 @@ def attempt(
 
 
 def state_after(error: BaseException) -> str:
-    """Return the state after an error: diverged, stopped by somebody or at its share, or failed."""
+    """Return the state after an error: diverged, failed or stopped by somebody or at its share."""
     if isinstance(error, DivergedError):
         return DIVERGED
     stopped = STOPPING.is_set() or isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
@@ -350,7 +354,7 @@ def recorded(
 
 
 def is_cancelled(run: str) -> bool:
-    """Return whether somebody has cancelled a flow run in Prefect; False also if Prefect does not say."""
+    """Return whether somebody has cancelled a flow run in Prefect. False also if Prefect does not say."""
     from prefect.client.orchestration import get_client
 
     with contextlib.suppress(Exception), get_client(sync_client=True) as client:
@@ -366,7 +370,10 @@ def write(store: Store, entry: dict[str, Any]) -> None:
 
 
 def mark_dead_runs(record: Record) -> list[str]:
-    """Mark dead runs in Prefect, in MLflow and in their records; return their ids. Their results are in the store."""
+    """Mark dead runs in Prefect, in MLflow and in their records and return their ids.
+
+    Their results are in the store.
+    """
     store = record.store
     dead = [entry for entry in records.records(store) if entry["state"] == DEAD and "marked" not in entry]
     for entry in dead:
@@ -377,7 +384,7 @@ def mark_dead_runs(record: Record) -> list[str]:
 
 
 def mark_crashed(flow_run: UUID | None) -> None:
-    """Mark a flow run, and its parent run in the same process, as crashed in Prefect.
+    """Mark a flow run and its parent run in the same process as crashed in Prefect.
 
     Do nothing if the server knows how it ended or does not know it at all.
     """
@@ -399,9 +406,10 @@ def mark_crashed(flow_run: UUID | None) -> None:
 
 
 def mark_ended(run: str, reason: str) -> None:
-    """Mark the open parts of a flow run before its process is ended: its running tasks and, unless a signal ended it, the run.
+    """Mark the open parts of a flow run before its process is ended.
 
-    After a signal its sender sets the state of the run.
+    They are its running tasks and (unless a signal ended it) the run. After a signal its sender sets the state of the
+    run.
     """
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter

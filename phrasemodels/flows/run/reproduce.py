@@ -1,7 +1,7 @@
 """The Prefect flows.
 
-`reproduce` runs every step of a table as a task, then compares and reports. `everything` runs many tables in turn. `gc` collects
-garbage. A table without trainings, or a finished one, is answered without services.
+`reproduce` runs every step of a table as a task and then compares and reports. `everything` runs many tables in turn.
+`gc` collects garbage. A finished table or one without trainings is answered without services.
 """
 
 import contextlib
@@ -61,9 +61,10 @@ from phrasemodels.tasks.train.trainer import DivergedError
 def replay_finished_run(
     asked: Mapping[str, Any], outline: Outline, store: Store, settings: Settings
 ) -> dict[str, Any] | None:
-    """Return the output of `reproduce` for a finished table, with a record and a page of this run; else None.
+    """Return the output of `reproduce` for a finished table with a record and a page of this run.
 
-    All steps of the plan must be in the store, and an earlier run with these results completed.
+    Otherwise return None. All steps of the plan must be in the store. An earlier run with these results must have
+    completed.
     """
     started, began = time.monotonic(), _now()
     found = [step.find(store) for step in outline.steps]
@@ -112,7 +113,7 @@ def shown(
 
 
 def _completed(store: Store, comparison: Artifact) -> bool:
-    """Whether an earlier run recorded this comparison in MLflow, wrote its report, and ended."""
+    """Whether an earlier run recorded this comparison in MLflow, wrote its report and ended."""
     ended = (record for record in records.records(store) if record["state"] == COMPLETED)
     return any(record.get("verdicts") == comparison.key for record in ended)
 
@@ -149,7 +150,7 @@ MOST_LETTERS = 200  # of a flow run's name
 
 
 def _name_of_table_run() -> str:
-    """Return the name of a flow run: its table, profile and seeds, and all other parameters."""
+    """Return the name of a flow run with its table, profile and seeds and all other parameters."""
     asked = runtime.flow_run.parameters
     name = f"paper {asked['paper']}, table {asked['table']}, {asked['profile']}, {_seeds(asked['seeds'])}"
     other = [text for kind in ("rows", "set", "sweep") for text in asked.get(kind) or []]
@@ -235,7 +236,7 @@ def reproduce_plan(request: Request, plan: Plan, store: Store, settings: Setting
 
 
 def run_table(request: Request, plan: Plan, store: Store, settings: Settings, tune: int = 0) -> dict[str, Any]:
-    """Inside a flow run: run all steps of a plan, write the report, and return the command's output.
+    """Run all steps of a plan inside a flow run, write the report and return the command's output.
 
     Args:
         request: The request.
@@ -310,7 +311,7 @@ def _search(plan: Plan, store: Store, settings: Settings, budget: int, stages: C
 
 
 def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
-    """Write the report of finished rows, record them in MLflow and Prefect, and return their output.
+    """Write the report of finished rows, record them in MLflow and Prefect and return their output.
 
     entry: the record of the run. Its page is the report.
     """
@@ -352,9 +353,9 @@ def _print_failure(name: str, error: BaseException) -> None:
 
 
 def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = None) -> dict[str, str]:
-    """Submit every step of a plan, or the chosen ones, as a Prefect task after its inputs. Raise the first failure.
+    """Submit every (or every chosen) step of a plan as a Prefect task after its inputs.
 
-    A failed check beside the results is printed instead.
+    The first failure is raised. A failed check beside the results is printed instead.
 
     Returns:
         The keys of diverged trainings and of their dependents, with the error.
@@ -454,7 +455,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_name() -> str:
-    """Return the name of a flow run: its papers, tables, profile and seeds, and its overrides."""
+    """Return the name of a flow run: its papers, tables, profile and seeds and its overrides."""
     asked = runtime.flow_run.parameters
     papers, tables = (", ".join(asked.get(name) or ["all"]) for name in ("papers", "tables"))
     name = f"papers {papers}, tables {tables}, {asked['profile']}, {_seeds(asked['seeds'])}"
@@ -504,7 +505,9 @@ def everything(
 
 
 def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
-    """Return (paper, table) of the tables of some papers, or of all. ValueError: a paper or table does not exist.
+    """Return (paper, table) of the tables of some papers or of all.
+
+    ValueError: a paper or table does not exist.
 
     Tables of counts over corpora must be named.
     """

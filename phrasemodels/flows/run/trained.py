@@ -44,7 +44,7 @@ MOST = 1e15  # more parameters, updates, seconds or MiB than any training has
 
 @dataclass(frozen=True)
 class Trained:
-    """A training: its experiment and seed, its model, and its scores, made again here."""
+    """A training with its experiment and seed, its model and its scores made again here."""
 
     experiment: Experiment
     seed: int
@@ -53,10 +53,10 @@ class Trained:
 
 
 def keep_trained(out: Path, folder: Path, note: str) -> Path:
-    """Score the predictions of all trainings in the store `out`, and write or join the scores as a kept result; return its file.
+    """Score the predictions of all trainings in the store `out` and keep the scores.
 
-    ValueError: there is none, they are of several tables, one is there twice, or one is damaged or of settings, data or code
-    other than here.
+    They are written or joined as a kept result. Its file is returned. ValueError: there is none or they are of several
+    tables. One is there twice or is damaged. Or one is of settings, data or code other than here.
     """
     settings = Settings()
     store, executor = open_store(settings), Executor(sources=sources_of(settings))

@@ -31,7 +31,10 @@ WITHOUT_WARMUP = (constant, halved_thrice)  # schedules
 
 @dataclass(frozen=True)
 class Dimension:
-    """A searched field: values, or numbers from a factor below to a factor above the row's own, log-uniform."""
+    """A searched field: values or log-uniform numbers.
+
+    Numbers are from a factor below to a factor above the row's own.
+    """
 
     path: str
     factor: float = 0.0
@@ -111,7 +114,7 @@ class Search:
         return min(self.alive, key=lambda trial: trial.losses[-1])
 
     def measure(self, store: Store) -> None:
-        """Read the progress of each trial. Prune diverged trials and, but for the last time, the worse half."""
+        """Read the progress of each trial. Prune diverged trials and (but for the last time) the worse half."""
         alive = self.alive
         for trial in alive:
             loss, trial.updates = _dev_loss(store, trial.pipeline, SHARES[len(trial.losses)])
@@ -139,7 +142,10 @@ def _dimension(path: str, values: float | Sequence[Any]) -> Dimension:
 
 
 def _drawn(draw: random.Random, row: Experiment, one: Dimension) -> str:
-    """Return a value of a dimension as an override; empty if the row has no such field, or uses none of it."""
+    """Return a value of a dimension as an override.
+
+    It is empty if the row lacks the field or uses none of it.
+    """
     try:
         own: Any = reduce(getattr, one.path.split("."), row)
     except AttributeError:
@@ -168,7 +174,10 @@ def _dev_loss(store: Store, pipeline: Pipeline, share: float) -> tuple[float, in
 
 
 def history_so_far(store: Store, step: Step) -> tuple[list[dict[str, float]], float]:
-    """Return the metrics of a training, a row for each evaluation, and its updates; infinity if it has ended or diverged."""
+    """Return the metrics of a training (a row for each evaluation) and its updates.
+
+    Updates are infinity if it has ended or diverged.
+    """
     if made := store.find(step, verify=False):
         return history(made), math.inf
     folder = store.workspace(step.key) / "checkpoints"
@@ -238,7 +247,10 @@ def trial_records(searches: Sequence[Search]) -> tuple[dict[str, Any], ...]:
 
 
 def _expected(search: Search) -> dict[str, Any]:
-    """Return mean, low and high of the expected best dev loss, and its updates; nothing without random trials with a loss."""
+    """Return mean, low and high of the expected best dev loss and its updates.
+
+    It is nothing without random trials with a loss.
+    """
     losses = [trial.losses[0] for trial in search.trials[1:]]
     if not any(map(math.isfinite, losses)):
         return {}
