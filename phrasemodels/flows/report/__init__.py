@@ -1,6 +1,6 @@
-"""Reports: the page of a table, the page of all papers, plots, and figures of attention and of problems.
+"""Reports: pages of a table and of all papers, plots and figures of attention and of problems.
 
-Here: HTML pages from the templates in `pages/`, for all of them.
+Here are HTML pages from the templates in `pages/` for all of them.
 """
 
 import re
@@ -53,7 +53,7 @@ def templates_digest() -> str:
 
 
 def short(commit: str) -> str:
-    """Return a commit, or several, with twelve digits of each hash. A version stays as it is."""
+    """Return one or several commits with twelve digits of each hash. A version stays as it is."""
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28}\b", r"\1", commit)
 
 
@@ -78,7 +78,10 @@ def is_sure(found: dict[str, Any]) -> bool:
 
 
 def disagreement(found: dict[str, Any]) -> str:
-    """Return words beside a randomised p on the other side of 0.05 than the test's p; empty if both agree."""
+    """Return words beside a randomised p on the other side of 0.05 than the test's p.
+
+    They are empty if both agree.
+    """
     ours, randomised = found.get("p"), found.get("p_randomisation")
     if ours is None or randomised is None or (randomised < SURE) == (ours < SURE):
         return ""

@@ -56,7 +56,7 @@ def judgement_text(
     read: Sequence[Read] = (),
     unread: Sequence[str] = (),
 ) -> str:
-    """Return the page of judged numbers; see `write_judgement`."""
+    """Return the page of judged numbers. See `write_judgement`."""
     rows: list[dict[str, Any]] = [plain(one) for one in judged]
     groups: dict[Group, list[dict[str, Any]]] = {}
     for row in rows:
@@ -88,7 +88,7 @@ def _title(group: Group) -> str:
 
 
 def _intervals(group: Group, rows: Sequence[dict[str, Any]]) -> Markup | None:
-    """Return the plot of published numbers and of ours; None without numbers of ours."""
+    """Return the plot of published numbers and of ours. None without numbers of ours."""
     shown = [
         {
             "name": row["row"],
@@ -104,7 +104,7 @@ def _intervals(group: Group, rows: Sequence[dict[str, Any]]) -> Markup | None:
 
 
 def _differences(rows: Sequence[dict[str, Any]]) -> Markup | None:
-    """Return the plot of the differences from the baseline; None if no row was tested."""
+    """Return the plot of the differences from the baseline. None if no row was tested."""
     found = {row["row"]: {row["metric"]: row["test"]} for row in rows if row["test"] and "difference" in row["test"]}
     return Markup(differences(dict(list(found.items())[:MOST_ROWS]))) + _left_out(len(found)) if found else None
 

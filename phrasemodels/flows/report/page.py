@@ -44,7 +44,10 @@ PAGE = "page.html"  # the file of the artifact
 
 
 def place_page(store: Store, drawn: Artifact, name: str, page: Path | None = None) -> Path:
-    """Copy a page from its artifact to reports/NAME.html of the store, and to `page`; return the first path."""
+    """Copy a page from its artifact to reports/NAME.html of the store and to `page`.
+
+    Return the first path.
+    """
     path = store.root / "reports" / f"{name}.html"
     text = drawn.file(PAGE).read_text(encoding="utf-8")
     for place in (path, page) if page else (path,):
@@ -55,7 +58,7 @@ def place_page(store: Store, drawn: Artifact, name: str, page: Path | None = Non
 
 @dataclass(frozen=True)
 class PageSettings:
-    """The table of a page, and the digest of the templates. run_ids: of MLflow, by the keys of trainings."""
+    """The table of a page and the digest of the templates. run_ids: of MLflow by the keys of trainings."""
 
     table: Table
     templates: str
@@ -79,7 +82,7 @@ def draw_page(job: Job, settings: PageSettings) -> dict[str, Any]:
 
 
 def write_report(finished: FinishedTable, page: Path | None = None) -> Path:
-    """Write the page of a table into the folder `reports` of the store, and to `page`, the page of a run.
+    """Write the page of a table into the folder `reports` of the store and to `page`, the page of a run.
 
     Returns:
         The first path.
@@ -116,7 +119,7 @@ MARKS = {
 
 
 def write_overview(store: Store, tracker: Tracker) -> Path:
-    """Write reports/index.html of the store, with links to the pages of tables beside it; return its path."""
+    """Write reports/index.html of the store with links to the pages of tables. Return its path."""
     results = all_results(store, tracker)
     rows = verdicts(results)
     folder = store.root / "reports"
@@ -250,10 +253,11 @@ Row = tuple[Result, list[Artifact], list[Artifact]]  # a result with its trainin
 
 
 def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]:
-    """Return tables {title, metric, budget, test_set, rows} of the results in the store, the best one of each experiment.
+    """Return tables {title, metric, budget, test_set, rows} of the results in the store.
 
-    A row has quality, parameters, tokens per second, peak memory (MiB), seconds of training (means over seeds), and its
-    difference from its baseline, Holm-corrected over the table.
+    They are the best result of each experiment. A row has quality and parameters, tokens per second and peak memory
+    (MiB). It also has seconds of training (means over seeds) and its Holm-corrected difference from its baseline. The
+    correction is over the table.
     """
     artifacts = {artifact.key: artifact for artifact in store.all_artifacts()}
     best: dict[tuple[str, str], Result] = {}
@@ -306,10 +310,10 @@ def _table(setting: Setting, rows: list[Row], artifacts: Mapping[str, Artifact])
 
 
 def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Artifact]) -> float | None:
-    """Return the tokens per second of all sides together, mean over the rows of all histories.
+    """Return the tokens per second of all sides together as a mean over the rows of all histories.
 
-    None if the training data is no longer in the store. A history counts the items in the mean of the loss (target tokens,
-    pairs or sentences), so its speed is multiplied by the tokens per item.
+    None if the training data is no longer in the store. A history counts the items in the mean of the loss (target
+    tokens, pairs or sentences). So its speed is multiplied by the tokens per item.
     """
     data = artifacts.get(trained[0].manifest["parts"]["inputs"]["train"])
     if data is None:

@@ -1,6 +1,7 @@
-"""Plots of scores, learning curves and attention, and figures of problems (tasks/problems/recipe.py), as SVG, files or pages.
+"""Plots of scores, learning curves and attention and figures of problems as SVG, files or pages.
 
-They are readable without colour: marks and line styles differ. Attention comes as rows of ATTENTION (tasks/problems/sentence_data.py).
+Figures of problems are in tasks/problems/recipe.py. Plots are readable without colour. Marks and line styles differ.
+Attention comes as rows of ATTENTION (tasks/problems/sentence_data.py).
 """
 
 import html
@@ -100,7 +101,7 @@ def lines(
 
 
 def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
-    """Return mean, interval and single seeds of each row beside the published value, as SVG."""
+    """Return mean, interval and single seeds of each row beside the published value as SVG."""
     figure, axes = plt.subplots(figsize=(7.5, 0.55 * len(rows) + 1.1), layout="constrained")
     for y, row in enumerate(rows):
         axes.errorbar(
@@ -132,7 +133,7 @@ def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
 
 
 def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """Return the differences of each row from its baseline in each metric, with their intervals, as SVG."""
+    """Return the differences of each row from its baseline in each metric with intervals as SVG."""
     metrics = list(dict.fromkeys(name for row in rows.values() for name in row))
     height = 0.24 * len(rows) * len(metrics) + 0.2 * len(rows) + 1.1
     figure, axes = plt.subplots(figsize=(7.5, height), layout="constrained")
@@ -235,7 +236,7 @@ def svg_of(figure: Figure) -> str:
 
 
 def _heatmaps(figure: Heatmaps) -> str:
-    """Panels side by side; 0 is white, 1 or more is black. Arcs stand above their panel."""
+    """Panels side by side. 0 is white and 1 or more is black. Arcs stand above their panel."""
     panel, count = figure.panels[0], len(figure.panels)
     width, height = CELL * len(panel.columns), CELL * len(panel.rows)
     if panel.arcs:
@@ -275,7 +276,7 @@ def _arc(axes: Any, head: int, word: int) -> None:
 
 
 def _matrix(figure: Matrix) -> str:
-    """Dark is high; if some values are negative, blue is high and red is low."""
+    """Dark is high. If some values are negative, blue is high and red is low."""
     values, rows, columns = figure.values, figure.rows, figure.columns
     drawn, axes = plt.subplots(figsize=(2.6 + 0.24 * len(columns), 1.6 + 0.19 * len(rows)), layout="constrained")
     most = float(abs(values).max())
@@ -288,7 +289,7 @@ def _matrix(figure: Matrix) -> str:
 
 
 def _sweep(figure: Sweep) -> str:
-    """Means over seeds, and a band from the lowest to the highest, a line for each name."""
+    """A line for each name with means over seeds and a band from the lowest to the highest."""
     values = figure.lines.items()
     means = {name: [(x, float(np.mean(of))) for x, of in line.items()] for name, line in values}
     bands = {name: [(min(of), max(of)) for of in line.values()] for name, line in values}
@@ -384,9 +385,10 @@ def _plots(row: dict[str, Any]) -> tuple[str, str]:
 
 
 def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any, text: str) -> str:
-    """Return weights (q, k) over tokens and phrases as SVG, each phrase among its words, with the tree of phrases above.
+    """Return weights (q, k) over tokens and phrases as SVG with the tree of phrases above.
 
-    Phrases without a column are in the tree alone, over the middle of their words. text: for a screen reader.
+    Each phrase is among its words. Phrases without a column are in the tree alone over the middle of their words. text:
+    for a screen reader.
     """
     nodes, rows, columns = _order(tokens, phrases, weights)
     place = {node: float(column) for column, node in enumerate(columns)}
@@ -415,7 +417,10 @@ def attention(tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: 
 
 
 def heads(weights: Any, rows: Sequence[str], columns: Sequence[str], text: str) -> str:
-    """Return weights (h, q, k) head by head as SVG: small, with one scale. Rows and columns are named at the edge."""
+    """Return weights (h, q, k) head by head as small SVG with one scale.
+
+    Rows and columns are named at the edge.
+    """
     across = min(len(weights), 2)
     down = -(-len(weights) // across)
     width, height = max(1.8, 0.14 * len(columns)), max(0.8, 0.14 * len(rows))
@@ -436,7 +441,7 @@ def heads(weights: Any, rows: Sequence[str], columns: Sequence[str], text: str) 
 def among_words(
     tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any
 ) -> tuple[Any, list[str], list[str]]:
-    """Return weights (h, q, k) with rows and columns in the order of `attention`, and their names."""
+    """Return weights (h, q, k) with named rows and columns in the order of `attention`."""
     nodes, rows, columns = _order(tokens, phrases, weights)
     names = _names(tokens, nodes)
     return weights[:, rows][:, :, columns], [names[node] for node in rows], [names[node] for node in columns]
@@ -445,7 +450,10 @@ def among_words(
 def _order(
     tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any
 ) -> tuple[list[Sequence[int]], list[int], list[int]]:
-    """Return the positions of each node, and the order of rows and columns of (..., q, k): phrases among their words."""
+    """Return the positions of each node and the order of rows and columns of (..., q, k).
+
+    Phrases are among their words.
+    """
     nodes = [*([i] for i in range(len(tokens))), *phrases]
     order = sorted(range(len(nodes)), key=lambda node: (sum(nodes[node]) / len(nodes[node]), len(nodes[node])))
     rows, columns = ([node for node in order if node < size] for size in weights.shape[-2:])
@@ -460,7 +468,10 @@ def _names(tokens: Sequence[str], nodes: Sequence[Sequence[int]]) -> list[str]:
 
 
 def tree(nodes: Sequence[Sequence[int]]) -> tuple[list[list[int]], list[int]]:
-    """Return, for each node by the positions of its words, the largest nodes inside of it, and its height over the words."""
+    """Return the largest nodes inside of each node and its height over the words.
+
+    A node is given by the positions of its words.
+    """
     words = [frozenset(node) for node in nodes]
     parts: list[list[int]] = [[] for _ in nodes]
     heights = [0] * len(nodes)

@@ -1,8 +1,8 @@
-"""The HTML page of a table, in one file: verdicts, tests, plots, examples, attention, and the origin of every number.
+"""The HTML page of a table in one file: verdicts, tests, plots, examples and attention.
 
-It begins with a conclusion in sentences: the gain of phrases, the sentences behind it, and the needs of a verdict. A tuning
-has the chosen setting of each row and the expected result of each budget. A counted table has every printed number, ours, and
-the verdict.
+It has the origin of every number. It begins with a conclusion in sentences: the gain of phrases, the sentences behind
+it and the needs of a verdict. A tuning has the chosen setting of each row and the expected result of each budget. A
+counted table has every printed number, ours and the verdict.
 """
 
 import json
@@ -146,7 +146,7 @@ Trials = Sequence[Mapping[str, Any]]  # of each row, as `trial_records` in flows
 
 
 def chosen_settings(rows: Trials) -> list[dict[str, Any]]:
-    """Return for each row the setting with the lowest criterion on dev, that criterion, and the one of the row's own."""
+    """Return for each row the setting with the lowest dev criterion, this criterion and the row's own."""
     settings = []
     for row in rows:
         ended = [t for t in row["trials"] if not t["pruned"] and t["losses"][-1] is not None]
@@ -254,7 +254,7 @@ def _layout(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def difference_plots(rows: list[dict[str, Any]]) -> dict[str, Markup]:
-    """Return the plots, by metric, of the differences of all rows from their baselines."""
+    """Return the plots by metric of the differences of all rows from their baselines."""
     compared: dict[str, dict[str, Any]] = {}
     for row in (row for row in rows if row["against"]):
         compared.setdefault(row["metric"], {})[row_name(row)] = row["against"]["differences"]
@@ -292,7 +292,10 @@ def _plots(finished: FinishedTable, rows: list[dict[str, Any]]) -> dict[str, Any
 
 
 def _by_length(rows: dict[str, dict[str, Any]], metric: str) -> dict[str, list[tuple[float, float]]]:
-    """Return for each row its means over seeds by length of sentence, if there are several (paper 001, Figure 2)."""
+    """Return the means over seeds of each row by length of sentence if there are several.
+
+    See paper 001, Figure 2.
+    """
     begin = f"{metric}/length "
     found = {
         slug: sorted((float(name[len(begin) :]), one["mean"]) for name, one in means.items() if name.startswith(begin))
@@ -328,7 +331,7 @@ def _lineage(finished: FinishedTable, outcome: Outcome) -> dict[str, Any]:
 
 
 def _examples(finished: FinishedTable) -> dict[str, Any]:
-    """Return {examples, shown}: test sentences of each group with the answers of all rows, or why there are none."""
+    """Return {examples, shown}: test sentences of each group with all rows' answers or why there are none."""
     first = finished.first_seeds
     if not first:
         return {"examples": [], "shown": "No training came to its end."}
