@@ -1,1 +1,1 @@
-"""Infrastructure: settings, the services of a run (Prefect, Ray, MLflow), signals, and the files that deploy them."""
+"""Infrastructure: settings, signals, services of a run (Prefect, Ray, MLflow) and deployment files."""

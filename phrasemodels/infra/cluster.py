@@ -197,7 +197,7 @@ def _named(calls: Calls, title: str) -> Callable[[dict[str, Any]], dict[str, Any
 
 
 def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a Ray worker; an error in a layer gets the line of its source."""
+    """Call a function in a Ray worker. An error in a layer gets the line of its source."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # a run in the background ignores the signal by which Ray cancels tasks
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -238,14 +238,15 @@ FAILURES = 3  # after which a group doesn't start again
 
 @dataclass(frozen=True)
 class TorchTrainerLaunch:
-    """Launch a training loop on the workers of Ray Train, one torch.distributed group (gloo, or nccl on GPUs).
+    """Launch a training loop on the workers of Ray Train as one torch.distributed group.
 
-    Each worker has `threads` processors and `gpus` GPUs. With a fraction several trainings share a GPU. If a worker dies, the
-    group starts again, at most FAILURES times. It continues from the loop's own verified checkpoint, not from Ray's snapshots.
+    The group is of gloo or (on GPUs) of nccl. Each worker has `threads` processors and `gpus` GPUs. With a fraction
+    several trainings share a GPU. If a worker dies, the group starts again at most FAILURES times. It continues from
+    the loop's own verified checkpoint and not from Ray's snapshots.
 
     Args:
-        wait: Seconds to wait for room after the loss of a node, or for new nodes if the cluster `grows`.
-        on_wait: Gets the text of what the group waits for, and an empty text once it waits no longer.
+        wait: Seconds to wait for room after the loss of a node or for new nodes if the cluster `grows`.
+        on_wait: Gets the text of what the group waits for and an empty text once it waits no longer.
     """
 
     name: str

@@ -211,7 +211,7 @@ def _named_server(settings: Settings) -> tuple[str, str] | None:
 class Server(NamedTuple):
     """A Prefect server: its URL and the variable with this URL.
 
-    If we started it, also its process, its log file, its password and the lock of its first start.
+    If we started it, it also has its process and log file, its password and the lock of its first start.
     """
 
     url: str
@@ -272,7 +272,7 @@ def prefect_server(home: Path) -> Iterator[Server]:
 
 
 def _first_start(home: Path) -> filelock.BaseFileLock | None:
-    """Return the lock for making or migrating the database of a Prefect server; None if it is done."""
+    """Return the lock for making or migrating the database of a Prefect server. None if it is done."""
     lock = filelock.FileLock(home / "database.lock", thread_local=False)
     lock.acquire()
     if _made(home).exists() and (home / "prefect.db").exists():
@@ -535,7 +535,7 @@ def reach_ray(address: str) -> None:
 
 
 def _make_tables(uri: str) -> None:
-    """Create or migrate the tables; MLflow does so at the first query."""
+    """Create or migrate the tables. MLflow does so at the first query."""
     Tracker(uri).client().search_experiments(max_results=1)
 
 

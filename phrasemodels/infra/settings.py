@@ -1,7 +1,7 @@
-"""Settings: folders and addresses, from environment variables (PHRASEMODELS_...) or a TOML file. All have defaults.
+"""Settings: folders and addresses from environment variables or a TOML file. All have defaults.
 
-Credentials are not settings, so nothing here can print them. Each library reads its own variables: AWS_...,
-PREFECT_API_AUTH_STRING, MLFLOW_TRACKING_USERNAME and _PASSWORD, RAY_AUTH_TOKEN.
+The variables begin with PHRASEMODELS_. Credentials are not settings. So nothing here can print them. Each library reads
+its own variables: AWS_..., PREFECT_API_AUTH_STRING, MLFLOW_TRACKING_USERNAME and _PASSWORD, RAY_AUTH_TOKEN.
 """
 
 import contextlib
@@ -191,7 +191,7 @@ class Settings(BaseSettings):
 
     @property
     def artifact_location(self) -> str | None:
-        """The artifact location of new MLflow experiments; None: the server's own."""
+        """The artifact location of new MLflow experiments. None: the server's own."""
         return None if self.mlflow_uri else (self.root / "mlflow" / "artifacts").as_uri()
 
 

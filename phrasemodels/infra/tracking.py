@@ -58,7 +58,7 @@ WAITS = "phrasemodels.waits_for"  # processors that a training waits for
 
 @dataclass(frozen=True)
 class UsedData:
-    """Data of a run. context: its use, for example train. url: of its files, for MLflow. digest: of its content."""
+    """Data of a run. context: its use (as train). url: of its files for MLflow. digest: of its content."""
 
     name: str
     context: str
@@ -68,7 +68,7 @@ class UsedData:
 
 
 def _no_database(path: Path) -> str:
-    """Return why a path holds no database of MLflow; an empty text if it may be one.
+    """Return why a path holds no database of MLflow. It is an empty text if it may be one.
 
     MLflow would wait for such a file or make its tables anew.
     """
@@ -135,10 +135,10 @@ class Tracker:
     def open_run(
         self, experiment: str, name: str, key: str, tags: Mapping[str, str], started: float | None = None
     ) -> str:
-        """Return the id of the run with this key: find it and set it running again, or create it.
+        """Return the id of the run with this key. Find it and set it running again or create it.
 
-        MLflow has no unique keys. If two nodes create the run at once, each deletes its own run when it sees the other one, and
-        tries again.
+        MLflow has no unique keys. If two nodes create the run at once, each deletes its own run when it sees the other
+        one. Then it tries again.
 
         Args:
             started: When a new run began (seconds since 1970). Default: now.
@@ -182,7 +182,10 @@ class Tracker:
         return found[0] if found else None
 
     def runs(self) -> list[Any]:
-        """Return every run of every experiment. Without a database the list is empty; a damaged one is named on stderr."""
+        """Return every run of every experiment.
+
+        Without a database the list is empty. A damaged one is named on stderr.
+        """
         if (path := self.uri.removeprefix(SQLITE)) == self.uri:
             return self._runs()
         if not Path(path).exists():
@@ -294,10 +297,10 @@ class Tracker:
         model: str = "",
         data: UsedData | None = None,
     ) -> None:
-        """Log final metrics, artifacts and tags, and mark the run as finished. A finished run stays as it is.
+        """Log final metrics, artifacts and tags and mark the run as finished. A finished run stays as it is.
 
         Args:
-            work: Seconds of work, as the run's duration. Default: until now.
+            work: Seconds of work as the run's duration. Default: until now.
             model: Id of the logged model behind the metrics.
             data: The test data.
         """
@@ -373,7 +376,7 @@ class Tracker:
             _despite_others(partial(self._leave, run_id, attempt, state, reason))
 
     def _leave(self, run_id: str, attempt: str, state: str, reason: str) -> None:
-        """End a flow run's work on a run. End the run, too, if no other flow run works on it."""
+        """End a flow run's work on a run. End also the run if no other flow run works on it."""
         client = self.client()
         own, tags = _at_work(attempt), client.get_run(run_id).data.tags
         others = [value for name, value in tags.items() if name.startswith(AT_WORK) and name != own]
@@ -388,7 +391,10 @@ class Tracker:
 
 
 def _despite_others(write: Callable[[], object]) -> None:
-    """Call a writer of MLflow, again if another run has just made or removed the same, or has the database locked."""
+    """Call a writer of MLflow. Call it again if another run has just made or removed the same.
+
+    Call it again, too, if another run has the database locked.
+    """
     from mlflow.exceptions import MlflowException
 
     for tries in reversed(range(5)):
@@ -407,7 +413,7 @@ def _at_work(attempt: str) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of MLflow. Times are milliseconds since 1970; ended: None while it runs."""
+    """A run of MLflow. Times are milliseconds since 1970. ended: None while it runs."""
 
     run_id: str
     name: str
@@ -418,7 +424,7 @@ class Run:
 
 
 def _listed(database: Path) -> list[Run]:
-    """Return the runs in a database, the newest first; none without a database."""
+    """Return the runs in a database with the newest first. There are none without a database."""
     if not database.exists():
         return []
     if _no_database(database):
@@ -438,7 +444,7 @@ def _listed(database: Path) -> list[Run]:
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """Log a training's history to its run, each step once, with the time of its measurement.
+    """Log each step of a training's history once to its run with the time of its measurement.
 
     Steps logged before an interruption are skipped. All steps are skipped once another attempt has opened the run.
     """
@@ -448,7 +454,7 @@ class StepMetrics:
     attempt: str = ""
 
     def __call__(self, history: list[dict[str, float]], ended: float | None = None) -> None:
-        """ended: when the last row was measured (seconds since 1970; None: now)."""
+        """ended: time of the last row in seconds since 1970. None: now."""
         from mlflow.entities import Metric
 
         import phrasemodels.infra.environment  # noqa: F401
@@ -487,7 +493,10 @@ class TrainingRun:
     parameters: Mapping[str, Any]
 
     def open(self, started: float | None = None) -> str:
-        """Return the id of the run, set running, with its parameters. started: of a new run (seconds since 1970; None: now)."""
+        """Return the id of the run after setting it running with its parameters.
+
+        started: time of a new run in seconds since 1970. None: now.
+        """
         run_id = self.tracker.open_run(self.experiment, self.name, self.key, self.tags, started)
         self.tracker.parameters(run_id, self.parameters)
         return run_id
@@ -499,7 +508,7 @@ class TrainingRun:
             client.set_tag(run_id, WAITS, "")
 
     def __call__(self, history: list[dict[str, float]], ended: float | None = None) -> None:
-        """Log a training's history. ended: when its last row was measured (seconds since 1970; None: now)."""
+        """Log a training's history. ended: time of its last row in seconds since 1970. None: now."""
         if run := self.tracker.run_of(self.key):
             StepMetrics(self.tracker, str(run.info.run_id), self.tags.get(ATTEMPT, ""))(history, ended)
 
@@ -526,7 +535,7 @@ def _user() -> str:
 
 
 def readable(uri: str) -> str:
-    """Return the URI of a database for MLflow, which writes beside the database, as SQLite does.
+    """Return the URI of a database for MLflow. MLflow and SQLite write beside the database.
 
     It is a copy if the folder is read-only or its name does not fit into a URI. The copy is removed when this process ends.
     """
