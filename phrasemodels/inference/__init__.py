@@ -1,4 +1,5 @@
-"""Answers of exported models with torch alone: text to tokens and ids, phrases and levels, and back from predictions to text.
+"""Answers of exported models with torch alone.
 
-`phrasemodels.load(folder).predict([...])` gives the answers of `phrasemodels predict`, without the pipeline.
+Text becomes tokens and ids, phrases and levels. Predictions become text. `phrasemodels.load(folder).predict([...])`
+gives the answers of `phrasemodels predict` without the pipeline.
 """

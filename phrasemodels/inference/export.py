@@ -1,9 +1,11 @@
-"""Export to other runtimes: a parser and an encoder over phrases to ONNX, plain Transformers to CTranslate2.
+"""Export to other runtimes: parsers and encoders over phrases to ONNX, Transformers to CTranslate2.
 
-The graph of a parser gives scores and has its vocabularies beside it, for the page *Try it* in a browser. ONNX needs onnx and onnxscript
-(the extra `onnx`), CTranslate2 its own package (`pip install '.[ctranslate2]'`); it decodes without torch.
+Only plain Transformers have a form in CTranslate2. The graph of a parser gives scores and has its vocabularies beside
+it for the page *Try it* in a browser. ONNX needs onnx and onnxscript (the extra `onnx`). CTranslate2 needs its own
+package (`pip install '.[ctranslate2]'`). It decodes without torch.
 
-Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), c characters of a word, L labels, m phrases, k words of a phrase.
+Shapes: B batch, n words, N = n + 2 positions (START, words, STOP), c characters of a word, L labels, m phrases, k words of a
+phrase.
 """
 
 import json
@@ -38,9 +40,10 @@ class Scores(nn.Module):
         self.model = parser.original
 
     def forward(self, words: Tensor, characters: Tensor) -> tuple[Tensor, Tensor]:
-        """words (N), characters (N, c), 0 for padding -> attention (L, N), scores (n, n, L) of words i..j, both included.
+        """words (N), characters (N, c) with 0 for padding -> attention (L, N), scores (n, n, L) of words i..j.
 
-        Scores are 0 where i > j. They do not yet forbid labels: `JointParser.labels` and the page do.
+        Both i and j are included. Scores are 0 where i > j. They do not yet forbid labels: `JointParser.labels` and the
+        page do.
         """
         model, n = self.model, words.shape[0] - 2
         row = words[None]
@@ -68,9 +71,10 @@ class Plain(nn.Module):
 
 
 def export_encoder(encoder: HypernodeEncoder, to: Path, longest: int = 2) -> Path:
-    """Write an encoder as an ONNX graph of words, lengths and members -> states, for evaluation. Return the file.
+    """Write an encoder for evaluation as an ONNX graph of words, lengths and members -> states.
 
-    longest: k, the words of a phrase; B, n and m are free. ValueError: onnx or onnxscript is missing.
+    The file is returned. longest: k, the words of a phrase. B, n and m are free. ValueError: onnx or onnxscript is
+    missing.
     """
     batch, n, m = (torch.export.Dim(name) for name in ("batch", "words", "phrases"))
     members = torch.full((2, 3, longest), -1)
@@ -84,7 +88,10 @@ def export_encoder(encoder: HypernodeEncoder, to: Path, longest: int = 2) -> Pat
 
 
 def export_parser(parser: Parser, folder: Path) -> None:
-    """Write model.onnx, one sentence to attention and scores, and vocabularies.json. ValueError: onnx or onnxscript is missing."""
+    """Write model.onnx (a sentence to attention and scores) and vocabularies.json.
+
+    ValueError: onnx or onnxscript is missing.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     n = torch.export.Dim("positions", min=3, max=512)
     example = torch.full((7,), 4), torch.full((7, LETTERS), 4)
@@ -157,7 +164,7 @@ LONGEST = 2048  # tokens of a sentence whose positions the file has
 def write_ctranslate2(
     model: Translator, config: TranslationConfig, source: Sequence[str], target: Sequence[str], marks: bool, to: Path
 ) -> Path:
-    """Write a translator in CTranslate2's format to a folder; return the folder. Its files are replaced.
+    """Write a translator in CTranslate2's format to a folder. Return the folder. Its files are replaced.
 
     CTranslate2's search takes `disable_unk=True` for answers without unknown words.
 
@@ -166,7 +173,7 @@ def write_ctranslate2(
         marks: The model reads sentences between <s> and </s>. CTranslate2 then adds them.
 
     Raises:
-        ValueError: The model is not a plain Transformer, or the package ctranslate2 is missing.
+        ValueError: The model is not a plain Transformer or the package ctranslate2 is missing.
     """
     check_plain(config)
     try:

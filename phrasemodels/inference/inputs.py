@@ -1,7 +1,8 @@
-"""Inputs of models, and their answers as text: tokens by the names that an exported model gives to them, phrases as positions of words,
-levels of a tree, heads and relations.
+"""Inputs of models and their answers as text.
 
-Of one sentence; steps of the pipeline compute them for whole corpora (`tasks/prepare`), tokens in a faster way, which tests compare.
+Inputs are tokens, phrases as positions of words, levels of a tree, heads and relations. Tokens have the names that an
+exported model gives to them. Inputs here are of one sentence. Steps of the pipeline compute them for whole corpora
+(`tasks/prepare`). Their way to tokens is faster. Tests compare both ways.
 """
 
 import json
@@ -121,7 +122,10 @@ CHARACTERS = 10  # of a word on average, at most
 
 
 def too_long(text: str, most_words: int = MOST_WORDS) -> str:
-    """Return why a text is too long for a model that answers at most so many words; an empty string if it is not."""
+    """Return why a text is too long for a model that answers at most so many words.
+
+    It is an empty string if the text is not.
+    """
     words = len(text.split()) if 2 * most_words < len(text) <= CHARACTERS * most_words else 0
     if len(text) <= CHARACTERS * most_words and words <= most_words:
         return ""
@@ -200,10 +204,10 @@ WHOLE_WORDS = 3  # a phrase of so many words or fewer is not divided further (pa
 
 
 def phrases(kind: str, n: int, longest: int, heads: Sequence[int] = ()) -> Numbers:
-    """Return the phrases of a sentence of n tokens as positions (m, longest), -1 after the last one.
+    """Return the phrases of a sentence of n tokens as positions (m, longest) with -1 after the last one.
 
-    kind: no_phrases, adjacent or subtrees. heads: for subtrees, the position of each token's head, -1 for none. ValueError:
-    another kind.
+    kind: no_phrases, adjacent or subtrees. heads: the position of each token's head for subtrees (-1 for none).
+    ValueError: another kind.
     """
     if kind not in PHRASES:
         raise ValueError(f"no phrases {kind!r}: {' or '.join(PHRASES)}")
@@ -243,8 +247,8 @@ def words_and_tree(text: str) -> tuple[str, str]:
 class Levels:
     """The number of each token's phrase on some levels of a tree (n, levels).
 
-    partition: syntactic, syntactic_binarised or equal_blocks. trees: given (the caller's), none, right_branching, or AtRandom
-    with a seed. stop: the place of a full stop, apart or attached.
+    partition: syntactic, syntactic_binarised or equal_blocks. trees: given (the caller's), none, right_branching or
+    AtRandom with a seed. stop: the place of a full stop (apart or attached).
     """
 
     partition: str = "syntactic"
@@ -387,7 +391,7 @@ RELATIONS = (
 
 @dataclass(frozen=True)
 class Dependencies:
-    """Head (from 1, 0 for the root) and relation of each token (n, 2), by head rules on its constituency tree."""
+    """Head (from 1, 0 for the root) and relation of each token (n, 2) by head rules on constituency trees."""
 
     reads_trees: bool = True
 
@@ -411,7 +415,10 @@ def heads_and_relations(tokens: Sequence[str], tree: str) -> Numbers:
 
 
 def dependencies(tree: Tree) -> tuple[list[int], list[str]]:
-    """Return heads (n), from 1 and 0 for the root, and labels (n) of a tree, by HEADS. By default the last part is the head."""
+    """Return heads (n) from 1 (0 for the root) and labels (n) of a tree by HEADS.
+
+    By default the last part is the head.
+    """
     n = len(tree.tokens)
     label_of: dict[Span, str] = {(i, i + 1): tag for i, tag in enumerate(tree.tags)}
     for label, start, end in reversed(tree.spans):  # the outermost label of a chain is set last

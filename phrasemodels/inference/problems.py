@@ -1,7 +1,7 @@
-"""Predictors, one class a problem: how a trained model answers texts, in a store or in an exported folder.
+"""Predictors, one class a problem: how a trained model answers texts in a store or exported folder.
 
-A `Predictor` is plain data, which `phrasemodels export` writes beside the model's configuration. Its batches are those of the
-pipeline, so its answers are the same.
+A `Predictor` is plain data. `phrasemodels export` writes it beside the model's configuration. Its batches are the
+batches of the pipeline. So its answers are the same.
 """
 
 import dataclasses
@@ -55,8 +55,10 @@ PHRASE, BEAM, GROWTH, EXTRA, BATCH = 20, 100, 10, 2000, 1 << 15
 
 @dataclass(frozen=True)
 class Predictor(ABC):
-    """How the model of a problem answers. `predict` of each problem says what it takes and what it gives; example: questions, as
-    code."""
+    """How the model of a problem answers. `predict` of each problem says what it takes and gives.
+
+    example: questions as code.
+    """
 
     example: ClassVar[str] = '["the red house sleeps"]'
     sizes: ClassVar[
@@ -112,7 +114,10 @@ def predictor(described: Mapping[str, Any]) -> Predictor:
 
 
 def _read(described: Mapping[str, Any], kind: Any, where: str) -> Any:
-    """Return the dataclass `kind` of which a file holds the fields; no field of it names a part. ValueError: one is wrong."""
+    """Return the dataclass `kind` from a file of its fields. No field names a part.
+
+    ValueError: a field is wrong.
+    """
 
     def only(name: str) -> Any:
         if name != where:
@@ -189,12 +194,15 @@ class _Phrased(Predictor):
         return self.tokens(model, given)
 
     def numbered(self, model: "LoadedModel", tokens: Tokens) -> list[int]:
-        """Return the ids of a sentence; without marks an empty one is END alone, so that there is something to attend to."""
+        """Return the ids of a sentence. Without marks an empty one is END alone as a target of attention."""
         ids = ids_of(tokens, model.entries("source"))
         return [BEGIN, *ids, END] if self.marks else ids or [END]
 
     def batch(self, ids: Sequence[Sequence[int]], heads: Sequence[Sequence[int]]) -> Sentences:
-        """Return sentences as tensors. heads: of each sentence's positions, from 0, -1 for none; used by subtrees alone."""
+        """Return sentences as tensors.
+
+        heads: of each sentence's positions from 0 (-1 for none). They are used by subtrees alone.
+        """
         found = [phrases(self.phrases, len(own), self.longest, of) for own, of in zip(ids, heads, strict=True)]
         lengths = torch.tensor([len(own) for own in ids])
         return Sentences(padded(ids), lengths, padded(found, -1))
@@ -202,8 +210,11 @@ class _Phrased(Predictor):
 
 @dataclass(frozen=True)
 class Translation(_Phrased):
-    """Sentences to sentences: translation, logical forms, formulas. target: its language. detokenise: "" joins tokens by
-    spaces. pieces: words are divided by byte-pair encoding. search: of the answer. outputs: pieces are put together."""
+    """Sentences to sentences: translation, logical forms, formulas.
+
+    target: its language. detokenise: "" joins tokens by spaces. pieces: words are divided by byte-pair encoding.
+    search: of the answer. outputs: pieces are put together.
+    """
 
     sizes: ClassVar = {"source_vocabulary": "source", "target_vocabulary": "target"}
 
@@ -259,8 +270,11 @@ class Tagging(_Phrased):
 
     @torch.inference_mode()
     def predict(self, model: "LoadedModel", inputs: Sequence[str | Tokens | Mapping[str, Any]]) -> list[list[str]]:
-        """Return the tags of each text's words, or of a list of tokens. A model that reads dependency trees takes
-        {"tokens": [...], "heads": [...]}, heads from 1 and 0 for the root."""
+        """Return the tags of each text's words or of a list of tokens.
+
+        A model that reads dependency trees takes {"tokens": [...], "heads": [...]} with heads from 1 and 0 for the
+        root.
+        """
         rows: list[Mapping[str, Any]] = [
             dict(one) if isinstance(one, Mapping) else {"tokens": self.tokens(model, one)} for one in inputs
         ]
@@ -312,7 +326,7 @@ class Parsing(Predictor):
         Jointly(self.weight)
 
     def predict(self, model: "LoadedModel", inputs: Sequence[str | Tokens]) -> list[Parse]:
-        """Return the parse of each text, which is one sentence, or of a list of tokens."""
+        """Return the parse of each text (one sentence) or of a list of tokens."""
         if self.tags != "tags":
             raise ValueError(
                 f"this parser reads the column {self.tags!r} of its treebank, tags by another program: text has none; "
@@ -359,8 +373,11 @@ def pair_of(given: Pair) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class _Structured(Predictor):
-    """Sentences whose structure is read. structure: Levels or Dependencies with its fields. unknown: hashed or left_out.
-    parser: whose trees sentences get if their structure needs trees, english (of this package), or none."""
+    """Sentences with a structure.
+
+    structure: Levels or Dependencies with its fields. unknown: hashed or left_out. parser: the source of trees if the
+    structure needs them, english (of this package) or none.
+    """
 
     sizes: ClassVar = {"words": "words", "classes": "labels"}
     side: ClassVar = "words"
@@ -400,7 +417,7 @@ class _Structured(Predictor):
         return made
 
     def tokens(self, model: "LoadedModel", text: str) -> list[str]:
-        """Return the tokens of a text, or of a tree in brackets; at least one."""
+        """Return the tokens of a text or of a tree in brackets. There is at least one."""
         return tokeniser(self.tokeniser, model.parts)(words_and_tree(text)[0], "en") or [NOTHING]
 
     def words_of(self, model: "LoadedModel", given: Any) -> list[str]:
@@ -413,7 +430,7 @@ class _Structured(Predictor):
     def sentences(
         self, model: "LoadedModel", texts: Sequence[str]
     ) -> tuple[list[list[int]], list[Any], list[list[str]]]:
-        """Return ids, structures (n, k) and tokens of sentences. ValueError: they need trees, and have none."""
+        """Return ids, structures (n, k) and tokens of sentences. ValueError: they need trees and have none."""
         known, reads = model.entries("words", special=False), self.reads(model)
         tokens = [self.tokens(model, text) for text in texts]
         if self.unknown != "hashed":
@@ -446,7 +463,10 @@ class _Structured(Predictor):
         return found
 
     def predict(self, model: "LoadedModel", inputs: Sequence[Any]) -> list[str]:
-        """Return the label of each sentence, which may be a tree in brackets; of pairs as (premise, hypothesis), or with a tab between."""
+        """Return the label of each sentence or pair.
+
+        A sentence may be a tree in brackets. A pair is (premise, hypothesis) or a text with a tab between them.
+        """
         return [self.labels[best] for best in self.probabilities(model, inputs).argmax(1)]
 
 
@@ -484,8 +504,10 @@ class Decomposition(Predictor):
 
     @torch.inference_mode()
     def predict(self, model: "LoadedModel", inputs: Sequence[Pair]) -> list[str]:
-        """Return the label of each pair: (premise, hypothesis), or both with a tab between them. A tree in brackets gives words
-        their parents; words of other texts have none."""
+        """Return the label of each pair: (premise, hypothesis) or both with a tab between them.
+
+        A tree in brackets gives words their parents. Words of other texts have none.
+        """
         sides = [[self._numbered(model, text) for text in side] for side in zip(*map(pair_of, inputs), strict=True)]
         found = [""] * len(inputs)
         lengths = [[len(side[row][0]) for side in sides] for row in range(len(inputs))]
@@ -500,7 +522,7 @@ class Decomposition(Predictor):
         return found
 
     def _numbered(self, model: "LoadedModel", text: str) -> tuple[list[int], list[int]]:
-        """Return ids and heads of a sentence, with the root in front; -1 for no head."""
+        """Return ids and heads of a sentence with the root in front (-1 for no head)."""
         text, tree = words_and_tree(text)
         words, entries = tokeniser(self.tokeniser, model.parts)(text, "en"), model.entries("words")
         ids = [entries[word] if word in entries else self._unknown(word, len(model.words["words"])) for word in words]
@@ -535,8 +557,10 @@ class Answering(Predictor):
 
     @torch.inference_mode()
     def predict(self, model: "LoadedModel", inputs: Sequence[Story]) -> list[str]:
-        """Return the answer to each story: (facts, question), or one text of facts and then a question, each with a mark at its
-        end."""
+        """Return the answer to each story.
+
+        A story is (facts, question). Or it is one text of facts and then a question, each with a mark at its end.
+        """
         stories = [self._numbered(model, story) for story in inputs]
         found = [""] * len(stories)
         for rows in batches([[len(facts), len(asked)] for facts, asked in stories], self.batch_tokens):
