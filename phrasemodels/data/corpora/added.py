@@ -64,9 +64,7 @@ class Added:
 class Split:
     """A split of a manifest: a file, its role for the reader and its rows.
 
-    It also has the first row and the one after the last.
-
-    reasons: numbers of unusable rows. None: any.
+    It also has the first row and the one after the last. reasons: numbers of unusable rows. None: any.
     """
 
     file: str

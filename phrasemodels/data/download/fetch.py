@@ -137,10 +137,7 @@ class Internet(Transport):
 
 
 def _to(address: str, host: str, request: httpx.Request) -> httpx.Request:
-    """Return the request with an address in place of the host.
-
-    Headers and the expected certificate are the host's.
-    """
+    """Return the request with an address in place of the host. Headers and the expected certificate are the host's."""
     return httpx.Request(
         request.method,
         request.url.copy_with(host=address),

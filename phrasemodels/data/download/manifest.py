@@ -96,9 +96,8 @@ class Member(Strict):
 class File(Strict):
     """A file of a corpus.
 
-    sha256 and bytes are of the decompressed content. `mirror` is its path in a mirror folder.
-
-    build: how to make the file from upstream files if no URL has it. The digest is the same.
+    sha256 and bytes are of the decompressed content. `mirror` is its path in a mirror folder. build: how to make the
+    file from upstream files if no URL has it. The digest is the same.
     """
 
     name: Inside
@@ -423,10 +422,7 @@ def supplied_folders(manifest: Manifest, sources: Sources) -> list[Path]:
 
 
 def copy_user_files(manifest: Manifest, wanted: UserFiles, sources: Sources, target: Path) -> dict[str, Path]:
-    """Copy user files to paths below `target`.
-
-    Return the folder of origin of each or {} if there are none.
-    """
+    """Copy user files to paths below `target`. Return the folder of origin of each (or {} for no files)."""
     for folder in supplied_folders(manifest, sources):
         with _opened(wanted, folder) as root:
             found = locate(wanted, root)

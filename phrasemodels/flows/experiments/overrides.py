@@ -127,7 +127,6 @@ def overridden(experiment: Experiment, *assignments: str) -> Experiment:
     """Return the experiment with fields replaced.
 
     Replacements that change scores become part of its name. A precision that the paper leaves open does not.
-
     Assignments of one configuration are applied together. So the configuration checks their combination. Of one field
     the last assignment counts. Added metrics are shown, too. With another corpus an experiment answers no printed
     number. ValueError: a field is unknown. Or a value has the wrong type or is refused.

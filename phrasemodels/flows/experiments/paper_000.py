@@ -165,10 +165,9 @@ def read_otherwise(row: Row) -> Cell | None:
 def as_base_code(row: Row) -> Row:
     """The translator of a row as in attention-is-all-you-need-pytorch of August 2018.
 
-    That code trained, decoded and scored it so. The paper was probably built on this code.
-
-    It trains ten epochs with tables that learn slowly. The weights have the best accuracy on dev. The beam is without
-    length normalisation. </s> and unknown words stay in the scored text.
+    That code trained, decoded and scored it so. The paper was probably built on this code. It trains ten epochs with
+    tables that learn slowly. The weights have the best accuracy on dev. The beam is without length normalisation. </s>
+    and unknown words stay in the scored text.
     """
 
     def model(size: Size) -> TranslationConfig:

@@ -638,9 +638,8 @@ NOT_SAID = "activations that a step saves for its backward pass; the paper does 
 def memory(profile: str) -> list[Experiment]:
     """Table 5: memory on TREC.
 
-    Here it is of the activations of a training step in batches of 16 sentences by the encoders alone.
-
-    The last row is PSAN's encoder over whole sentences, as in Table 4 (4).
+    Here it is of the activations of a training step in batches of 16 sentences by the encoders alone. The last row is
+    PSAN's encoder over whole sentences, as in Table 4 (4).
     """
     (trec,) = (task for task in SUITE if task.name == "TREC")
     encoders = {row.slug: row.model(PUBLISHED_SIZE).encoder for row in (MULTI_HEAD, NARROW_DISAN, PSAN)}

@@ -342,10 +342,7 @@ def _table_3_cell(row: Row, data: Data, variant: str) -> Cell:
 
 
 def table_3(profile: str) -> list[Experiment]:
-    """Table 3: logic match of our own rows on all corpora.
-
-    The rows of others are not systems to build.
-    """
+    """Table 3: logic match of our own rows on all corpora. The rows of others are not systems to build."""
     place = Place("3", "table3", profile)
     made = []
     _, _, _, four, five, _ = MODELS

@@ -105,10 +105,7 @@ GROUP = ("paper", "table", "metric")  # numbers of which have one scale
 
 
 def printed_value(row: Columns) -> PrintedValue:
-    """Return how a printed number was made by its line.
-
-    Its scale is decided once for its table and metric.
-    """
+    """Return how a printed number was made by its line. Its scale is decided once a table and metric."""
     one: Printed = row["number"]
     scale, lower = one.scale, one.lower_is_better
     if not (scale or row["unit"]):

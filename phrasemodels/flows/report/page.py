@@ -44,10 +44,7 @@ PAGE = "page.html"  # the file of the artifact
 
 
 def place_page(store: Store, drawn: Artifact, name: str, page: Path | None = None) -> Path:
-    """Copy a page from its artifact to reports/NAME.html of the store and to `page`.
-
-    Return the first path.
-    """
+    """Copy a page from its artifact to reports/NAME.html of the store and to `page`. Return the first one."""
     path = store.root / "reports" / f"{name}.html"
     text = drawn.file(PAGE).read_text(encoding="utf-8")
     for place in (path, page) if page else (path,):

@@ -292,10 +292,7 @@ def _plots(finished: FinishedTable, rows: list[dict[str, Any]]) -> dict[str, Any
 
 
 def _by_length(rows: dict[str, dict[str, Any]], metric: str) -> dict[str, list[tuple[float, float]]]:
-    """Return the means over seeds of each row by length of sentence if there are several.
-
-    See paper 001, Figure 2.
-    """
+    """Return the means over seeds of each row by length of sentence if there are several. See paper 001, Figure 2."""
     begin = f"{metric}/length "
     found = {
         slug: sorted((float(name[len(begin) :]), one["mean"]) for name, one in means.items() if name.startswith(begin))

@@ -105,9 +105,8 @@ def summary(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, int]]:
 def headline(rows: Iterable[dict[str, Any]]) -> list[str]:
     """Describe the counted, trained and contradicted numbers.
 
-    The settings and the chance of an error are given, too.
-
-    The rates are the largest that benchmarks/verdict_rule.py simulates.
+    The settings and the chance of an error are given, too. The rates are the largest that benchmarks/verdict_rule.py
+    simulates.
     """
     rows = list(rows)
     fuller = sum(row["table"].startswith(FULLER) for row in rows)

@@ -255,9 +255,8 @@ def load(folder: Path) -> Model:
 def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
     """Return a model by folder, by experiment or by a training or score.
 
-    An experiment means its best seed on dev. A training or score has a key, label or MLflow run.
-
-    ValueError: it is not trained here.
+    An experiment means its best seed on dev. A training or score has a key, label or MLflow run. ValueError: it is not
+    trained here.
     """
     if Path(what, PARTS[0]).is_dir():
         return load(Path(what))

@@ -27,9 +27,8 @@ GLOVE = "Public Domain Dedication and License 1.0, nlp.stanford.edu/projects/glo
 def needs(experiments: Iterable[Experiment], reason: str) -> str:
     """Return the needs of a number by trainings at the paper's size.
 
-    Without trainings the reason for the missing judgement gives the needs.
-
-    experiments: their trainings would answer it together. There are none if no training would.
+    Without trainings the reason for the missing judgement gives the needs. experiments: their trainings would answer it
+    together. There are none if no training would.
     """
     found = next((row for row in _data("needs") if row["words"] in reason), {"needs": "", "beside": "training"})
     if found["beside"] == "corpus":

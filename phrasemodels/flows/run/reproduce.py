@@ -507,9 +507,7 @@ def everything(
 def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
     """Return (paper, table) of the tables of some papers or of all.
 
-    ValueError: a paper or table does not exist.
-
-    Tables of counts over corpora must be named.
+    ValueError: a paper or table does not exist. Tables of counts over corpora must be named.
     """
     for paper in papers:
         if paper not in (known := all_papers()):

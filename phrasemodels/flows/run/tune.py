@@ -142,10 +142,7 @@ def _dimension(path: str, values: float | Sequence[Any]) -> Dimension:
 
 
 def _drawn(draw: random.Random, row: Experiment, one: Dimension) -> str:
-    """Return a value of a dimension as an override.
-
-    It is empty if the row lacks the field or uses none of it.
-    """
+    """Return a value of a dimension as an override. It is empty if the row lacks the field or uses none of it."""
     try:
         own: Any = reduce(getattr, one.path.split("."), row)
     except AttributeError:

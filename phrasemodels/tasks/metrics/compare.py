@@ -31,11 +31,9 @@ from phrasemodels.verdicts.significance import (
 class RowSettings:
     """A row of a table: its experiment, its printed number (empty: none) and our metric for the number.
 
-    It also says why the numbers can't be compared.
-
-    exact, how: as in `judge`. caveat: as in `qualified`. statistic: with one the row is tested against its baseline.
-    baseline: an experiment. Default: the first row with the same metric and test set. changed: overrides of the
-    experiment that affect scores.
+    It also says why the numbers can't be compared. exact, how: as in `judge`. caveat: as in `qualified`. statistic:
+    with one the row is tested against its baseline. baseline: an experiment. Default: the first row with the same
+    metric and test set. changed: overrides of the experiment that affect scores.
     """
 
     experiment: str

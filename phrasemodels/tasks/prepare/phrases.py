@@ -188,10 +188,8 @@ def _validate(lengths: Ints, counts: Ints, members: Members, where: str) -> None
 def parents(heads: pa.ChunkedArray, lengths: Ints) -> Ints:
     """Return the position of each token's head in its sentence (tokens) or NO_HEAD for a root.
 
-    The column of heads counts from 1 (TREES). Lengths (S) are in tokens.
-
-    A sentence without heads has NO_HEAD everywhere. ValueError: a sentence has another number of heads than tokens. Or
-    a head is outside of its sentence.
+    The column of heads counts from 1 (TREES). Lengths (S) are in tokens. A sentence without heads has NO_HEAD
+    everywhere. ValueError: a sentence has another number of heads than tokens. Or a head is outside of its sentence.
     """
     given = pc.list_value_length(heads).to_numpy().astype(np.int64)
     if wrong := np.flatnonzero((given != lengths) & (given > 0)).tolist():

@@ -110,10 +110,7 @@ class ClassExamples(SentenceExamples):
 
 @dataclass(frozen=True)
 class ClassificationObjective(Objective):
-    """Sentences to a class: mean loss a sentence.
-
-    The best weights have the fewest wrong classes on dev.
-    """
+    """Sentences to a class: mean loss a sentence. The best weights have the fewest wrong classes on dev."""
 
     curve: ClassVar = "wrong classes on dev (share of sentences)"
 

@@ -189,10 +189,8 @@ def stories_of(data: StoryExamples, slots: int) -> Stories:
 def train_compiled(job: Job, settings: TrainSettings) -> dict[str, Any]:
     """Train one memory network with one seed.
 
-    Inputs, files and meta are as for phrasemodels.tasks.train.trainer.train.
-
-    ValueError: the configuration is not one question an update by SGD to the last step. Or the model has no compiled
-    form.
+    Inputs, files and meta are as for phrasemodels.tasks.train.trainer.train. ValueError: the configuration is not one
+    question an update by SGD to the last step. Or the model has no compiled form.
     """
     forget_peak_memory()
     config = settings.config
@@ -254,9 +252,8 @@ def train_loop(
     """Do all updates of a training and return its history and best weights (P).
 
     The best weights have the fewest wrong answers on held-out questions. The number of updates before them is returned,
-    too. order: the rows of the stories in each epoch.
-
-    DivergedError: the loss or a weight was not finite at an evaluation.
+    too. order: the rows of the stories in each epoch. DivergedError: the loss or a weight was not finite at an
+    evaluation.
     """
     history: list[dict[str, float]] = []
     rows = itertools.chain.from_iterable(order)

@@ -84,9 +84,8 @@ class PairVocabulary:
 def pair_vocabulary(job: Job, settings: PairVocabulary) -> dict[str, Any]:
     """Write the vocabulary of the PAIRS job.inputs as words.txt.
 
-    Word vectors go to vectors.safetensors if there are any.
-
-    All entries have vectors of norm 1, as in the released code of paper 003.
+    Word vectors go to vectors.safetensors if there are any. All entries have vectors of norm 1, as in the released code
+    of paper 003.
     """
     tables = [read_shards(rows) for _, rows in sorted(job.inputs.items())]
     texts = (text for table in tables for side in SIDES for text in table[side].to_pylist())
@@ -203,10 +202,7 @@ class HeadedPairExamples:
 
 @dataclass(frozen=True)
 class DecompositionObjective(Objective):
-    """Two sentences to a label: mean loss a pair.
-
-    The best weights have the fewest wrong labels on dev.
-    """
+    """Two sentences to a label: mean loss a pair. The best weights have the fewest wrong labels on dev."""
 
     curve: ClassVar = "wrong labels on dev (share of pairs)"
 

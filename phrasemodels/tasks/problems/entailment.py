@@ -110,10 +110,8 @@ def all_but_scores(model: nn.Module) -> list[nn.Linear]:
 class EntailmentObjective(Objective):
     """Pairs of sentences to a label: mean loss a pair.
 
-    The best weights have the fewest wrong labels on dev.
-
-    penalty: λ of ½λ‖W‖² on the matrices of linear maps, without biases and word vectors. penalised: the maps (every_map
-    or all_but_scores).
+    The best weights have the fewest wrong labels on dev. penalty: λ of ½λ‖W‖² on the matrices of linear maps, without
+    biases and word vectors. penalised: the maps (every_map or all_but_scores).
     """
 
     curve: ClassVar = "wrong labels on dev (share of pairs)"

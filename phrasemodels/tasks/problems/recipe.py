@@ -260,9 +260,8 @@ class Recipe(ABC):
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
         """Return the problem's own figure of trained models on a text.
 
-        target: the gold answer if there is one.
-
-        ValueError: the problem has no figure or the text does not suit it. Or it cannot show several models.
+        target: the gold answer if there is one. ValueError: the problem has no figure or the text does not suit it. Or
+        it cannot show several models.
         """
         one_model(models)
         raise ValueError(f"{models[0].name} has no figure of its own; see `phrasemodels draw --to attention.html`")

@@ -188,9 +188,8 @@ class WordListSettings:
 def word_list(job: Job, settings: WordListSettings) -> dict[str, Any]:
     """Write words.txt, a vocabulary without special entries.
 
-    Word vectors go to vectors.safetensors if there are any.
-
-    BUCKETS random vectors follow the vectors of the words. Unknown words share them.
+    Word vectors go to vectors.safetensors if there are any. BUCKETS random vectors follow the vectors of the words.
+    Unknown words share them.
     """
     counts: Counter[str] = Counter()
     for name, text in settings.texts.items():
@@ -291,10 +290,7 @@ def _structures(tokens: list[list[str]], trees: pa.ChunkedArray, structure: Stru
 
 
 def _lists(tokens: list[list[str]], values: NDArray[np.int32]) -> pa.ListArray:
-    """Return the values of all tokens as a list for each row.
-
-    Several values of a token become a list of one length.
-    """
+    """Return the values of all tokens as a list for each row. Several values of a token become a list of one length."""
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in tokens])]).astype(np.int32)
     flat = pa.array(values.ravel(), pa.int32())
     if values.ndim == 2:

@@ -54,10 +54,8 @@ class VectorVocabulary:
 def vector_vocabulary(job: Job, settings: VectorVocabulary) -> dict[str, Any]:
     """Write vocabularies of the TOKENS job.inputs["rows"].
 
-    vectors.safetensors gets a unit vector for each source word.
-
-    Words of the other inputs follow if the file has them. A word outside of the file has a random vector with mean and
-    deviation of the others. Padding has zeros.
+    vectors.safetensors gets a unit vector for each source word. Words of the other inputs follow if the file has them.
+    A word outside of the file has a random vector with mean and deviation of the others. Padding has zeros.
     """
     sizes = vocabulary(job, VocabularySettings(settings.min_count))
     words = read_words(Artifact(job.out, {}), "source")

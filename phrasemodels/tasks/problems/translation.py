@@ -276,9 +276,8 @@ def attention_figure(
 ) -> Heatmaps:  # fmt: skip
     """Return the attention of several translators to a text while they write `target`.
 
-    Without a target they write the last one's answer. marks: the source stands between <s> and </s>.
-
-    ValueError: the models have different vocabularies.
+    Without a target they write the last one's answer. marks: the source stands between <s> and </s>. ValueError: the
+    models have different vocabularies.
     """
     vocabulary = models[0].artifacts["vocabulary"]
     source = tokeniser(text, languages[0])

@@ -35,11 +35,10 @@ CPU = torch.device("cpu")
 class Progress:
     """Progress of a training.
 
-    Random numbers are functions of (seed, step, rank). So no generator's state is needed.
-
-    best: the lowest dev criterion so far. best_step: the updates before it. history: a row of metrics for each
-    evaluation. starts: (steps done, workers) at each start and resume. seconds: of training so far. epoch_step: the
-    updates done in this epoch. devices: the kind of device at each start.
+    Random numbers are functions of (seed, step, rank). So no generator's state is needed. best: the lowest dev
+    criterion so far. best_step: the updates before it. history: a row of metrics for each evaluation. starts: (steps
+    done, workers) at each start and resume. seconds: of training so far. epoch_step: the updates done in this epoch.
+    devices: the kind of device at each start.
     """
 
     step: int = 0

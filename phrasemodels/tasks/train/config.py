@@ -163,10 +163,8 @@ def halved_on_plateau(losses: Sequence[float]) -> float:
 def shrunk_without_gain(losses: Sequence[float]) -> float:
     """0.99 an epoch and a fifth after each epoch without a better dev loss.
 
-    From 1e-4 on it is 0 and the training ends.
-
-    This is InferSent's schedule (Conneau et al. 2017, section 3.3) with one evaluation an epoch. Its SGD begins with a
-    rate of 0.1 and ends below 1e-5.
+    From 1e-4 on it is 0 and the training ends. This is InferSent's schedule (Conneau et al. 2017, section 3.3) with one
+    evaluation an epoch. Its SGD begins with a rate of 0.1 and ends below 1e-5.
     """
     best, without = math.inf, 0
     for loss in losses:
