@@ -505,9 +505,9 @@ def _sizes(task: TransferTask) -> tuple[Answer, ...]:
 
 
 def sizes(profile: str) -> list[Experiment]:
-    """Table 1: sizes and outputs of the transfer tasks.
+    """Table 1: sizes and outputs of the transfer tasks and the pairs of SNLI at hand for all.
 
-    The pairs of SNLI that all have at hand are counted, too (section 3.2).
+    The paper gives the pairs of SNLI in section 3.2.
     """
     table = TableName(PAPER, "1-sizes", "table1-sizes")
     rows = [
@@ -603,9 +603,9 @@ FITTED = "its 34 relations were chosen because they give the printed size; the p
 
 
 def parameters(profile: str) -> list[Experiment]:
-    """Table 2: width of the sentence vector and |θ|.
+    """Table 2: width of the sentence vector, |θ| and PSAN's share of the parameters of BiLSTM-Max.
 
-    PSAN's share of the parameters of BiLSTM-Max is there, too (section 4.1).
+    The share is of section 4.1.
     """
     rows = []
     models = {row.slug: row.model(PUBLISHED_SIZE) for row in SYSTEMS}
@@ -636,10 +636,10 @@ NOT_SAID = "activations that a step saves for its backward pass; the paper does 
 
 
 def memory(profile: str) -> list[Experiment]:
-    """Table 5: memory on TREC.
+    """Table 5: memory on TREC, here of the activations of the encoders alone.
 
-    Here it is of the activations of a training step in batches of 16 sentences by the encoders alone. The last row is
-    PSAN's encoder over whole sentences, as in Table 4 (4).
+    The activations are of a training step in batches of 16 sentences. The last row is PSAN's encoder over whole
+    sentences, as in Table 4 (4).
     """
     (trec,) = (task for task in SUITE if task.name == "TREC")
     encoders = {row.slug: row.model(PUBLISHED_SIZE).encoder for row in (MULTI_HEAD, NARROW_DISAN, PSAN)}

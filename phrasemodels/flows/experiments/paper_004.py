@@ -317,18 +317,18 @@ def table_2(profile: str) -> list[Experiment]:
 
 
 def table_3(profile: str) -> list[Experiment]:
-    """Table 3: against the parser without the layer.
+    """Table 3: against the parser without the layer and the layer as released.
 
-    Beside it is the released reading: each label with another label's query.
+    As released each label has another label's query.
     """
     rows = (*TABLE_3, *AS_PUBLISHED) if profile == "paper" else [row for row in TABLE_3 if row is not HPSG_BERT]
     return _printed("3", profile, rows, SUMMARY)  # without pretrained weights, two rows are the same
 
 
 def craft(profile: str) -> list[Experiment]:
-    """The rows of Tables 1 to 3 on the free treebank with gold trees.
+    """The rows of Tables 1 to 3 but for one on the free treebank with gold trees.
 
-    One row is left out. It differs in pretrained weights only.
+    The missing row differs in pretrained weights only.
     """
     rows = {row.slug: row for row in (*TABLE_1, *TABLE_2, *TABLE_3) if row is not HPSG_BERT}
     corpus = GENERATED if profile == "sample" else GOLD
@@ -369,10 +369,10 @@ GLOVE = VectorFile("glove/glove.6B.100d.txt", 100)
 
 
 def english(profile: str) -> list[Experiment]:
-    """The parser of the package, `self-trained`.
+    """The parser of the package, `self-trained` on EWT with phrases of a first parser `lal`.
 
-    EWT has dependencies alone. So a first parser `lal` learns its phrases from GUM. It finds the phrases that go with
-    EWT's arcs. Only the profile `sample` on generated sentences is smaller.
+    EWT has dependencies alone. So `lal` learns its phrases from GUM. It finds the phrases that go with EWT's arcs. Only
+    the profile `sample` on generated sentences is smaller.
     """
     chosen, parts = PROFILES["laptop"], ENGLISH_PARTS
     corpus: JoinedTreebanks | SampleCorpus = ENGLISH
@@ -418,7 +418,7 @@ ALONE: dict[str, tuple[Corpus, dict[str, Any], int]] = {
 def alone(profile: str) -> list[Experiment]:
     """Parsers of phrases alone, of dependencies alone and of phrases with heads by head rules.
 
-    Use any treebank by --set recipe.corpus.name=NAME.
+    Choose the treebank by --set recipe.corpus.name=NAME.
     """
     chosen, parts = PROFILES[profile], PARTS[profile]
     if profile != "sample":
