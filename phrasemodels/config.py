@@ -15,12 +15,13 @@ import dataclasses
 import functools
 import inspect
 import math
+import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 File = Annotated[str, "the path of a file, or an empty text"]  # the type of a field
@@ -36,7 +37,22 @@ def name_of(part: Any) -> str:
         raise ValueError(
             f"{part!r} in a configuration has no name of its own: use a function of a module, a class, or a dataclass"
         )
+    _check_name(part)
     return f"{part.__module__}:{part.__qualname__}"
+
+
+def _check_name(part: Any) -> None:
+    """Check that a part's name leads to it. A decorator may have made it, or type(): its name doesn't say what it is."""
+    named: Any = sys.modules.get(part.__module__)
+    if named is None or not isinstance(part, type | FunctionType) or getattr(getattr(named, "__spec__", None), "_initializing", False):
+        return
+    for name in part.__qualname__.split("."):
+        named = getattr(named, name, None)
+    if named != part:
+        raise ValueError(
+            f"{part!r} in a configuration isn't what {part.__module__}.{part.__qualname__} is: define it in its module under "
+            "that name, and give what differs as a field"
+        )
 
 
 def to_json(value: Any, folders: Mapping[str, Path] | None = None) -> Any:
@@ -76,6 +92,8 @@ def _typed(value: Any, names: Collection[str], folders: Mapping[str, Path] | Non
     kind = f"{type(value).__module__}:{type(value).__qualname__}"
     if folders is None and "<" in kind:  # two calls of the function make two classes of one name
         raise ValueError(f"{kind} is made by a function: define the class in a module, and give what differs as a field")
+    if folders is None:
+        _check_name(type(value))
     return {"type": kind, **{name: to_json(getattr(value, name), folders) for name in names}}
 
 

@@ -1,10 +1,13 @@
 """The store: keys, cached artifacts, damage, failures and concurrent runs."""
 
 import contextlib
+import dataclasses
+import functools
 import hashlib
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -225,6 +228,10 @@ def test_the_key_of_a_partial_holds_its_function_and_its_arguments() -> None:
     for nameless in (lambda: 1, Text("a").__repr__, partial(lambda: 1)):
         with pytest.raises(ValueError, match="has no name of its own"):
             to_json(nameless)
+    made = dataclasses.make_dataclass("Text", ["text"], frozen=True, namespace={"__module__": __name__})  # of the name of another class
+    for other in (functools.wraps(identity)(lambda x: 2 * x), made, made("a")):
+        with pytest.raises(ValueError, match=r"in a configuration isn't what .* is: define it in its module"):
+            to_json(other)
 
 
 def fail(job: Job, settings: None) -> dict:
@@ -329,6 +336,7 @@ class Pair(NamedTuple):
         return 'pair'
 import json
 import os
+import re
 from importlib import import_module as im
 from pathlib import Path
 import lab.act
@@ -568,6 +576,7 @@ def test_a_change_of_source_changes_exactly_the_keys_of_steps_that_reach_it(tmp_
 
 USERS_CODE = """
 import os
+import re
 
 REG = {}
 KEY = "GAIN"
@@ -581,6 +590,42 @@ _ = REG.update(other=2)
 old: int = REG.setdefault("new", 2)
 
 
+def register(name, value):
+    REG[name] = value
+    return value
+
+
+def quiet(value):
+    found = [value]
+    found.append(value)
+    return found
+
+
+class Meta(type):
+    def __init__(cls, *given):
+        REG["meta"] = cls
+
+
+class Base(metaclass=Meta):
+    pass
+
+
+registered, one = register("named", 2), 1
+unused = quiet(21)
+
+
+class Made:
+    part = register("part", 2)
+
+
+class Below(Base):
+    of = 2
+
+
+def annotated(x: register("annotated", 2)):
+    return x
+
+
 def setting(name):
     return os.environ[name]
 
@@ -592,19 +637,26 @@ def layer():
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [('REG["gain"] = 2', 'REG["gain"] = 3'), ("other=2", "other=3"), ('"new", 2', '"new", 3')],
-    ids=["class body", "discarded", "method"],
+    [
+        ('REG["gain"] = 2', 'REG["gain"] = 3'),
+        ("other=2", "other=3"),
+        *((f'"{name}", 2', f'"{name}", 3') for name in ("new", "named", "part", "annotated")),
+        ("of = 2", "of = 3"),
+        ("quiet(21)", "quiet(22)"),
+    ],
+    ids=lambda text: text if "2" in text else "",
 )
 def test_effects_of_definitions_count_in_users_code(tmp_path, monkeypatch, old, new):
-    """A class that fills a table, an assignment to `_`, and methods of tables run at import though nothing names them."""
+    """What fills a table at import counts though nothing names it. A function that changes nothing else doesn't."""
     monkeypatch.syspath_prepend(tmp_path)
     keys = []
     for number, text in enumerate((USERS_CODE, USERS_CODE.replace(old, new))):
-        (tmp_path / f"effects{number}.py").write_text(text)
+        module = re.sub(r"\W", "", f"effects_{old}_{number}")  # one of its own: modules stay imported
+        (tmp_path / f"{module}.py").write_text(text)
         importlib.invalidate_caches()
-        found = closure(importlib.import_module(f"effects{number}").layer)[0]
-        keys.append({name.partition(":")[2]: digest for name, digest in found.items() if name.startswith("effects")})
-    assert keys[0] != keys[1]
+        found = closure(importlib.import_module(module).layer)[0]
+        keys.append({name.partition(":")[2]: digest for name, digest in found.items() if name.startswith(module)})
+    assert (keys[0] != keys[1]) is ("quiet" not in old)
 
 
 EARLY = """

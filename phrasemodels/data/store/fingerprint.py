@@ -53,6 +53,14 @@ UNFOLLOWED_LIBRARIES = frozenset(
     "importlib pkgutil runpy zipimport pydoc code gc pickle builtins ctypes dill cloudpickle joblib jsonpickle hydra "
     "sys.modules sys._getframe sys.meta_path sys.path_hooks".split()
 )
+# names of functions and methods that change something else; what a class runs when it is called, and when it has a subclass
+ACTING = re.compile(
+    r"(set|register|add|update|append|extend|insert|pop|remove|clear|patch|seed|manual|enable|disable|install)(_\w+)?|"
+    r"setattr|delattr|setdefault|seterr\w*|next"
+)
+CALLABLE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+AT_CALL = ("__init__", "__new__", "__post_init__", "__set_name__")
+AT_SUBCLASS = ("__init_subclass__",)
 FILES = "<file>"  # in place of a module: a file that the import of a user's module reads
 VARIABLES = "os.environ"  # in place of a module: a variable of the environment that users' code names
 LIBRARY = "<library>"  # in place of a top-level name: a library that users' code imports
@@ -79,7 +87,7 @@ class Module:
             self.definitions[bound] = ast.Module([first, *others], []) if others else first
         own = {*bindings, *(bound for bound, found in self.imports.items() if any(_is_users(of) for of, _ in found))}
         own = own if (users := _is_users(name)) else set()
-        if run := [one for one in tree.body if _runs_code(one, own) or (users and _has_effects(one, own))]:
+        if run := [one for one in tree.body if _runs_code(one, own) or (users and _has_effects(one, name))]:
             self.definitions[IMPORT_TIME] = ast.Module(run, [])
 
 
@@ -149,28 +157,123 @@ def _runs_code(node: ast.stmt, own: Collection[str]) -> bool:
     return not isinstance(node, ast.Import | ast.ImportFrom) and not _bound_names(node) and not _bare_string(node)
 
 
-def _has_effects(node: ast.stmt, own: Collection[str]) -> bool:
-    """Whether a definition or assignment does more than its name says.
+def _has_effects(node: ast.stmt, module: str) -> bool:
+    """Whether a definition or an assignment of users' code may do more than bind its names.
 
-    It is a class that fills a table, `_ = register()`, `x = TABLE.update()`, or a default that calls. own: names of users' code.
+    Such as a class that fills a table, `_ = register()`, `x = TABLE.update()`, or a call of a function that sets something.
     """
     if isinstance(node, ast.ClassDef):
-        plain = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.AnnAssign, ast.Pass)
-        return any(
-            not isinstance(one, plain) and not _bare_string(one) and (not _bound_names(one) or _has_effects(one, own))
-            for one in node.body
+        bases = (target for base in node.bases for target in _own(module, base))
+        inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+        return (
+            any(_is_active(target, AT_SUBCLASS) for target in bases)
+            or any(_is_active(target) for key in node.keywords for target in _own(module, key.value))
+            or _acts([*node.bases, *node.keywords], module)
+            or any(
+                not isinstance(one, ast.Pass) and not _bare_string(one) and not isinstance(one, inner) for one in node.body
+            )
+            or any(_has_effects(one, module) for one in node.body if isinstance(one, inner))
         )
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
-        return any(isinstance(leaf, ast.Call) for default in defaults for leaf in ast.walk(default))
+        decorators = (target for one in node.decorator_list for target in _own(module, one))
+        return any(map(_is_active, decorators)) or _acts([node.args, *filter(None, [node.returns])], module)
     if not isinstance(node, ast.Assign | ast.AnnAssign):
         return False
-    method = node.value.func if isinstance(node.value, ast.Call) else None
-    if isinstance(method, ast.Attribute) and any(parts[0] in own for parts in _references(method)):
-        return True
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     others = (leaf for target in targets for leaf in ast.walk(target))
-    return set(_bound_names(node)) == {"_"} or any(isinstance(leaf, ast.Attribute | ast.Subscript) for leaf in others)
+    if set(_bound_names(node)) == {"_"} or any(isinstance(leaf, ast.Attribute | ast.Subscript) for leaf in others):
+        return True
+    return _acts([part for part in ast.iter_child_nodes(node) if part not in targets], module)
+
+
+def _acts(nodes: Iterable[ast.AST], module: str, local: Collection[str] = ()) -> bool:
+    """Whether a call in nodes may change another object. local: names of values that are new there. Lambdas don't run."""
+    waiting = [*nodes]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Lambda):
+            continue
+        waiting += ast.iter_child_nodes(node)
+        parts = next(iter(_references(node.func)), []) if isinstance(node, ast.Call) else []
+        if not parts or parts[0] in local or isinstance(getattr(node, "func", None), ast.Call | ast.Subscript):
+            continue
+        if own := _own(module, getattr(node, "func", node)):
+            if any(_is_active(target, AT_CALL if len(parts) == 1 else ()) for target in own):
+                return True
+        elif parts[0] in _parsed_names(module) or (ACTING.fullmatch(parts[-1]) and parts != ["set"]):
+            return True
+    return False
+
+
+def _own(module: str, node: ast.AST) -> list[tuple[str, ast.AST]]:
+    """Return users' functions and classes that an expression names or calls, each with its module."""
+    found, seen = list[tuple[str, ast.AST]](), set[Name]()
+    parts = next(iter(_references(node.func if isinstance(node, ast.Call) else node)), [])
+    waiting = [(module, parts[0], parts[1:])] if parts else []
+    while waiting:
+        place, name, more = waiting.pop()
+        if (place, name) in seen or not _is_users(place) or (parsed := _parsed(place)) is None:
+            continue
+        seen.add((place, name))
+        for one in parsed[0].body:
+            if name in _bound_names(one):
+                made = getattr(one, "value", one)
+                found += [(place, made)] if isinstance(made, CALLABLE) else []
+        for target, inner in _imports(parsed[0].body, parsed[1]).get(name, ()):
+            if inner:
+                waiting.append((target, inner, more))
+                waiting += [(f"{target}.{inner}", more[0], more[1:])] if more else []
+            elif more:
+                waiting.append((target, more[0], more[1:]))
+    return found
+
+
+_checked: set[int] = set()  # definitions that are being looked at: a recursive one adds nothing
+
+
+def _is_active(target: tuple[str, ast.AST], methods: Collection[str] = ()) -> bool:
+    """Whether a users' function, class or lambda may change another object when it is called.
+
+    methods: of a class that count. All, if it is empty.
+    """
+    module, node = target
+    if id(node) in _checked:
+        return False
+    _checked.add(id(node))
+    try:
+        if isinstance(node, ast.ClassDef):
+            inner = (one for one in node.body if isinstance(one, CALLABLE))
+            bases = (one for base in node.bases for one in _own(module, base))
+            meta = (one for key in node.keywords for one in _own(module, key.value))
+            return (
+                any(_is_active((module, one)) for one in inner if not methods or getattr(one, "name", "") in methods)
+                or any(_is_active(one, methods) for one in bases)
+                or any(map(_is_active, meta))
+            )
+        return _changes_others(module, node)
+    finally:
+        _checked.discard(id(node))
+
+
+def _changes_others(module: str, node: ast.AST) -> bool:
+    """Whether a function names a global variable, sets a part of a value that isn't new in it, or calls something that does."""
+    nodes = [*ast.walk(node)]
+    local = {"self", "cls"}
+    for one in nodes:
+        value = getattr(one, "value", None)
+        if isinstance(one, ast.Assign | ast.AnnAssign) and not isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
+            local.update(() if isinstance(value, ast.Call) and _own(module, value) else _bound_names(one))
+    for one in nodes:
+        if isinstance(one, ast.Global):
+            return True
+        if isinstance(one, ast.Attribute | ast.Subscript) and not isinstance(one.ctx, ast.Load):
+            root: ast.AST = one
+            while isinstance(root, ast.Attribute | ast.Subscript):
+                root = root.value
+            if not isinstance(root, ast.Name) or root.id not in local:
+                return True
+    inner = (one.body for one in nodes if isinstance(one, ast.Lambda))
+    return _acts([*ast.iter_child_nodes(node), *inner], module, local)
 
 
 def _is_ours(module: str) -> bool:
@@ -186,6 +289,17 @@ def _is_users(module: str) -> bool:
 @cache
 def _module(name: str) -> Module | None:
     """Return a module of the project by name; None if it does not exist or is one of NOT_FINGERPRINTED."""
+    return Module(name, *parsed) if (parsed := _parsed(name)) else None
+
+
+def _parsed_names(name: str) -> Collection[str]:
+    tree, _ = _parsed(name) or (ast.Module([], []), "")
+    return {bound for one in tree.body for bound in _bound_names(one)}
+
+
+@cache
+def _parsed(name: str) -> tuple[ast.Module, str] | None:
+    """Return the syntax tree of a module of the project and its package. None as for `_module`."""
     if not _is_ours(name) or name in NOT_FINGERPRINTED:
         return None
     try:
@@ -201,7 +315,7 @@ def _module(name: str) -> Module | None:
         tree = _tree(file.read_bytes(), file)
     except (SyntaxError, ValueError):  # such as compiled code: its digest takes the place of the source
         tree = ast.parse(str(int(sha256(file), 16)))
-    return Module(name, tree, package)
+    return tree, package
 
 
 def sha256(file: Path) -> str:
@@ -464,7 +578,7 @@ def _modules_below(top: str) -> list[str]:
 
 def forget() -> None:
     """Forget the parsed files of the project. For processes that see the files change."""
-    for known in (_module, _definition, _run_at_import, _closure, project._place, project.distribution, _version):
+    for known in (_parsed, _module, _definition, _run_at_import, _closure, project._place, project.distribution, _version):
         known.cache_clear()
 
 
