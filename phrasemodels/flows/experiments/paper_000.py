@@ -138,7 +138,7 @@ def ended_early(row: Row, epochs: int) -> Row:
 
 
 def table_1(profile: str) -> list[Experiment]:
-    """Table 1: BLEU of five systems from English to German.
+    """Table 1: BLEU of five systems, English to German.
 
     At the paper's size each system is trained thrice. The converged reading answers the printed numbers. Rows that end
     after 10 and 30 epochs are other readings. Two rows as the base code does it are other readings, too.
