@@ -265,6 +265,8 @@ def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None
         return ClaimVerdict(OPEN, "both systems have the same scores of ours, of which one may be a copy", math.nan)
     if copied := next((s.copied for s in (ours, base) if s.halved), ""):
         return ClaimVerdict(OPEN, f"{copied}. Take copies away, or give more digits", math.nan)
+    if ours.items != base.items and min(len(ours.items), len(base.items)) > 1:
+        return ClaimVerdict(OPEN, f"both systems have other test items: {_in_common(ours, base)}", math.nan)
     one_run = [s.repeats for s in (ours, base)]
     if len(ours.items) > 1 and ours.items == base.items and not any((*one_run, *ours.diverged, *base.diverged)):
         factor = scale.factor * factor_of(how)
@@ -461,14 +463,17 @@ def _test(name: str, ours: Scores, base: Scores, factor: float) -> Test:
     if ours.repeats or base.repeats:
         return Test(name, None, None, "not tested: all runs of a row have the same scores")
     if ours.items != base.items:
-        same = len({*ours.items} & {*base.items})
-        return Test(name, None, None, f"not tested: {same} items in common, of {len(ours.items)} and {len(base.items)}")
+        return Test(name, None, None, f"not tested: {_in_common(ours, base)}")
     found = difference(ours.sums, base.sums, _scaled(factor), RESAMPLES)
     if len(ours.items) == 1:  # an exchange of one item is no test
         found = replace(found, p_randomisation=math.nan)
         if found.seeds < 2:
             return Test(name, None, None, "not tested: one seed, and no items")
     return Test(name, found, None, few_seeds(found.seeds))
+
+
+def _in_common(ours: Scores, base: Scores) -> str:
+    return f"{len({*ours.items} & {*base.items})} items in common, of {len(ours.items)} and {len(base.items)}"
 
 
 def _scaled(factor: float, logarithm: bool = False) -> Callable[[Array], Array]:

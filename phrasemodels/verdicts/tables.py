@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,7 +71,7 @@ OURS = (
     "other",
 )  # roles in results
 PREFIXES = frozenset("params param metrics config summary tags eval predict".split())
-SEEDS = re.compile(r"(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)", re.I)
+SEEDS = re.compile(r"(?:(.*?)[\s_./-]+)?(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)(?:[\s_./-]+(.*))?", re.I)
 MOST_HEADERS = 3
 NO_NAME = frozenset("score scores percent pct in mean".split())  # words that make no other metric
 # A number, and what may stand beside one: "5-way" is a name.
@@ -454,7 +454,7 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
     for name in numeric:
         if _is_deviation(name) and found:
             if "std" not in role_of(found[-1].name):
-                found[-1] = Column(**{**vars(found[-1]), "deviation": name})
+                found[-1] = replace(found[-1], deviation=name)
         elif transposed:
             found.append(Column(name, system=plain(name), metrics=(names.metric,)))
         else:
@@ -496,7 +496,11 @@ def _column(name: str, names: Names, has_metric: bool) -> Column:
         dataset = "" if folded(stated) == folded(text) else text
         return Column(name, dataset, tuple(part.strip() for part in stated.split("/")))
     if seed := SEEDS.fullmatch(text):
-        return Column(name, seed=seed[1], metrics=(names.metric,))
+        rest = " ".join(filter(None, (seed[1], seed[3])))
+        if not rest:
+            return Column(name, seed=seed[2], metrics=(names.metric,))
+        if split_header(rest)[1]:  # such as "seed0 accuracy"
+            return replace(_column(rest, names, has_metric), name=name, seed=seed[2], guessed=False)
     if has_metric:
         return Column(name, system=text) if folded(text) in names.systems else Column(name, text)
     dataset, metrics = split_header(text)

@@ -346,6 +346,25 @@ def test_copies_of_rounded_runs_confirm_no_claim(tmp_path):
     assert answer.verdict == "open" and all("may be copies" in reason for reason in (answer.reason, found[0].reason))
 
 
+def test_systems_with_other_items_answer_no_claim(tmp_path):
+    ours = "system,seed,item,accuracy\n" + "".join(
+        f"{s},{n},{i},{int(i % 9 > n)}\n" for s, first in (("Base", 0), ("Ours", 20)) for n in range(3) for i in range(first, 40)
+    )
+    both, _ = judged(tmp_path, ("t.csv", LONG, Names()), {"s.csv": ours})
+    answer = judge_gains(both.printed, both.scores, [("Ours", "Base")])[0].answer
+    assert answer.verdict == "open" and "20 items in common, of 20 and 40" in answer.reason
+
+
+def test_columns_name_a_seed_and_a_metric(tmp_path):
+    table = "system,accuracy\nA,82.1\n"
+    for head in ("seed0 accuracy,seed1 accuracy,seed2 accuracy,mean accuracy", "accuracy_seed0,accuracy_seed1,accuracy_seed2,accuracy"):
+        both, found = scores_of(tmp_path, {"s.csv": f"system,{head}\nA,82.0,82.1,82.2,82.1\n"}, table)
+        assert found[("A", "accuracy")] == ("reproduced", 3) and "not counted: it names no run" in both.unread[-1]
+        shutil.rmtree(tmp_path / "ours")
+    runs = {"A": {f"seed_{n}": {"accuracy": 82 + n / 10} for n in range(3)} | {"mean": {"accuracy": 82.1}}}
+    assert scores_of(tmp_path, {"s.json": json.dumps(runs)}, table)[1][("A", "accuracy")] == ("reproduced", 3)
+
+
 def test_gains_in_place_of_numbers_are_asked_for(tmp_path):
     for cell in ("+1.8", "**+1.8**", "↑1.8", "▲ 1.8"):
         both, found = judged(tmp_path, ("t.csv", f"system,accuracy\nBase,82.3\nOurs,{cell}\n", Names()), {"s.csv": SEEDS})
