@@ -80,10 +80,10 @@ def suffix(path: Path) -> str:
     return Path(name).suffix
 
 
-def grids(path: Path) -> list[Grid]:
-    """Return the tables of a file. ValueError: it cannot be read."""
+def grids(path: Path, exact: bool = False) -> list[Grid]:
+    """Return the tables of a file. exact: with all digits of Excel's cells, not those shown. ValueError: it cannot be read."""
     if suffix(path) in (".xlsx", ".xlsm"):
-        return _sheets(path)
+        return _sheets(path, exact)
     text = text_of(path)
     if TABULAR.search(text) or re.search(r"&[^\n]*\\\\[ \t]*(\n|$)", text) or (suffix(path) == ".tex" and "&" in text):
         return _latex(str(path), text)
@@ -213,8 +213,8 @@ def _closing(text: str, start: int) -> int:
     return len(text)
 
 
-def _sheets(path: Path) -> list[Grid]:
-    """Return the sheets of an Excel file, with numbers as they are shown. ValueError: it is none, or openpyxl is missing."""
+def _sheets(path: Path, exact: bool) -> list[Grid]:
+    """Return the sheets of an Excel file. ValueError: it is none, or openpyxl is missing."""
     try:
         import openpyxl
     except ImportError:
@@ -227,7 +227,7 @@ def _sheets(path: Path) -> list[Grid]:
         book = openpyxl.load_workbook(packed, data_only=True) if size <= MOST_BYTES_OF_EXCEL and not far else None
         sheets = book.worksheets if book else []
         far = far or next((one.dimensions for one in sheets if one.max_row * one.max_column > MOST_CELLS_OF_EXCEL), "")
-        found = [_sheet(f"{path}, sheet {sheet.title}", sheet) for sheet in sheets if not far]
+        found = [_sheet(f"{path}, sheet {sheet.title}", sheet, exact) for sheet in sheets if not far]
     except Exception as error:  # of openpyxl, zipfile or the parser of XML
         raise ValueError(f"{path}: no Excel file ({' '.join(str(error).split())[:100]})") from error
     if far:
@@ -256,7 +256,7 @@ def _merged_too_far(archive: zipfile.ZipFile) -> str:
     return ""
 
 
-def _sheet(where: str, sheet: Any) -> Grid:
+def _sheet(where: str, sheet: Any, exact: bool) -> Grid:
     """Return what is seen of a sheet of Excel; notes: what is hidden."""
     if sheet.sheet_state != "visible":
         return Grid(where, [], notes=[f"{where}: not read: it is hidden; unhide it if it counts"])
@@ -266,15 +266,15 @@ def _sheet(where: str, sheet: Any) -> Grid:
     notes = [f"{where}: not read: hidden {kind} {', '.join(map(str, sorted(found)))[:80]}"
              for kind, found in (("rows", rows), ("columns", columns)) if found]  # fmt: skip
     lines = [
-        Line(number, [_shown(cell) for cell in row if cell.column not in columns])
+        Line(number, [_shown(cell, exact) for cell in row if cell.column not in columns])
         for number, row in enumerate(sheet.iter_rows(), 1)
         if number not in rows and any(cell.value is not None for cell in row)
     ]
     return Grid(where, lines, notes=notes, title=sheet.title)
 
 
-def _shown(cell: Any) -> str:
-    """Return the value of a cell of Excel with the digits of its format."""
+def _shown(cell: Any, exact: bool) -> str:
+    """Return the value of a cell of Excel with the digits of its format, or with all of them."""
     value = cell.value
     if value is None:
         return ""
@@ -283,7 +283,8 @@ def _shown(cell: Any) -> str:
     found = re.fullmatch(r"[#,]*0(?:\.(0+))?(%?)(?:_\)|;.*)?", str(cell.number_format))
     if not found:
         return f"{value:.12g}"
-    return f"{100 * value if found[2] else value:.{len(found[1] or '')}f}{found[2]}"
+    shown = ".12g" if exact else f".{len(found[1] or '')}f"
+    return f"{100 * value if found[2] else value:{shown}}{found[2]}"
 
 
 KEPT = r"textbf|textit|textsc|texttt|textrm|textsf|underline|uline|emph|mathbf|mathit|mathrm|bm|boldsymbol|text|mbox|makecell|shortstack"

@@ -226,7 +226,7 @@ def _read(cell: Any, comma: bool | None) -> float | None:
 
 def from_file(path: Path, names: Names, unread: list[str]) -> Iterator[Observation]:
     """Yield the scores of all tables of a text file or of an Excel file; see `from_table`."""
-    found = tables(path)
+    found = tables(path, exact=True)
     if not found:
         unread.append(f"{path}: no table")
     several, unclear = 0, ""

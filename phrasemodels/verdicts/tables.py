@@ -134,11 +134,11 @@ class Table:
         return cls(where, list(dict.fromkeys(name for row in made for name in row.cells)), made)
 
 
-def tables(path: Path) -> list[Table]:
-    """Return the tables of a file with their headers. ValueError: it cannot be read."""
+def tables(path: Path, exact: bool = False) -> list[Table]:
+    """Return the tables of a file with their headers; exact: see `grids`. ValueError: it cannot be read."""
     if suffix(path) in JSON:
         return [Table.of(rows, str(path))] if (rows := rows_of_json(json_of(path, as_text=True))) else []
-    found = grids(path)
+    found = grids(path, exact)
     made = [table for grid in found if (table := _table(grid)) is not None]
     notes = [note for grid in found for note in grid.notes]
     if notes and not made:

@@ -158,6 +158,8 @@ def test_excel_files_are_read_with_the_digits_that_they_show(tmp_path):
     book.save(tmp_path / "t.xlsx")
     _, found = judged(tmp_path, ("t.xlsx", (tmp_path / "t.xlsx").read_bytes(), Names()), {"s.csv": SEEDS})
     assert [(one.printed.value, one.verdict) for one in found] == [("82.3%", "reproduced"), ("84.1%", "lower")]
+    _, (_, one) = judged(tmp_path / "exact", ("t.csv", LONG, Names()), {"seed0.xlsx": (tmp_path / "t.xlsx").read_bytes()})
+    assert one.values == pytest.approx([84.10001], 1e-9)
 
 
 def test_an_excel_file_that_unpacks_to_much_is_refused_and_a_broken_one_is_named(tmp_path):
