@@ -165,7 +165,7 @@ def prefect(settings: Settings) -> Iterator["Server"]:
     home = settings.root / "prefect"
     home.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        if named := _named_server(settings):
+        if named := named_server(settings):
             url, variable = named
             server = Server(url.rstrip("/").removesuffix("/api"), variable=variable)
             variables = {"PREFECT_API_URL": url}
@@ -198,7 +198,7 @@ def _read_variables_again() -> None:
         refresh_global_settings_context()
 
 
-def _named_server(settings: Settings) -> tuple[str, str] | None:
+def named_server(settings: Settings) -> tuple[str, str] | None:
     """Return a URL from the settings or Prefect's own variable, and the name of the variable."""
     if url := settings.prefect_api_url:
         return url, "PHRASEMODELS_PREFECT_API_URL"

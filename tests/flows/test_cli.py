@@ -18,7 +18,7 @@ from running import run_cli
 from phrasemodels.data.formats.lines import lines_or_stdin, lines_with_replacements
 from phrasemodels.flows.cli import machine, models
 from phrasemodels.flows.cli.main import main
-from phrasemodels.flows.cli.terminal import CONTROL, _best, clean, print_rows, wrapped
+from phrasemodels.flows.cli.terminal import CONTROL, _best, _services, clean, print_rows, wrapped
 from phrasemodels.flows.experiments.catalogue import about, all_tables, experiment
 from phrasemodels.flows.report import readable
 from phrasemodels.flows.run.local import prepare_folder, train_prepared
@@ -414,6 +414,28 @@ def test_doctor_names_a_proxy_that_no_client_knows_and_the_store_that_it_tried(m
     assert "ALL_PROXY" in machine._proxies()
     monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
     assert str(tmp_path / "store") in machine._store() and not list((tmp_path / "store").glob(".doctor-*"))
+
+
+def test_servers_of_the_settings_are_opened_and_not_started_again(monkeypatch):
+    for name in ("PHRASEMODELS_MLFLOW_URI", "PHRASEMODELS_PREFECT_API_URL", "PREFECT_API_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert ["mlflow ui" in line or "prefect server start" in line for line in _services()] == [True, True]
+    monkeypatch.setenv("PHRASEMODELS_MLFLOW_URI", "http://127.0.0.1:5000")
+    monkeypatch.setenv("PHRASEMODELS_PREFECT_API_URL", "http://127.0.0.1:4200/api/")
+    assert _services() == ("MLflow:  http://127.0.0.1:5000", "Prefect: http://127.0.0.1:4200")
+
+
+def test_doctor_says_of_a_named_service_that_it_be_started(monkeypatch, capsys):
+    for name in ("_python", "_libraries", "_torch", "_proxies", "_store", "_duckdb", "_ray", "_corpora"):
+        monkeypatch.setattr(machine, name, lambda *_: "")
+    for name in ("_mlflow", "_prefect"):
+        monkeypatch.setattr(machine, name, lambda _: 1 / 0)
+    monkeypatch.setenv("PHRASEMODELS_MLFLOW_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    assert not machine.examine()
+    told = capsys.readouterr().out
+    assert "start this server, or unset PHRASEMODELS_MLFLOW_URI" in told
+    assert "start this server, or unset PREFECT_API_URL" in told and "name a server" not in told
 
 
 def test_what_to_do_next_names_the_best_row_by_the_first_metric() -> None:

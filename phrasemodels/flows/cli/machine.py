@@ -49,6 +49,9 @@ def examine() -> bool:
 
     with tempfile.TemporaryDirectory(prefix="pm-doctor-") as folder:
         settings = Settings(store=folder)
+        prefect = ("PHRASEMODELS_PREFECT_API_URL", settings.prefect_api_url)
+        if not settings.prefect_api_url and (url := os.environ.get("PREFECT_API_URL")):
+            prefect = ("PREFECT_API_URL", url)
         checks: list[tuple[str, Callable[[], str], str]] = [
             ("Python", _python, "install Python 3.11, 3.12 or 3.13"),
             ("libraries", _libraries, INSTALL),
@@ -56,13 +59,22 @@ def examine() -> bool:
             ("proxies", _proxies, "unset it, or name an HTTP proxy: clients of Prefect and of downloads know no SOCKS"),
             ("store", _store, "free some disk, or choose another folder with PHRASEMODELS_STORE"),
             ("Arrow and DuckDB", _duckdb, INSTALL),
-            ("MLflow", lambda: _mlflow(settings), f"{INSTALL}; or name a server with PHRASEMODELS_MLFLOW_URI"),
-            ("Ray", lambda: _ray(settings), f"{INSTALL}; or name a cluster with PHRASEMODELS_RAY_ADDRESS"),
-            ("Prefect", lambda: _prefect(settings), f"{INSTALL}; or name a server with PHRASEMODELS_PREFECT_API_URL"),
+            ("MLflow", lambda: _mlflow(settings), _remedy("server", "PHRASEMODELS_MLFLOW_URI", settings.mlflow_uri)),
+            ("Ray", lambda: _ray(settings), _remedy("cluster", "PHRASEMODELS_RAY_ADDRESS", settings.ray_address)),
+            ("Prefect", lambda: _prefect(settings), _remedy("server", *prefect)),
             ("corpora", _corpora, "set PHRASEMODELS_MIRROR to a folder that holds the files, or connect to a network"),
         ]
         answers = [_passes(*check) for check in checks]  # all of them, also after one that fails
         return all(answers)
+
+
+def _remedy(what: str, variable: str, given: str | None) -> str:
+    """Return what helps if a service does not answer: one that the settings name, or our own."""
+    return (
+        f"start this {what}, or unset {variable}: then a run has its own"
+        if given
+        else f"{INSTALL}; or name a {what} with {variable}"
+    )
 
 
 def _passes(name: str, check: Callable[[], str], remedy: str) -> bool:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -183,7 +184,6 @@ def _few(seeds: int) -> str:
 def print_table(result: dict[str, Any]) -> None:
     """Print a compared table: each row with its verdict, the reasons, times, and the commands that open its pages."""
     from phrasemodels.flows.experiments.published import with_names
-    from phrasemodels.infra.settings import Settings
 
     rows: list[dict[str, Any]] = []
     for row in result["rows"]:
@@ -226,13 +226,25 @@ def print_table(result: dict[str, Any]) -> None:
     print(
         f"time: {result['seconds']:.0f} s, without starting the services; stages, which overlap: {stages or 'everything was in the store'}"
     )
-    root = Settings().root
     print(f"report:  {result['report'] or 'not drawn'}")
-    print(f"MLflow:  DO_NOT_TRACK=true mlflow ui --backend-store-uri {Settings().tracking_uri} --host 127.0.0.1")
-    silent = "PREFECT_SERVER_ANALYTICS_ENABLED=false"  # it would send telemetry
-    print(f"Prefect: PREFECT_HOME={root / 'prefect'} {silent} prefect server start --host 127.0.0.1")
-    for line in _next(result["rows"]):
+    for line in (*_services(), *_next(result["rows"])):
         print(line)
+
+
+def _services() -> tuple[str, str]:
+    """Return how to open the pages of MLflow and Prefect: the address of a server of the settings, or a command that starts one."""
+    from phrasemodels.infra.services import named_server
+    from phrasemodels.infra.settings import Settings
+
+    settings = Settings()
+    mlflow, home = settings.tracking_uri, shlex.quote(str(settings.root / "prefect"))
+    if not mlflow.startswith("http"):
+        mlflow = f"DO_NOT_TRACK=true mlflow ui --backend-store-uri {shlex.quote(mlflow)} --host 127.0.0.1"
+    silent = "PREFECT_SERVER_ANALYTICS_ENABLED=false"  # it would send telemetry
+    prefect = f"PREFECT_HOME={home} {silent} prefect server start --host 127.0.0.1"
+    if named := named_server(settings):
+        prefect = named[0].rstrip("/").removesuffix("/api")
+    return f"MLflow:  {mlflow}", f"Prefect: {prefect}"
 
 
 def _verdicts(rows: list[dict[str, Any]]) -> str:
