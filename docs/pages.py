@@ -1,6 +1,7 @@
 """What the pages of the documentation are made of when they are built: answers of SQL, code, figures, references.
 
-Every number on them comes from here or from a run on the page itself.
+Every number on them comes from here or from a run on the page itself. Their links name files of the site, since mkdocs leaves
+them as they are.
 """
 
 import ast
@@ -76,7 +77,7 @@ def verdicts(paper: str) -> str:
     )
     rows = [(*row[:4], row[4].replace("_", " "), row[5], _ours(row[6], row[7]), row[8], row[9]) for row in told[1]]
     names = ["where", "system", "variant", "data", "metric", "printed", "ours", "seeds", "verdict"]
-    return f"{table(*counted)}\n{filtered(table(names, rows))}\n[All printed numbers](../results/verdicts.md)\n"
+    return f"{table(*counted)}\n{filtered(table(names, rows))}\n[All printed numbers](../results/verdicts.html)\n"
 
 
 def babi() -> str:
@@ -268,7 +269,7 @@ def tasks() -> str:
     names = ["about", "problem", "corpora", "metrics", "rows", "printed numbers"]
     parts: list[str] = []
     for paper, own in groupby(tables(listed()), lambda row: row["paper"]):
-        title = f"[{paper_name(paper)}](../papers/{paper}.md)" if paper != paper_name(paper) else "Across papers"
+        title = f"[{paper_name(paper)}](../papers/{paper}.html)" if paper != paper_name(paper) else "Across papers"
         rows = [[f"`{row['table']}`", *(row[name] for name in names)] for row in own]
         parts.append(f"## {title}\n\n{table(['table', *names], rows)}")
     return "\n".join(parts)

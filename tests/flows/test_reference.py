@@ -30,6 +30,16 @@ KINDS = list(
 )
 
 
+def test_links_that_blocks_print_name_files_of_the_site():
+    """MkDocs leaves these links as they are."""
+    docs = PROJECT / "docs"
+    blocks = [(docs / "pages.py").read_text(encoding="utf-8")]
+    for page in docs.rglob("*.md"):
+        blocks += re.findall(r"^ *```python exec.*?^ *```$", page.read_text(encoding="utf-8"), re.S | re.M)
+    links = [link for text in blocks for link in re.findall(r"\]\(([^)\s]+)\)", text)]
+    assert links and not [link for link in links if link.partition("#")[0].endswith(".md")]
+
+
 def names():
     """Yield every public class, function and method of the library: its name and docstring."""
     for part in LIBRARY:

@@ -3,11 +3,13 @@
 import functools
 import http.server
 import json
+import re
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -49,6 +51,17 @@ def address() -> Iterator[str]:
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with chromium("chromium", tmp_path_factory.mktemp("chromium")) as opened:
         yield opened
+
+
+def test_local_links_lead_to_files_of_the_site() -> None:
+    dead = []
+    for page in PAGES:
+        for link in re.findall(r"""<[^>]*\s(?:href|src)=["']?([^"'\s>]+)""", (SITE / page).read_text(encoding="utf-8")):
+            path = unquote(re.sub("[#?].*", "", link))
+            start = SITE if path.startswith("/") else (SITE / page).parent
+            if path and not re.match(r"[a-z]+:|//", link) and not (start / path.lstrip("/")).exists():
+                dead.append((page, link))
+    assert not dead
 
 
 def until(browser: Browser, expression: str, seconds: float = 120) -> None:
