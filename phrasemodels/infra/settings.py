@@ -8,6 +8,7 @@ import contextlib
 import difflib
 import ipaddress
 import os
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -38,6 +39,7 @@ PASSWORDS = {  # a service on another machine needs one of these
     "ray_address": ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"),
 }
 POSTGRES = "PGPASSWORD"
+MISTYPED = re.compile(r"[a-z][a-z0-9+.-]*:/(?!/)|(s3|file)//", re.I)  # as a folder it would be made in silence
 
 
 class Settings(BaseSettings):
@@ -127,7 +129,7 @@ class Settings(BaseSettings):
     @field_validator("store", "cache", "mirror", "supplied", "parsers")
     @classmethod
     def _usable(cls, value: str | Path | None) -> str | Path | None:
-        """Check a folder: a known home, no NUL byte. A URL must name a bucket or a folder."""
+        """Check a folder: a known home, no NUL byte, no mistyped URL. A URL must name a bucket or a folder."""
         if "\0" in str(value):
             raise ValueError("has a NUL byte, which no folder has")
         if str(value).startswith("~"):
@@ -137,6 +139,9 @@ class Settings(BaseSettings):
                 raise ValueError("no home folder of such a user is known; write the whole path") from None
         if isinstance(value, str) and not value.partition("://")[2].strip("/") and "://" in value:
             raise ValueError("names no bucket or folder")
+        if MISTYPED.match(str(value)):
+            urls = "s3://bucket/prefix, file:///folder or " * isinstance(value, str)
+            raise ValueError(f"is no address and no usual folder; write {urls}the whole path of a folder")
         return value
 
     @field_validator(*SCHEMES)

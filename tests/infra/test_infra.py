@@ -210,6 +210,11 @@ def test_variables_override_the_settings_file(clean: Path, monkeypatch: pytest.M
         ),
         ("PHRASEMODELS_STORE", "s3://", "store: names no bucket or folder"),
         ("PHRASEMODELS_STORE", "file://", "store: names no bucket or folder"),
+        *(
+            ("PHRASEMODELS_STORE", wrong, r"store: is no address .*s3://bucket.*whole path")
+            for wrong in ("s3:/hush/x", "S3//hush", "file:/hush", "gs:/hush")
+        ),
+        ("PHRASEMODELS_CACHE", "s3://hush/x", r"cache: is no address .*write the whole path"),
         ("PHRASEMODELS_SETTINGS", "nowhere.toml", "names nowhere.toml, which is not a file"),
     ],
 )
@@ -237,6 +242,8 @@ def test_a_wrong_setting_is_named_in_one_line_without_its_value(clean, monkeypat
         ("mlflow_uri", "postgresql://host/mlflow", ""),  # Postgres asks for the password itself
         ("mlflow_uri", "postgresql://user@host/mlflow", ""),
         ("store", "/x/?s=1#a@b", ""),
+        ("store", "./s3:/x", ""),
+        ("store", "a:b/s3//x", ""),
     ],
 )
 def test_services_on_other_machines_need_a_password(clean, monkeypatch, name, value, secret) -> None:
@@ -450,6 +457,7 @@ def test_bundles_are_on_one_node_and_fractions_of_a_gpu_on_one_gpu(bundle, nodes
 
 def test_two_trainings_share_a_gpu(tmp_path: Path) -> None:
     """Ray is given a GPU that need not exist. Two trainings run on it at once, since each waits for the other."""
+
     def meet(folder: str, me: int) -> None:
         import time
         from pathlib import Path
