@@ -157,8 +157,15 @@ class StudyTable:
 
         def answers(row: Row) -> tuple[Answer, ...]:
             name, printed, statistic = main
-            cell = Cell(paper, f"Table {number}", row.system, "", printed) if self.printed else None
-            return (Answer(name, cell, statistic), *(Answer(metric.__name__) for metric in self.metrics))
+
+            def cell(metric: str) -> Cell | None:
+                return Cell(paper, f"Table {number}", row.system, "", metric) if self.printed else None
+
+            own = [metric.__name__ for metric in self.metrics]
+            return (
+                Answer(name, cell(printed), statistic),
+                *(Answer(one, None if one == printed else cell(one)) for one in own),
+            )
 
         rows = [row(system, value) for system, value in self.rows.items()]
         return experiments(TableName(paper, number, f"table{number}"), profile, chosen, rows, answers)

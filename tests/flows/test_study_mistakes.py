@@ -18,10 +18,11 @@ from phrasemodels.flows.experiments.catalogue import PAPERS, Request, made_by
 from phrasemodels.flows.experiments.experiment import Cell
 from phrasemodels.flows.experiments.paper_000 import table_1
 from phrasemodels.flows.experiments.published import TAKEN
-from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.flows.results.verdicts import not_run, verdicts
 from phrasemodels.study import table
 from phrasemodels.tasks.metrics import scores
 from phrasemodels.tasks.metrics.scores import check_metrics
+from phrasemodels.verdicts.judgement import judge
 
 
 def exact(references: list[str], answers: list[str]) -> float:
@@ -195,7 +196,7 @@ def test_a_table_in_ten_lines_has_the_rows_sizes_and_printed_numbers_that_it_say
     assert (first.model.encoder.d, second.model.encoder.d) == (32, 8)
     assert (first.train.steps, second.train.steps, second.train.clip) == (7, 7, 1.0) != first.train.clip
     assert [(a.metric, a.cell and (a.cell.table, a.cell.system)) for a in second.answers] == [
-        ("bleu", ("Table 3", "My own (2)")), ("exact", None),
+        ("bleu", ("Table 3", "My own (2)")), ("exact", ("Table 3", "My own (2)")),
     ]  # fmt: skip
     assert made.experiments("mine", "3", "paper") == []
     with pytest.raises(
@@ -213,3 +214,39 @@ def test_a_row_that_the_paper_does_not_print_has_no_printed_number(monkeypatch: 
     monkeypatch.setattr("phrasemodels.project.parts", lambda group: {"mine": "study"} if group == "papers" else {})
     monkeypatch.setattr("phrasemodels.flows.experiments.experiment.published_results", lambda: [])
     assert {answer.cell for row in made_by("mine", "1", "sample") for answer in row.answers} == {None}
+
+
+OWN_PRINTED = """table,system,metric,value
+Table 1,Mine,length_ratio,101.5
+Table 1,Mine,oddness,1.4
+Table 2,Mine,BLEU,91.0
+Table 1,mine,BLEU,90.0
+Table 1,Mine,bleu,90.0
+"""
+
+
+def test_each_printed_number_of_a_study_is_judged_or_says_which_name_no_row_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "printed.csv").write_text(OWN_PRINTED)
+    rows = {"Transformer": TransformerEncoderConfig, "Mine": TransformerEncoderConfig}
+    of = table(rows, "multi30k", "printed.csv", [other("length_ratio"), other("oddness"), other("BLEU")])
+    monkeypatch.setattr(catalogue, "tables_of", lambda paper: {"1": partial(of.experiments, "mine", "1")})
+    monkeypatch.setattr("phrasemodels.project.parts", lambda group: {"mine": "study"} if group == "papers" else {})
+    monkeypatch.setattr("phrasemodels.project.beside", lambda paper, file: tmp_path / file)
+    printed = published._added("mine")
+    for place in ("experiments.published.published_results", "experiments.experiment.published_results"):
+        monkeypatch.setattr(f"phrasemodels.flows.{place}", lambda: printed)
+    monkeypatch.setattr("phrasemodels.flows.results.verdicts.catalogue", lambda: [])
+    cells = {answer.metric: answer.cell for answer in made_by("mine", "1", "sample")[1].answers}
+    assert [name for name, cell in cells.items() if cell] == ["length_ratio", "oddness"]
+    asked = [answer.cell and answer.cell.metric for answer in of.experiments("mine", "1", "sample")[1].answers]
+    assert asked == ["BLEU", "length_ratio", "oddness", None], "BLEU is the problem's own"
+    ratio, odd = cells["length_ratio"], cells["oddness"]
+    assert ratio and odd and not ratio.unread and "the scale of 'oddness' is unknown" in odd.unread
+    assert judge(ratio.printed, [107.8, 107.9, 107.2], how=ratio.how).verdict == "reproduced"
+    assert [not_run(row, [row])[1] for row in printed[2:]] == [
+        "no table 'Table 2'; there is Table 1",
+        "no row 'mine'; there are Mine, Transformer",
+        "no metric 'bleu'; there are BLEU, length_ratio, oddness",
+    ]

@@ -20,7 +20,7 @@ from phrasemodels import project
 from phrasemodels.data.download.manifest import Sources, closest, digests, find_corpus
 from phrasemodels.encoders.inputs import PretrainedConfig, content_of, load_pretrained
 from phrasemodels.flows.experiments.experiment import PROFILE as COUNTED_PROFILE
-from phrasemodels.flows.experiments.experiment import Answer, Experiment
+from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
 from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import CHANGE, divided, file_name
 from phrasemodels.parsing.ids import Pieces
@@ -264,9 +264,21 @@ def experiments(paper: str = "") -> list[Experiment]:
 
 def made_by(paper: str, table: str, profile: str) -> list[Experiment]:
     """Return the experiments of a table at a profile. ValueError: a user's table fails, or makes something else."""
-    make = tables_of(paper)[table]
     if paper not in project.parts("papers"):
-        return make(profile)
+        return tables_of(paper)[table](profile)
+    found = _made(paper, table, profile)
+    return [replace(one, answers=tuple(map(_printed_or_alone, one.answers))) for one in found]
+
+
+def asked_for(paper: str) -> list[Cell]:
+    """Return the numbers that the rows of a user's study ask for, printed or not."""
+    made = (one for table in tables_of(paper) for profile in PROFILES for one in _made(paper, table, profile))
+    return [answer.cell for one in made for answer in one.answers if answer.cell]
+
+
+def _made(paper: str, table: str, profile: str) -> list[Experiment]:
+    """Return the experiments of a user's table as its function makes them."""
+    make = tables_of(paper)[table]
     where = f"{paper}, table {table}, profile {profile}"
     try:
         found = make(profile)
@@ -276,7 +288,7 @@ def made_by(paper: str, table: str, profile: str) -> list[Experiment]:
         raise ValueError(f"{where} cannot be made: {type(error).__name__}: {error}{project.line_of(error)}") from error
     if not isinstance(found, list) or not all(isinstance(one, Experiment) for one in found):
         raise ValueError(f"{where}: the function has to return a list of Experiment")
-    return [replace(one, answers=tuple(map(_printed_or_alone, one.answers))) for one in found]
+    return found
 
 
 def _printed_or_alone(answer: Answer) -> Answer:

@@ -59,6 +59,13 @@ class Cell:
         """How the value was made, as far as the paper says."""
         return printed_value(self._row)
 
+    @property
+    def unread(self) -> str:
+        """Why no value that varies can be compared with it: its scale is unknown. Empty if it is known."""
+        if self.how.scale or self.how.margin is not None:
+            return ""
+        return f"the scale of {self._row['metric']!r} is unknown: give {PRINTED} a column scale (percent, share, positive or count)"
+
     @cached_property
     def _matching(self) -> list[dict[str, str]]:
         return [row for row in published_results() if all(row[n] == value for n, value in self.wanted.items())]
@@ -174,6 +181,8 @@ class Experiment:
     def reason_not(self, answer: Answer) -> str:
         """Return why the printed number cannot be compared with ours. It is empty if it can."""
         reasons = [answer.why_not, self.differences] if answer.cell else []
+        if answer.cell and not answer.exact:
+            reasons.append(answer.cell.unread)
         if named := getattr(getattr(self.recipe, "parsed", None), "card_name", ""):
             reasons.append(f"trees by the {named}")
         changed = ["changed: " + ", ".join(self.changed)] if self.changed else []

@@ -12,13 +12,14 @@ from typing import Any
 
 from phrasemodels import project
 from phrasemodels.data.download.manifest import closest
-from phrasemodels.flows.experiments.catalogue import PROFILES, counted, experiments
+from phrasemodels.flows.experiments.catalogue import PROFILES, asked_for, counted, experiments
 from phrasemodels.flows.experiments.comparability import STATED_FIRST, kind_of
 from phrasemodels.flows.experiments.experiment import Answer, Cell, Experiment
 from phrasemodels.flows.experiments.published import (
     CONTRADICTION,
     EXCHANGED,
     JUDGED,
+    PRINTED,
     SUSPECT,
     Columns,
     printed_value,
@@ -158,7 +159,21 @@ def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
         return "not run", f"no run of both {both} ({derived.over.table}), whose numbers give it", NO_RUN
     if row["system"] in DATA and (reason := CORPORA.get((row["paper"], row["dataset"]))):
         return "not run", reason, ABSENT
-    return "not run", OTHER, OTHER
+    return "not run", _unasked(row), OTHER
+
+
+def _unasked(row: Columns) -> str:
+    """Return why no row answers a number: the first of its names that no row of a user's study has, and those there are."""
+    if row["paper"] not in project.parts("papers"):
+        return OTHER
+    if not (cells := asked_for(row["paper"])):
+        return f"{OTHER}: no row names a printed number; write printed={PRINTED!r} into the table"
+    for name in COLUMNS[1:]:
+        there = sorted({getattr(cell, name) for cell in cells})
+        cells = [cell for cell in cells if getattr(cell, name) in ("", row[name])]
+        if not cells:
+            return f"no {WORDS.get(name, name)} {row[name]!r}; there {'are' if there[1:] else 'is'} {', '.join(there)}"
+    return OTHER
 
 
 def _how_to_get(experiment: Experiment, answer: Answer) -> tuple[str, str]:
@@ -198,6 +213,7 @@ def catalogue() -> list[Experiment]:
 
 
 COLUMNS = ("paper", "table", "system", "variant", "dataset", "split", "metric")
+WORDS = {"system": "row", "dataset": "data set"}  # for names of columns
 FACTS = ("n", "n_of", "doubt", "exchanged_with")  # of a printed number, that what cannot be rests on
 HIDDEN = ("values", "caveat", "basis", "rests", "starts", *FACTS)  # columns of a line that nobody else reads
 EXACT = "counted"  # kinds of judgement: this, and on what settings the trainings rest
