@@ -342,7 +342,7 @@ def test_reproduce_finds_what_a_local_training_made(in_own_store):
     done = run_cli("train", "000/table1/sample/transformer", "--local", *small)
     assert done.exit_code == 0
     assert "train.warmup=120 is more than train.steps=" in done.stderr
-    assert "train` made is in metrics, seeds" in run_cli("sql", "select * from runs").stderr
+    assert "`train` are in metrics, seeds" in run_cli("sql", "select * from runs").stderr
     (curve,) = json.loads(run_cli("sql", "select count(*) as n from metrics where metric = 'dev_loss'", "--json").stdout)
     assert curve["n"] >= 1
     printed = re.findall(
