@@ -138,7 +138,7 @@ def _beside(file: Path, root: Path) -> str:
             if not inside or path.stat().st_size > MOST_SETTINGS:
                 continue
             text = path.read_bytes().decode("utf-8", "replace")
-            for key, value in re.findall(r"""(?:^|[,{])[\s"'+~-]*([\w./@-]+)["']?[ \t]*[:=][ \t]*["']?([^"',{}\s]+)""", text, re.M):
+            for key, value in re.findall(r"""(?:^|[,{])[ \t"'+~-]*+([\w./@-]++)["']?[ \t]*+[:=][ \t]*+["']?([^"',{}\s]+)""", text, re.M):
                 last = key if name == OF_RUNS[0] else key.rpartition(".")[2]
                 if is_setting(f"params.{last}" if name == OF_RUNS[0] else last):
                     found[_text(f"{key} {value if is_value(value) else RUN.sub('#', value)}")] = None

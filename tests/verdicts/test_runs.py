@@ -1,6 +1,7 @@
 """Runs, names and headings in tables of ours and of papers: what is a run, and which number it answers."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -124,6 +125,20 @@ def test_numbers_that_folders_are_named_by_are_not_always_seeds(tmp_path):
         (".hydra/overrides.yaml", f"- seed={n}\n- out_dir=x{n}\n"), ("s.csv", f"accuracy\n82.{n}\n"))}  # fmt: skip
     _, found = scores_of(tmp_path / "hydra", seeds, "system,accuracy\nA,82.1\n", Names(system="A"))
     assert found[("A", "accuracy")] == ("reproduced", 3)
+
+
+@pytest.mark.timeout(20)
+def test_hostile_settings_beside_scores_count_as_none(tmp_path):
+    """A pipe, a file that is too large, and one that a careless pattern reads for ever."""
+    for n in range(4):
+        (tmp_path / f"r/seed{n}").mkdir(parents=True)
+        (tmp_path / f"r/seed{n}/s.csv").write_text(f"system,accuracy\nBase,82.{n}\n")
+    os.mkfifo(tmp_path / "r/seed0/config.json")
+    (tmp_path / "r/seed2/args.json").write_text('{"lr": 7, "x": "' + "x" * (1 << 20) + '"}')
+    (tmp_path / "r/seed3/config.yaml").write_text("-" * 500_000 + "\n" * 500_000)
+    (tmp_path / "t.csv").write_text(LONG)
+    both = read_both(tmp_path / "t.csv", [str(tmp_path / "r")])
+    assert len(judge_table(both.printed, both.scores)[0].values) == 4
 
 
 @pytest.mark.parametrize(
