@@ -659,6 +659,23 @@ def test_effects_of_definitions_count_in_users_code(tmp_path, monkeypatch, old, 
     assert (keys[0] != keys[1]) is ("quiet" not in old)
 
 
+@pytest.mark.timeout(20)
+def test_calls_at_import_are_followed_through_stars_and_many_ways(tmp_path, monkeypatch):
+    """There are 2 ** 40 ways through the functions. Each is looked at once."""
+    monkeypatch.syspath_prepend(tmp_path)
+    steps = "".join(f"def way{k}(x):\n    return way{k + 1}(x) or way{k + 1}(x)\n" for k in range(40))
+    ends = "REG = {}\ndef way40(x):\n    return x\ndef put(x):\n    REG['a'] = x\n    return x\n"
+    (tmp_path / "ways_of_users.py").write_text(steps + ends)
+    keys = {}
+    for said in ("way0(1)", "way0(2)", "put(1)", "put(2)"):
+        module = re.sub(r"\W", "", f"starred_{said}")
+        (tmp_path / f"{module}.py").write_text(f"from ways_of_users import *\nnamed = {said}\ndef layer():\n    return REG\n")
+        importlib.invalidate_caches()
+        found = closure(importlib.import_module(module).layer)[0]
+        keys[said] = {name.partition(":")[2]: digest for name, digest in found.items()}
+    assert keys["way0(1)"] == keys["way0(2)"] and keys["put(1)"] != keys["put(2)"]
+
+
 EARLY = """
 import own
 from phrasemodels.data.store.fingerprint import closure

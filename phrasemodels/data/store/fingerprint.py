@@ -186,8 +186,13 @@ def _has_effects(node: ast.stmt, module: str) -> bool:
     return _acts([part for part in ast.iter_child_nodes(node) if part not in targets], module)
 
 
-def _acts(nodes: Iterable[ast.AST], module: str, local: Collection[str] = ()) -> bool:
-    """Whether a call in nodes may change another object. local: names of values that are new there. Lambdas don't run."""
+def _acts(
+    nodes: Iterable[ast.AST], module: str, local: Collection[str] = (), calls: list[Any] | None = None
+) -> bool:
+    """Whether a call in nodes may change another object. Lambdas don't run.
+
+    local: names of values that are new there. calls: gets the calls of users' code, which are then left to the caller.
+    """
     waiting = [*nodes]
     while waiting:
         node = waiting.pop()
@@ -198,9 +203,12 @@ def _acts(nodes: Iterable[ast.AST], module: str, local: Collection[str] = ()) ->
         if not parts or parts[0] in local or isinstance(getattr(node, "func", None), ast.Call | ast.Subscript):
             continue
         if own := _own(module, getattr(node, "func", node)):
-            if any(_is_active(target, AT_CALL if len(parts) == 1 else ()) for target in own):
+            called = [(target, AT_CALL if len(parts) == 1 else ()) for target in own]
+            if calls is not None:
+                calls += called
+            elif any(_is_active(*one) for one in called):
                 return True
-        elif parts[0] in _parsed_names(module) or (ACTING.fullmatch(parts[-1]) and parts != ["set"]):
+        elif parts[0] in _names_of(module)[0] or (ACTING.fullmatch(parts[-1]) and parts != ["set"]):
             return True
     return False
 
@@ -212,14 +220,14 @@ def _own(module: str, node: ast.AST) -> list[tuple[str, ast.AST]]:
     waiting = [(module, parts[0], parts[1:])] if parts else []
     while waiting:
         place, name, more = waiting.pop()
-        if (place, name) in seen or not _is_users(place) or (parsed := _parsed(place)) is None:
+        if (place, name) in seen or not _is_users(place):
             continue
         seen.add((place, name))
-        for one in parsed[0].body:
-            if name in _bound_names(one):
-                made = getattr(one, "value", one)
-                found += [(place, made)] if isinstance(made, CALLABLE) else []
-        for target, inner in _imports(parsed[0].body, parsed[1]).get(name, ()):
+        bound, imports = _names_of(place)
+        made = (getattr(one, "value", one) for one in bound.get(name, ()))
+        found += [(place, one) for one in made if isinstance(one, CALLABLE)]
+        waiting += [(target, name, more) for target, star in imports.get("*", ()) if star == "*"]
+        for target, inner in imports.get(name, ()):
             if inner:
                 waiting.append((target, inner, more))
                 waiting += [(f"{target}.{inner}", more[0], more[1:])] if more else []
@@ -228,35 +236,32 @@ def _own(module: str, node: ast.AST) -> list[tuple[str, ast.AST]]:
     return found
 
 
-_checked: set[int] = set()  # definitions that are being looked at: a recursive one adds nothing
-
-
-def _is_active(target: tuple[str, ast.AST], methods: Collection[str] = ()) -> bool:
+@cache
+def _is_active(target: tuple[str, ast.AST], methods: tuple[str, ...] = ()) -> bool:
     """Whether a users' function, class or lambda may change another object when it is called.
 
     methods: of a class that count. All, if it is empty.
     """
-    module, node = target
-    if id(node) in _checked:
-        return False
-    _checked.add(id(node))
-    try:
-        if isinstance(node, ast.ClassDef):
-            inner = (one for one in node.body if isinstance(one, CALLABLE))
-            bases = (one for base in node.bases for one in _own(module, base))
-            meta = (one for key in node.keywords for one in _own(module, key.value))
-            return (
-                any(_is_active((module, one)) for one in inner if not methods or getattr(one, "name", "") in methods)
-                or any(_is_active(one, methods) for one in bases)
-                or any(map(_is_active, meta))
-            )
-        return _changes_others(module, node)
-    finally:
-        _checked.discard(id(node))
+    waiting, seen = [(target, methods)], set[Any]()
+    while waiting:
+        one = waiting.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        (module, node), of = one
+        if not isinstance(node, ast.ClassDef):
+            if _changes_others(module, node, waiting):
+                return True
+            continue
+        inner = (part for part in node.body if isinstance(part, CALLABLE))
+        waiting += [((module, part), ()) for part in inner if not of or getattr(part, "name", "") in of]
+        waiting += [(part, of) for base in node.bases for part in _own(module, base)]
+        waiting += [(part, ()) for key in node.keywords for part in _own(module, key.value)]
+    return False
 
 
-def _changes_others(module: str, node: ast.AST) -> bool:
-    """Whether a function names a global variable, sets a part of a value that isn't new in it, or calls something that does."""
+def _changes_others(module: str, node: ast.AST, calls: list[Any]) -> bool:
+    """Whether a function names a global variable, or sets a part of a value that isn't new in it. Its calls are added to `calls`."""
     nodes = [*ast.walk(node)]
     local = {"self", "cls"}
     for one in nodes:
@@ -273,7 +278,7 @@ def _changes_others(module: str, node: ast.AST) -> bool:
             if not isinstance(root, ast.Name) or root.id not in local:
                 return True
     inner = (one.body for one in nodes if isinstance(one, ast.Lambda))
-    return _acts([*ast.iter_child_nodes(node), *inner], module, local)
+    return _acts([*ast.iter_child_nodes(node), *inner], module, local, calls)
 
 
 def _is_ours(module: str) -> bool:
@@ -292,9 +297,15 @@ def _module(name: str) -> Module | None:
     return Module(name, *parsed) if (parsed := _parsed(name)) else None
 
 
-def _parsed_names(name: str) -> Collection[str]:
-    tree, _ = _parsed(name) or (ast.Module([], []), "")
-    return {bound for one in tree.body for bound in _bound_names(one)}
+@cache
+def _names_of(name: str) -> tuple[dict[str, list[ast.stmt]], dict[str, set[Name]]]:
+    """Return the top-level statements of a module by the names that they bind, and its imports. Empty without a source."""
+    tree, package = _parsed(name) or (ast.Module([], []), "")
+    bound: dict[str, list[ast.stmt]] = {}
+    for one in tree.body:
+        for own in _bound_names(one):
+            bound.setdefault(own, []).append(one)
+    return bound, _imports(_statements(tree), package)
 
 
 @cache
@@ -578,7 +589,8 @@ def _modules_below(top: str) -> list[str]:
 
 def forget() -> None:
     """Forget the parsed files of the project. For processes that see the files change."""
-    for known in (_parsed, _module, _definition, _run_at_import, _closure, project._place, project.distribution, _version):
+    of_files = (_parsed, _names_of, _is_active, _module, _definition, _run_at_import, _closure, _version)
+    for known in (*of_files, project._place, project.distribution):
         known.cache_clear()
 
 
