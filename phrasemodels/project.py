@@ -371,8 +371,15 @@ print(f"\\n{json.dumps([{of: [*known] for of, known in one.items()} for one in (
 """
 
 
-def _import_again(names: list[str]) -> None:
-    """Note what the import of modules reads, in a process that watches it. ValueError: one fails there."""
+def _import_again() -> None:
+    """Note what the import of users' modules that are there already reads, in a process that watches it.
+
+    ValueError: one fails there.
+    """
+    tops = {name for name in _plugins if not name.startswith(("test_", "conftest"))}  # no step reaches tests
+    names = [name for name in sys.modules if name.partition(".")[0] in tops]
+    if not names:
+        return
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
         [sys.executable, "-c", AGAIN, *names],
@@ -407,9 +414,7 @@ def watch() -> None:
     with contextlib.suppress(ValueError):  # commands that read them say so
         _plugins.update(modules())
         known += tuple(f"{place}/" for place in corpora_folders())
-    tops = {name for name in _plugins if not name.startswith(("test_", "conftest"))}  # no step reaches tests
-    if early := [name for name in sys.modules if name.partition(".")[0] in tops]:
-        _import_again(early)
+    _import_again()
 
     def observe(event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or not isinstance(arguments[0], str | bytes) or getattr(_here, "quiet", False):

@@ -91,9 +91,6 @@ def parse(
 
     Example: echo "The red house doesn't sleep." | phrasemodels parse - --format conllu
     """
-    from phrasemodels.data.formats.trees import GROUP
-    from phrasemodels.folders import check_replaceable
-    from phrasemodels.models.parser import DECODES
     from phrasemodels.parsing.files import BINARY, Table, answers, warn, write
 
     form = "jsonl" if form == "json" else form
@@ -108,16 +105,9 @@ def parse(
     table = Table(column, tuple(ids or ())) if column else None
     files = [file for one in given for file in texts_of(one, table) if not (out and file.is_relative_to(out))]
     kept = checked(files, table, ids, read)
-    to = {file: out / _named(file, given, form) for file in files} if out else {}
-    for place in to.values():
-        check_replaceable(place, force)
-    if len(set(to.values())) < len(to):
-        raise ValueError(f"{out}: two of the texts have one name; parse them by two commands, to two folders")
+    to = _outputs(files, given, form, out, force) if out else {}
     parser = reader(model, decode)
-    if parser.decode is DECODES["arcs"]:
-        check_names(form, "arcs", read)
-    elif not set(parser.names.labels) - {"", GROUP}:
-        raise ValueError("this parser has learned no phrases: ask for --decode arcs --format conllu")
+    check_decoder(parser, form, read)
     with parsing(parser, model, decode, workers) as parse_texts, _progress(files) as told:
 
         def found(file: Path) -> "Iterator[Answer]":
@@ -255,6 +245,29 @@ def _parse(texts: list[str], split: str) -> "list[list[Parse]]":
     from phrasemodels.parsing.files import splits
 
     return list(_parser[0].parse_each(texts, splits(_parser[0])[split]))
+
+
+def _outputs(files: list[Path], given: list[Path], form: str, out: Path, force: bool) -> dict[Path, Path]:
+    """Return the output of each file below a folder. ValueError: two have one name, or something else is there."""
+    from phrasemodels.folders import check_replaceable
+
+    to = {file: out / _named(file, given, form) for file in files}
+    for place in to.values():
+        check_replaceable(place, force)
+    if len(set(to.values())) < len(to):
+        raise ValueError(f"{out}: two of the texts have one name; parse them by two commands, to two folders")
+    return to
+
+
+def check_decoder(parser: "Parser", form: str, read: str) -> None:
+    """Check that a parser finds the parts that a format shows. ValueError: it finds heads alone."""
+    from phrasemodels.data.formats.trees import GROUP
+    from phrasemodels.models.parser import DECODES
+
+    if parser.decode is DECODES["arcs"]:
+        check_names(form, "arcs", read)
+    elif not set(parser.names.labels) - {"", GROUP}:
+        raise ValueError("this parser has learned no phrases: ask for --decode arcs --format conllu")
 
 
 def check_names(form: str, decode: str, read: str) -> None:
