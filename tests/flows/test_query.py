@@ -75,12 +75,28 @@ def test_an_answer_of_any_type_is_written_as_json_and_as_parquet(
     assert pq.read_table(tmp_path / "a.parquet").num_rows == 1
 
 
-def test_an_answer_is_written_as_csv_and_a_list_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_is_written_as_csv_with_lists_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
-    run_cli("sql", "select 'a, b' as x, sum(2) as n", "--to", str(tmp_path / "a.csv"))
-    assert (tmp_path / "a.csv").read_text() == '"x","n"\n"a, b",2\n'
-    done = run_cli("sql", "select [1] as x", "--to", str(tmp_path / "b.csv"))
-    assert "cast the column to text" in str(done.exception) and not (tmp_path / "b.csv").exists()
+    run_cli(
+        "sql",
+        "select 'a, b' as x, sum(2) as n, [1, null] as l, {'d': date '2026-01-02'} as s",
+        "--to",
+        str(tmp_path / "a.csv"),
+    )
+    header, row = (tmp_path / "a.csv").read_text().splitlines()
+    assert header == '"x","n","l","s"'
+    assert row == '"a, b",2,"[1, null]","{""d"": ""2026-01-02""}"'
+
+
+def test_kept_rows_are_traced_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHRASEMODELS_STORE", str(tmp_path / "store"))
+    one, other = "results/000-table1-laptop/phrase-k2", "results/000-table1-laptop/transformer"
+    known = {line["name"]: line["other"] for line in json.loads(run_cli("trace", one, "--json").stdout)}
+    assert known["inputs.licences"] == '["LicenseRef-Multi30k"]' and len(known["result.commit"]) == 40
+    differing = {line["name"] for line in json.loads(run_cli("trace", one, "--against", other, "--json").stdout)}
+    assert "settings.model.encoder.sigma" in differing and "settings.config.steps" in known.keys() - differing
+    assert "did you mean 'phrase-k3'?" in str(run_cli("trace", "results/000-table1-laptop/phrase-k9").exception)
+    assert "did you mean '000-table1-laptop'?" in str(run_cli("trace", one.replace("table1", "tabe1")).exception)
 
 
 def test_a_type_that_parquet_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

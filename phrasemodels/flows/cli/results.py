@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -272,7 +272,14 @@ def sql(
     from phrasemodels.data.formats.shards import write_parquet
     from phrasemodels.data.store.artifacts import atomic_replace
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.sql import answered, arrow_of, query, write_database, write_shards
+    from phrasemodels.flows.results.sql import (
+        answered,
+        arrow_of,
+        query,
+        with_text_for_lists,
+        write_database,
+        write_shards,
+    )
     from phrasemodels.folders import check_replaceable
 
     if to is not None and to.suffix not in (".parquet", ".csv"):
@@ -300,7 +307,7 @@ def sql(
                 write_parquet(to, table)
             else:
                 with atomic_replace(to) as path:
-                    csv.write_csv(table, path)
+                    csv.write_csv(with_text_for_lists(table), path)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
             raise ValueError(f"{to}: no such type: {str(error).splitlines()[0]}; cast the column to text") from error
         print(to)
@@ -313,7 +320,10 @@ def sql(
 
 
 What = Annotated[
-    str, typer.Argument(help="A store key (its first six digits are enough), a label, or a run of MLflow.")
+    str,
+    typer.Argument(
+        help="A store key (its first six digits are enough), a label, a run of MLflow, or a kept row: results/NAME/ROW."
+    ),
 ]
 
 
@@ -333,14 +343,18 @@ def trace(
 
     Example: phrasemodels trace "000/table1/sample/phrase-k2 seed 0"
     """
-    from phrasemodels.flows.results.lineage import Lineage, described
+    from phrasemodels.flows.results.lineage import Lineage, described, kept_row, parts_of
     from phrasemodels.flows.results.lineage import as_json as plain
 
+    kept = kept_row(what)
+    if kept and not against:
+        _print_differences(("", what), ({}, kept), as_json)
+        return
     store, tracker = opened()
     lineage = Lineage(store)
     if against:
-        first, second = (lineage.find(one, tracker.keys()) for one in (what, against))
-        _print_differences(first, second, as_json)
+        parts = [kept_row(one) or parts_of(lineage.find(one, tracker.keys())) for one in (what, against)]
+        _print_differences((what, against), parts, as_json)
         return
     holding = lineage.holding(what)
     artifact = holding[0] if holding else lineage.find(what, tracker.keys())
@@ -358,18 +372,18 @@ def trace(
         print(clean("  " + described(result)))
 
 
-def _print_differences(one: Any, other: Any, as_json: bool) -> None:
-    """Print the differences of two artifacts."""
+def _print_differences(names: Sequence[str], parts: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    """Print the differences of two results. The column of one without a name is left out."""
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.lineage import difference
 
-    rows = [{"": name, "one": mine, "other": theirs} for name, mine, theirs in difference(one, other)]
+    rows = difference(*parts)
     if as_json:
-        print_json([dict(zip(("name", "one", "other"), row.values(), strict=True)) for row in rows])
-    elif rows:
-        print_rows(f"{one.manifest['label']} | {other.manifest['label']}", ["", "one", "other"], rows)
-    else:
-        print("nothing")
+        print_json([dict(zip(("name", "one", "other"), row, strict=True)) for row in rows])
+        return
+    columns = ["setting", *filter(None, names)]
+    shown = [dict(zip(("setting", *names), row, strict=True)) for row in rows]
+    print_rows("", columns, shown) if rows else print("nothing")
 
 
 @app.command()

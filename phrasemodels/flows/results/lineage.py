@@ -16,6 +16,7 @@ from phrasemodels.data.download.manifest import Manifest, closest
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.store import Store
+from phrasemodels.flows.results.records import kept_files, read_kept
 from phrasemodels.infra.tracking import flatten
 
 FEWEST_DIGITS = 6
@@ -108,16 +109,45 @@ def described(artifact: Artifact | str) -> str:
     return f"{artifact.manifest['label']}  [{artifact.key}]" + (f"  {details}" if details else "")
 
 
-def difference(ours: Artifact, theirs: Artifact) -> list[tuple[str, Any, Any]]:
-    """Return (name, value of ours, value of theirs) of every difference between the keys and results of two artifacts."""
-    before, now = (flatten({**a.manifest["parts"], "result": _plain(a.meta)}) for a in (ours, theirs))
+def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Return (name, value of ours, value of theirs) of every difference between the keys and results of two artifacts.
+
+    Args:
+        ours: As `parts_of` or `kept_row` gives them.
+        theirs: Likewise.
+    """
+    before, now = flatten(ours), flatten(theirs)
     names = sorted(before.keys() | now.keys(), key=lambda name: (_order(name), name))
     return [(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
 
 
-def _plain(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the results in a meta, without lists of files and rows."""
-    return {name: value for name, value in meta.items() if name not in ("shards", "rows", "test_set")}
+def parts_of(artifact: Artifact) -> dict[str, Any]:
+    """Return the parts of an artifact's key, and its results without lists of files and rows."""
+    meta = {name: value for name, value in artifact.meta.items() if name not in ("shards", "rows", "test_set")}
+    return {**artifact.manifest["parts"], "result": meta}
+
+
+def kept_row(name: str) -> dict[str, Any]:
+    """Return a kept row in the parts of an artifact. ValueError: no result or row has this name.
+
+    Args:
+        name: results/NAME/ROW. Of any other name the answer is empty.
+    """
+    kept, _, row_name = name.removeprefix("results/").partition("/")
+    if kept == name.partition("/")[0]:
+        return {}
+    files = {file.parent.name: file for file in kept_files()}
+    if kept not in files:
+        raise ValueError(f"{kept!r} is no kept result: {closest(kept, files)}")
+    result = read_kept(files[kept])
+    rows = {row["experiment"].split("/", 3)[3]: row for row in result["rows"]}
+    if row_name not in rows:
+        raise ValueError(f"{name!r} is no row of a kept result: {closest(row_name, rows)}")
+    row = rows[row_name]
+    parts = {part: row.get(part, {}) for part in ("settings", "libraries")}
+    inputs = {part: row.get(part) for part in ("test_set", "licences")}
+    values = {part: row.get(part) for part in ("runs", "training", "values")}
+    return {**parts, "inputs": inputs, "result": {"commit": result["commit"], **values}}
 
 
 def _order(name: str) -> int:
