@@ -300,6 +300,16 @@ def test_a_lease_is_renewed_and_ends_soon_after_its_owner(folder: ObjectStorage,
         time.sleep(0.8)
         assert folder.leased_keys() == {"key": 1}
     folder.files.pipe_file(path, text)  # its owner has died
+    time.sleep(0.7)
+    assert folder.leased_keys() == {}
+
+
+@pytest.mark.parametrize("hours", [-5, 5, 50_000])
+def test_a_lease_by_a_wrong_clock_holds_while_it_is_renewed(folder: ObjectStorage, hours: float) -> None:
+    path = folder.path("leases", "x.json")
+    folder.files.pipe_file(path, json.dumps({"keys": ["a"], "until": time.time() + hours * 3600}).encode())
+    assert folder.leased_keys() == {"a": 1}
+    os.utime(path, (time.time() - 4000,) * 2)
     assert folder.leased_keys() == {}
 
 

@@ -445,7 +445,20 @@ class ObjectStorage(Bucket):
     def leased_keys(self) -> Counter[str]:
         """Return the keys leased by runs on any node, each with the number of its leases."""
         found = {path: text for path, text in self.texts("leases").items() if path.endswith(".json")}
-        return Counter(key for path, text in found.items() for key in _keys_of_lease(path, text))
+        return Counter(key for path, text in found.items() for key in self._keys_of_lease(path, text))
+
+    def _keys_of_lease(self, path: str, text: bytes) -> list[str]:
+        """Return the keys of a lease. An expired one has none. If the clock of its node is wrong, the storage's counts."""
+        now = time.time()
+        try:
+            lease = json.loads(text)
+            keys, until = lease["keys"], float(lease["until"])
+            if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
+                held = now < until < now + 2 * LEASE_SECONDS or self.modified(path) > now - LEASE_SECONDS
+                return keys if held else []
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            pass
+        raise ValueError(f"{path}: the lease is damaged; remove it once no run of another node is under way")
 
     def collect(self, days: float = 7.0, newest: int = 0, dry: bool = False) -> list[str]:
         """Remove unneeded files older than `days` days; return their paths. With `dry` remove nothing.
@@ -504,15 +517,3 @@ def _own_manifest(path: str, text: bytes) -> dict[str, Any] | None:
     manifest = parse_manifest(text)
     own = manifest and name.endswith(".json") and is_manifest_of(manifest, step, name.removesuffix(".json"))
     return manifest if own else None
-
-
-def _keys_of_lease(path: str, text: bytes) -> list[str]:
-    """Return the keys of a lease. An expired lease has none."""
-    try:
-        lease = json.loads(text)
-        keys, until = lease["keys"], float(lease["until"])
-        if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
-            return keys if until > time.time() else []
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        pass
-    raise ValueError(f"{path}: the lease is damaged; remove it once no run of another node is under way")
