@@ -3,11 +3,10 @@
 Making an answer imports torch and builds every model's configuration. Reading one takes a JSON file. An answer counts only
 while no source or data file of the project, no library and no version of Python has changed. Your own code may read any file of
 its folders and any variable of the environment, so all of them count. A file elsewhere counts if your code read it. Answers lie
-beside the compiled files of Python and numba. If this folder is read-only, answers are made anew each time.
+in the user's cache folder. If it can't be written to, answers are made anew each time.
 """
 
 import contextlib
-import importlib.util
 import json
 import os
 import sys
@@ -25,7 +24,7 @@ from phrasemodels.folders import files_below
 
 PACKAGE = Path(project.__file__).parent
 SUFFIXES = (".py", ".toml", ".csv", ".jinja")
-FOLDER = Path(importlib.util.cache_from_source(__file__)).parent / "answers"
+FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "phrasemodels" / "answers"
 MOST_FILES = 20_000  # of users; with more, answers are made anew
 VOLATILE = {"_", "SHLVL", "PWD", "OLDPWD", "LINES", "COLUMNS"}  # variables that a shell sets
 MOST = 1000  # values that are kept; the tests of each kept result are one, of which there are some 80
@@ -38,7 +37,8 @@ def cached_on_disk(name: str, key: Any, compute: Callable[[], Any], of_users: bo
         key: Everything the value depends on beside the project's files and libraries.
         of_users: The value also depends on code of users.
     """
-    path = FOLDER / f"{name}-{digest_of([key, project_digest(), users_digest() if of_users else ''])[:32]}.json"
+    known = [key, str(PACKAGE), project_digest(), users_digest() if of_users else ""]  # an answer may have paths
+    path = FOLDER / f"{name}-{digest_of(known)[:32]}.json"
     with contextlib.suppress(OSError, ValueError):
         kept, read = json.loads(path.read_bytes())
         if read == _states(one for one, *_ in read):
@@ -46,7 +46,7 @@ def cached_on_disk(name: str, key: Any, compute: Callable[[], Any], of_users: bo
     value = compute()
     text = json.dumps([value, _states(set[str]().union(*project.READ.values())) if of_users else []])
     with contextlib.suppress(OSError):
-        FOLDER.mkdir(parents=True, exist_ok=True)
+        FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
         # renamed into place: another process may read or make the same answer at this moment
         write_durably(path, text)
         for old in sorted(FOLDER.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)[MOST:]:
