@@ -43,7 +43,7 @@ from phrasemodels.folders import files_below
 FILE, VARIABLE = "phrasemodels.toml", "PHRASEMODELS_PROJECT"
 GROUPS = ("papers", "corpora", "encoders", "metrics", "parsers")
 CORPORA = "corpora"  # the folder of a project with manifests and files of corpora
-BESIDE = ("printed.csv", "settings.csv")  # what a paper's module may have beside it
+BESIDE = ("printed.csv", "settings.csv", "claims.csv")  # what a paper's module may have beside it
 PART = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 # the time and memory of tomllib grow with the square of its length
 LONG_KEY = re.compile(r"""(\.[ \t]*([\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){50}""")

@@ -59,8 +59,8 @@ class Claim:
     """Row of the better number; of kind `all` several rows, with ` | ` between them."""
     than: str
     """Row of the other number."""
-    dataset: str
     metric: str
+    dataset: str = ""
     kind: str = "main"
     split: str = ""
     than_table: str = ""
@@ -80,8 +80,8 @@ class Claim:
         return self.better.split(SEVERAL)
 
 
-def read_claims(path: Path) -> list[Claim]:
-    """Return the claims of a CSV. Its columns are the fields of `Claim`.
+def read_claims(path: Path, paper: str = "") -> list[Claim]:
+    """Return the claims of a CSV. Its columns are the fields of `Claim`. paper: of rows without one.
 
     Raises:
         ValueError: A column or a value is wrong, or an id stands there twice. The message names it.
@@ -89,6 +89,7 @@ def read_claims(path: Path) -> list[Claim]:
     known = {field.name: field.default for field in fields(Claim)}
     found: dict[str, Claim] = {}
     for number, row in enumerate(csv_rows(path), 1):
+        row = row | {"paper": row.get("paper") or paper}
         if unknown := sorted(row.keys() - known.keys()):
             raise ValueError(f"{path}: unknown column {unknown[0][:40]!r}; columns: {', '.join(known)}")
         if lacking := [name for name, default in known.items() if default is MISSING and not row.get(name)]:

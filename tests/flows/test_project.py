@@ -64,8 +64,12 @@ worker = subprocess.run([sys.executable, "-c", WORKER], input=step, cwd="/", cap
 other = rows("000", "model.encoder=mine", "recipe.metrics=their_metric")[0]
 parser = rows("004", "model.encoder=mine")[0]
 source = other.steps(0).stages["scores"].parts["source"]
+from phrasemodels.flows.results.claims import answered_claims
+claims = [(one["id"], one["verdict"], one["printed"]) for one in answered_claims([], paper="colours")]
+Path("../claims.csv").write_text(Path("../claims.csv").read_text().replace(",Mine,", ",Nobody,"))
+wrong = subprocess.run([sys.executable, "-m", "phrasemodels", "plan", "--paper", "colours"], capture_output=True, text=True)
 own = [(row.name, answer.cell and answer.cell.published) for row in rows("colours") for answer in row.answers]
-print(json.dumps({"own": own,
+print(json.dumps({"own": own, "claims": claims, "wrong": wrong.stderr,
     "worker": worker.stdout.decode().strip() or worker.stderr.decode(), "planned": [step["label"] for step in planned],
     "verified": verified, "keys": made, "name": other.name,
     "parser": [parser.name, type(parser.model.encoder).__name__],
@@ -98,6 +102,8 @@ def test_a_study_and_a_package_are_listed_planned_and_fingerprinted_like_our_own
     mine = "colours/table1/sample/mine"
     assert said["own"] == [[mine.replace("mine", "transformer"), 80.0], [mine.replace("mine", "transformer"), None],
                            [mine, 90.0], [mine, None]]  # fmt: skip
+    assert said["claims"] == [["colours-1", "open", 10.0]]
+    assert "claim colours-1: 0 printed numbers of 'Nobody' in Table 1" in said["wrong"]
     assert said["worker"] == "study"
     assert {"fetch commands", "train colours/table1/sample/mine seed 0"} <= set(said["planned"])
     assert "commands" in said["verified"] and ".phrasemodels" in said["store"]

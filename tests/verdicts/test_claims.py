@@ -140,6 +140,8 @@ def test_a_wrong_file_of_claims_is_named(tmp_path):
         file.write_text(text)
         with pytest.raises(ValueError, match=match):
             read_claims(file)
+    file.write_text("id,claim,table,better,than,metric\n1,A beats B.,1,A,B,accuracy\n")
+    assert read_claims(file, "p")[0].paper == "p"
     file.write_text(HEADER + row.replace(",A,B", ",A | C,B").replace("main", "all"))
     assert read_claims(file)[0].rows == ["A", "C"]
 

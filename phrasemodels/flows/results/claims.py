@@ -60,9 +60,11 @@ TUNED = "with tuned settings"  # of each row; such rows are compared with each o
 @cache
 def claims() -> list[Claim]:
     """Return the claims of the five papers and of users."""
-    beside = (project.beside(paper, CLAIMS) for paper in project.parts("papers"))
-    places = [Path(str(files("phrasemodels.data") / CLAIMS)), *filter(None, beside)]
-    return [claim for place in places for claim in read_claims(place)]
+    beside = {paper: project.beside(paper, CLAIMS) for paper in project.parts("papers")}
+    places = {"": Path(str(files("phrasemodels.data") / CLAIMS))} | {
+        paper: path for paper, path in beside.items() if path
+    }
+    return [claim for paper, path in places.items() for claim in read_claims(path, paper)]
 
 
 def name_of(row: Columns) -> str:

@@ -101,6 +101,17 @@ class Plan:
         ]
 
 
+def _resolved(request: "Request") -> "Table":
+    """Return the table of a request. ValueError: it, or a claim of its paper, is wrong; after the trainings it would be late."""
+    from phrasemodels.flows.results.claims import claims, printed_rows
+
+    table = request.resolve()
+    for claim in claims():
+        if claim.paper == table.paper:
+            printed_rows(claim)
+    return table
+
+
 def planned(request: "Request", settings: Settings) -> tuple[Plan, Store]:
     """Return the plan of a request, and its store.
 
@@ -111,7 +122,7 @@ def planned(request: "Request", settings: Settings) -> tuple[Plan, Store]:
     from phrasemodels.flows.experiments.catalogue import with_user_files
 
     sources = sources_of(settings)
-    table = request.resolve()
+    table = _resolved(request)
     plan = Plan(with_user_files(table, sources))
     store = open_store(settings)
     if absent := missing_files(plan, store, settings):
@@ -197,7 +208,7 @@ def _of_table(
     def made() -> dict[str, Any]:
         from phrasemodels.flows.experiments.catalogue import Request, reads_encoders, with_user_files
 
-        table = Request(**asked).resolve()
+        table = _resolved(Request(**asked))
         settled = not any(map(reads_encoders, table.experiments))
         return {"settled": settled, "answer": make(with_user_files(table, sources))}
 
