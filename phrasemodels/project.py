@@ -380,6 +380,7 @@ def _import_again() -> None:
     names = [name for name in sys.modules if name.partition(".")[0] in tops]
     if not names:
         return
+    _before[:] = filter(_is_pythons, sys.path)  # they may have added the others
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
         [sys.executable, "-c", AGAIN, *names],
@@ -396,6 +397,13 @@ def _import_again() -> None:
     for known, found in zip((READ, ASKED), json.loads(done.stdout.splitlines()[-1]), strict=True):
         for module, read in found.items():
             known.setdefault(module, set()).update(read)
+
+
+def _is_pythons(place: str) -> bool:
+    """Whether Python itself began with a folder of `sys.path`, or it has installed distributions."""
+    path, script = os.path.abspath(place), getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    named = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), os.path.dirname(script), os.getcwd()]
+    return path in map(os.path.abspath, named) or f"{path}/".startswith(_interpreter()) or _has_distributions(path)
 
 
 @cache

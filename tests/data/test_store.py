@@ -679,7 +679,7 @@ def test_calls_at_import_are_followed_through_stars_and_many_ways(tmp_path, monk
 EARLY = """
 import own
 from phrasemodels.data.store.fingerprint import closure
-print(*closure(own.mine)[0])
+print(*closure(own.mine, own.found)[0])
 """
 
 
@@ -687,7 +687,10 @@ def test_what_a_module_read_before_it_was_watched_counts(tmp_path: Path) -> None
     """As in a notebook, which imports the study first. A module that can't be imported alone is named."""
     (tmp_path / "phrasemodels.toml").write_text('[metrics]\nmine = "own:mine"\n')
     (tmp_path / "gain.txt").write_text("2")
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab/hidden.py").write_text("GAIN = 2\n")
     text = "import sys\nGAIN = open('gain' + '.txt').read()\ndef mine():\n    return GAIN\n"
+    text += f"sys.path.append({str(tmp_path / 'lab')!r})\ndef found(name):\n    return __import__(name)\n"
     found = []
     for more in ("", "assert sys.argv == ['-c'], 'not alone'\n"):
         (tmp_path / "own.py").write_text(text + more)
@@ -695,7 +698,7 @@ def test_what_a_module_read_before_it_was_watched_counts(tmp_path: Path) -> None
         found.append(
             subprocess.run([sys.executable, "-c", EARLY], cwd=tmp_path, env=environment, capture_output=True, text=True)
         )
-    assert "<file>:gain.txt" in found[0].stdout.split(), found[0].stderr
+    assert {"<file>:gain.txt", "hidden:GAIN"} <= {*found[0].stdout.split()}, found[0].stderr
     assert "own: imported before its files were watched" in found[1].stderr and "not alone" in found[1].stderr
 
 
