@@ -384,8 +384,14 @@ def runs(as_json: Json = False) -> None:
     """
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.records import records
+    from phrasemodels.infra.services import named_server
+    from phrasemodels.infra.settings import Settings
 
-    known = records(opened()[0])
+    settings, (store, _) = Settings(), opened()
+    known = records(store)
+    if store.shared is not None or named_server(settings):
+        where = f"these are runs whose driver was on this machine ({store.root / 'runs'})"
+        print(f"{where}; `prefect flow-run ls` lists all runs of the server", file=sys.stderr)
     if as_json:
         print_json(known)
         return

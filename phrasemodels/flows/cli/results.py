@@ -81,7 +81,7 @@ def verdicts(
         _print_needs(rows)
     elif paper or table or system or verdict or number:
         for row in rows:
-            print(clean(_line(row)))
+            print(wrapped(clean(_line(row, sys.stdout.isatty())), 9))
     else:
         print_verdict_counts(rows)
 
@@ -183,17 +183,18 @@ def _ours(row: dict[str, Any]) -> str:
     return f"{row['ours']:.2f}{half}" + ("" if row["exact"] else f" ({row['seeds']})")
 
 
-def _line(row: dict[str, Any]) -> str:
-    """Return a number in at most 110 characters: place, system, printed, ours ± interval (seeds), verdict, reason."""
+def _line(row: dict[str, Any], short: bool) -> str:
+    """Return a number: place, system, printed, ours ± interval (seeds), verdict, reason. short: long names are cut."""
     from phrasemodels.flows.experiments.published import short_reason
 
-    place = row["table"].replace("Table ", "T").replace("Slide: ", "")[:9]
+    place = row["table"].replace("Table ", "T").replace("Slide: ", "")
     what = " ".join(part for part in (row["system"], row["variant"], row["dataset"], row["metric"]) if part)
-    what = what if len(what) <= 32 else f"{what[:15]}…{what[-16:]}"
+    paper = row["paper"]
+    if short:
+        paper, place, what = paper[:8], place[:9], what if len(what) <= 32 else f"{what[:15]}…{what[-16:]}"
     return (
-        f"{row['paper'][:8]} {place:<9} {what:<32} {row['printed']:>6} {_ours(row):<18} {row['verdict']:<14} "
-        f"{short_reason(row)}"
-    )[:110].rstrip()
+        f"{paper} {place:<9} {what:<32} {row['printed']:>6} {_ours(row):<18} {row['verdict']:<14} {short_reason(row)}"
+    ).rstrip()
 
 
 def _print_number(row: dict[str, Any]) -> None:

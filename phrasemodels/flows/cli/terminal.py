@@ -111,7 +111,7 @@ def _finite(value: Any) -> Any:
 
 # control characters, except line ends and tabs; and those that turn the direction of text
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-NARROW = 8  # characters of a terminal for each column
+WHOLE = 16  # characters of a word that a column of a table never breaks; longer ones are names
 KINDS = ("idiom", "plain", "new", "seen")  # groups of sentences that get a column
 
 
@@ -136,8 +136,9 @@ def one_line(text: str) -> str:
 
 
 def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> None:
-    """Print rows as a table, or each as a list of its values where a terminal has fewer than NARROW characters a column;
-    control characters are replaced, so that no value can change the terminal."""
+    """Print rows as a table, or each as a list of its values where a terminal is too narrow for whole numbers; control
+    characters are replaced, so that no value can change the terminal."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -147,10 +148,18 @@ def print_rows(title: str, columns: list[str], rows: list[dict[str, Any]]) -> No
 
     console = Console(width=None if sys.stdout.isatty() else 10_000)  # in a file or a pipe a name is one word
     table = Table(title=shown(title) if title else None, title_justify="left")
-    if not rows or console.width >= NARROW * len(columns):
-        for column in columns:
+    cells = [[shown(one).plain for one in (column, *(row[column] for row in rows))] for column in columns]
+    words = [max((cell_len(word) for cell in own for word in cell.split()), default=0) for own in cells]
+    lines = [max(cell_len(line) for cell in own for line in cell.split("\n")) for own in cells]
+    room = console.width - 3 * len(columns) - 1
+    if not rows or sum(widths := [min(one, WHOLE) for one in words]) <= room:
+        for place in sorted(range(len(columns) * bool(rows)), key=lambda place: lines[place] - widths[place]):
+            left = sum(line > width for line, width in zip(lines, widths, strict=True)) or 1
+            widths[place] += max(0, min(lines[place] - widths[place], (room - sum(widths)) // left))
+        for place, column in enumerate(columns):
             numeric = bool(rows) and isinstance(rows[0][column], int | float)
-            table.add_column(shown(column), justify="right" if numeric else "left", overflow="fold")
+            width = widths[place] if rows else None
+            table.add_column(shown(column), justify="right" if numeric else "left", overflow="fold", width=width)
         for row in rows:
             table.add_row(*(shown(row[column]) for column in columns))
     else:
