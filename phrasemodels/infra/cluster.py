@@ -10,11 +10,10 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from phrasemodels.infra.services import scratch_folder
 from phrasemodels.infra.signals import ClusterError, noting_error_line
 from phrasemodels.project import declared_files_only
 
@@ -258,6 +257,8 @@ class TorchTrainerLaunch:
     on_wait: Callable[[str], None] = lambda what: None
 
     def __call__(self, function: Callable[..., None], *arguments: Any) -> None:
+        from phrasemodels.infra.services import scratch_folder
+
         self.check()
         # Ray's own snapshots get a new folder: a truncated one would stop every later run of this name
         with SLOTS.hold(self.workers * self.threads), self._saying_what_it_waits_for() as lost:
@@ -350,21 +351,28 @@ class TorchTrainerLaunch:
         """The resources of one worker, all of them on one node."""
         return {"CPU": float(self.threads)} | ({"GPU": self.gpus} if self.gpus else {})
 
-    def check(self) -> None:
-        """Raise a ValueError if the cluster can never hold this group. A growing cluster may have no nodes yet."""
-        if not self.grows and self._room() < self.workers:
-            raise ValueError(f"{self._missing()}: set train.workers, train.threads or train.gpus lower, or add nodes")
+    def check(self, here: Sequence[dict[str, float]] = ()) -> None:
+        """Check that there can be room for this group. A growing cluster may have no nodes yet.
 
-    def _room(self) -> int:
+        Args:
+            here: Resources of this machine, in place of the cluster that Ray has joined.
+
+        Raises:
+            ValueError: There never is.
+        """
+        if (here or not self.grows) and self._room(here) < self.workers:
+            more = "set train.workers, train.threads or train.gpus lower, or add nodes"
+            raise ValueError(f"{self._missing(here)}: {more}")
+
+    def _room(self, here: Sequence[dict[str, float]] = ()) -> int:
         """Count the workers for which the cluster has room."""
-        return sum(bundles_on(node, self.bundle) for node in _living_nodes())
+        return sum(bundles_on(node, self.bundle) for node in here or _living_nodes())
 
-    def _missing(self) -> str:
+    def _missing(self, here: Sequence[dict[str, float]] = ()) -> str:
         """Say what the group needs and what the cluster has."""
-        have = [{kind: int(node.get(kind, 0)) for kind in self.bundle} for node in _living_nodes()]
-        return (
-            f"{self.workers} workers need {self.bundle} each, the cluster has {have}, which is room for {self._room()}"
-        )
+        have = [{kind: int(node.get(kind, 0)) for kind in self.bundle} for node in here or _living_nodes()]
+        what, room = "this machine" if here else "the cluster", self._room(here)
+        return f"{self.workers} workers need {self.bundle} each, {what} has {have}, which is room for {room}"
 
 
 def train_worker(config: dict[str, Any]) -> None:

@@ -61,6 +61,24 @@ def test_mistakes_are_explained_in_one_line(in_own_store, monkeypatch):
         assert words in str(end.value), arguments
 
 
+ROW = "000/table1/sample/phrase-k2"
+
+
+@pytest.mark.parametrize("asked", ["train.gpus=1", "train.workers=64", "train.threads=64"])
+@pytest.mark.parametrize(
+    "command", [("plan", "--measure"), ("reproduce",), ("train", ROW), ("train", ROW, "--local"), ("train", ROW, "--local", "--data", ".")]
+)  # fmt: skip
+def test_what_this_machine_never_holds_is_refused_before_anything_starts(command, asked, in_own_store, monkeypatch):
+    monkeypatch.setattr("phrasemodels.infra.services.start_ray", lambda settings: pytest.fail("Ray started"))
+    monkeypatch.setattr("phrasemodels.infra.services.services", lambda settings: pytest.fail("services started"))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    said = str(run_cli(*command, "--set", asked).exception)
+    alone = "--local" in command and "workers" in asked
+    assert ("train.workers=64: --local trains in this process" if alone else "need {'CPU': ") in said
+    assert alone or "this machine has [{'CPU': " in said
+    assert not [path for path in Path(os.environ["PHRASEMODELS_STORE"]).rglob("*.json") if path.parent.name == "runs"]
+
+
 def test_unknown_words_cannot_change_the_terminal(capsys):
     models.warn_of_unknown_words(SimpleNamespace(unknown_words=list), ["a\x1b[31m\nb", "\u202ec", "d" * 10_000])
     told = capsys.readouterr().err
@@ -324,6 +342,18 @@ def test_a_long_line_is_broken_on_a_terminal_alone(monkeypatch):
     first, *others = wrapped(line, 8).splitlines()
     assert all(len(part) <= 60 for part in (first, *others)) and all(part.startswith(" " * 8) for part in others)
     assert " ".join([first, *others]).split() == line.split()
+
+
+def test_numbers_are_whole_in_a_narrow_table_and_nothing_is_cut_in_a_pipe(monkeypatch, capsys):
+    rows = [{"system": "a system " * 9, "name": "n" * 90, "one": "62.30 ± 0.41", "more": 1234567890, "p": 0.01234}] * 2
+    print_rows("", list(rows[0]), rows)
+    assert f"{'n' * 90} │ 62.30 ± 0.41 │ 1234567890" in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_rows("", list(rows[0]), rows)
+    printed = re.sub(r"\x1b\[\d+m", "", capsys.readouterr().out)
+    assert printed.count(" 1234567890 ") == printed.count(" 0.01234 ") == printed.count(" 62.30 ") == 2
+    assert all(len(line) <= 80 for line in printed.splitlines())
 
 
 @pytest.mark.parametrize(("width", "lines"), [(60, 16 * 2 + 3), (200, 2 + 4)])

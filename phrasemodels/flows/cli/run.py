@@ -90,6 +90,10 @@ def _run(asked: dict[str, Any], settings: "Settings", tune: int) -> dict[str, An
     from phrasemodels.infra.services import services
 
     request, plan, store = _planned(asked, settings)
+    if not settings.ray_address:  # a cluster of others says what it has once it is joined
+        from phrasemodels.flows.run.execute import check_here
+
+        check_here((p for p in plan.pipelines if p.trains and not store.find(p.trained, verify=False)), settings)
     print("starting Prefect, Ray and MLflow", file=sys.stderr, flush=True)
     with services(settings):
         from phrasemodels.flows.run.reproduce import reproduce_plan
@@ -178,8 +182,10 @@ def _print_costs(made: "Plan", store: "Store", settings: "Settings", as_json: bo
     from phrasemodels.data.store.store import Executor
     from phrasemodels.flows.cli.terminal import print_rows
     from phrasemodels.flows.results.records import sources_of
+    from phrasemodels.flows.run.execute import check_here
     from phrasemodels.flows.run.local import costs, memory_limit
 
+    check_here(made.pipelines, settings)
     limit, measured = memory_limit(), []
     for cost in costs(made, store, Executor(sources=sources_of(settings))):
         print(f"measured {cost.experiment.name}", file=sys.stderr, flush=True)

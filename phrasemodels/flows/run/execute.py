@@ -34,7 +34,7 @@ from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker, TrainingRun
 from phrasemodels.tasks.parsers.parse import add_trees
 from phrasemodels.tasks.train.checkpoints import newest
-from phrasemodels.tasks.train.trainer import PROGRESS, Training, history, train
+from phrasemodels.tasks.train.trainer import PROGRESS, Training, history, this_machine, train
 
 if TYPE_CHECKING:
     from phrasemodels.data.store.shared import ObjectStorage
@@ -227,6 +227,14 @@ def training_group(pipeline: Pipeline, settings: Settings) -> TorchTrainerLaunch
     name = f"{pipeline.trained.key[:12]}-{file_name(pipeline.experiment.name)}-s{pipeline.seed}"
     workers, wait = settings.workers or config.workers or 1, 60 * settings.wait_minutes
     return TorchTrainerLaunch(name, workers, config.threads, config.gpus, wait=wait, grows=settings.autoscaling)
+
+
+def check_here(pipelines: Iterable[Pipeline], settings: Settings) -> None:
+    """Refuse trainings for which this machine never has room, before anything starts. ValueError: there is one."""
+    here = this_machine(settings.cpus)
+    for pipeline in pipelines:
+        if pipeline.trains:
+            training_group(pipeline, settings).check(here)
 
 
 def launch_training(

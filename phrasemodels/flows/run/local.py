@@ -36,6 +36,7 @@ from phrasemodels.tasks.train.trainer import (
     Training,
     TrainSettings,
     peak_memory_mib,
+    this_machine,
     train,
     training_of,
 )
@@ -53,19 +54,19 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     The training runs on Ray Train unless local.
     """
     from phrasemodels.flows.results.records import leased_steps, open_store, sources_of
-    from phrasemodels.flows.run.execute import launch_training, training_group
+    from phrasemodels.flows.run.execute import check_here, launch_training, training_group
     from phrasemodels.infra.services import start_ray, stop_ray
     from phrasemodels.infra.settings import Settings
 
     if not experiment.recipe.trains:
         raise ValueError(f"{experiment.name} trains nothing: `phrasemodels verdicts --count` runs it")
-    if local and experiment.train.gpus and not _has_gpu():
-        raise ValueError(
-            f"{experiment.name}: train.gpus={experiment.train.gpus:g}, but this machine has no GPU; set it to 0"
-        )
+    if local:
+        _check_local(experiment)
     settings = Settings()
     store, sources = open_store(settings), sources_of(settings)
     pipeline = _with_files(experiment, sources).steps(seed)
+    if not local and not settings.ray_address:
+        check_here([pipeline], settings)
     report = _printer(pipeline.trained.settings) if local else None
     executor = Executor(sources=sources, report=report)
     checkpoints = store.workspace(pipeline.trained.key) / "checkpoints"
@@ -82,10 +83,14 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     return _result(pipeline, trained, scored)
 
 
-def _has_gpu() -> bool:
-    import torch
+def _check_local(experiment: Experiment) -> None:
+    """Refuse a training that this process can't hold. ValueError: it wants several workers, or more than this machine has."""
+    from phrasemodels.infra.cluster import TorchTrainerLaunch
 
-    return torch.cuda.is_available()
+    config = experiment.train
+    if (config.workers or 1) > 1:
+        raise ValueError(f"train.workers={config.workers}: --local trains in this process; leave one of them out")
+    TorchTrainerLaunch(experiment.name, 1, config.threads, config.gpus).check(this_machine())
 
 
 def _with_files(experiment: Experiment, sources: Sources) -> Experiment:
@@ -169,6 +174,7 @@ def train_prepared(
     Raises:
         ValueError: The folder was prepared with another recipe.
     """
+    _check_local(experiment)
     check_folder(data)
     if not (data / RECIPE).is_file() or (data / RECIPE).read_bytes() != _digest(experiment):
         again = f"phrasemodels prepare {experiment.name} --to {data}"

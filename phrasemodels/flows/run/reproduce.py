@@ -263,9 +263,9 @@ def _run_rows(plan: Plan, store: Store, settings: Settings, stages: Counter[str]
     """Run all rows of a plan and publish the finished ones. Add the seconds of its steps to `stages`."""
     execution = Execution.of(plan, store, settings, str(runtime.flow_run.id or ""))
     record = execution.record
+    execution.check()  # before the run has a record
     with attempt(record, settings, runtime.flow_run.parameters) as entry, Watch(execution) as watch:
         log(f"MLflow: {record.link}; pages and records of runs: {store.root / 'runs'}; the store: {settings.store}")
-        execution.check()
         diverged = run_steps(execution, watch)
         entry["stages"] = watch.stages()
         entry["diverged"] = sorted(set(diverged.values()))

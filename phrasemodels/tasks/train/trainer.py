@@ -586,6 +586,11 @@ def forget_peak_memory() -> None:
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
+def this_machine(cpus: int | None = None) -> list[dict[str, float]]:
+    """Return the resources of this machine, or `cpus` of its processors, before Ray is asked."""
+    return [{"CPU": float(cpus or os.cpu_count() or 1), "GPU": float(torch.cuda.device_count())}]
+
+
 def peak_memory_mib(device: torch.device = CPU) -> float:
     """Return the peak memory of this process in MiB, of a GPU the peak of its tensors.
 
