@@ -10,8 +10,8 @@ import numpy as np
 
 from phrasemodels.verdicts.claims import OPEN, ClaimVerdict, Gain, gain_of_items, gain_of_values, judge_gain
 from phrasemodels.verdicts.printed import COUNT, Printed, digits, impossible, prints_as
-from phrasemodels.verdicts.rule import PrintedValue, factor_of, how_made, judge_runs, read_number
-from phrasemodels.verdicts.scales import Decision, decide, known
+from phrasemodels.verdicts.rule import PrintedValue, deviation_apart, factor_of, how_made, judge_runs, read_number
+from phrasemodels.verdicts.scales import UNITLESS, Decision, decide, known, misfit
 from phrasemodels.verdicts.scores import Scores, ratio
 from phrasemodels.verdicts.significance import Array, Difference, SeedGroup, difference, few_seeds, holm, seed_group
 from phrasemodels.verdicts.tables import Fold, fold_of, folded, folded_metric
@@ -192,6 +192,61 @@ def how_read(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Read]
 
 
 @dataclass(frozen=True)
+class Match:
+    """A printed system and the runs that answer its numbers. ours: its name there; why: why numbers have no answer."""
+
+    system: str
+    printed: int
+    answered: int
+    seeds: tuple[int, ...]
+    ours: tuple[str, ...]
+    why: tuple[str, ...]
+
+
+def matched(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Match]:
+    """Return for each printed system whether runs of ours answer its numbers."""
+    groups: dict[str, list[tuple[Printed, Scores | None, str]]] = {}
+    answers = _answers(printed, scores)
+    for one, ours, scale in zip(printed, answers, _scales(printed, answers), strict=True):
+        if one.value:
+            groups.setdefault(one.row, []).append((one, ours, scale.scale))
+    made = []
+    for system, pairs in groups.items():
+        found = [ours for _, ours, _ in pairs if ours and not ours.problem]
+        why = (_not_run(one, scores) if ours is None else ours.problem or deviation_apart(one, scale) for one, ours, scale in pairs)
+        seeds = tuple(sorted({len(ours.seeds) for ours in found}))
+        names = tuple(dict.fromkeys(ours.row for ours in found if ours.row))
+        made.append(Match(system, len(pairs), len(found), seeds, names, tuple(dict.fromkeys(filter(None, why)))))
+    return made
+
+
+def unmatched(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[str]:
+    """Say which systems, data sets and metrics of ours match no printed one, a line each."""
+    fold, answers = fold_of(map(_wanted, printed)), _answers(printed, scores)
+    lines = [] if any(answers) else ["no result of ours matches a printed number: compare the names"]
+    theirs = [(_wanted(one), fold(*_wanted(one)), ours) for one, ours in zip(printed, answers, strict=True) if one.value]
+    for place, kind in enumerate(("system", "data set", "metric")):
+        names = {(one.row, one.dataset, one.metric)[place]: fold(one.row, one.dataset, one.metric)[place] for one in scores}
+        only = len({wanted[place] for wanted, _, _ in theirs}) == 1
+        apart = [name for name, has in names.items() if not any(_fits(name, has, want[place], only) for _, want, _ in theirs)]
+        lacking = {wanted[place]: None for wanted, _, _ in theirs} if apart else {}
+        for wanted, _, ours in theirs:
+            if ours:
+                lacking.pop(wanted[place], None)
+        if "" in apart:
+            lines.append(f"some of ours name no {kind}: add a column, or say --{kind.replace(' ', '')}")
+        if named := list(filter(None, apart)):
+            or_column = ", or add a column our_row to the printed table" if kind == "system" else ""
+            without = f"; printed without results: {_few(list(lacking))}" if any(lacking) else ""
+            lines.append(f"{kind}s of ours that match no printed one: {_few(named)}{without}; spell them alike{or_column}")
+    return lines
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(name[:60] for name in names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+@dataclass(frozen=True)
 class JudgedGain:
     """A claim of one system of a table over another, with its answer."""
 
@@ -218,10 +273,23 @@ def judge_gains(
     """
     answers = _answers(printed, scores)
     scales = _scales(printed, answers)
+    made = []
+    for (place, other), name in _claims(printed, pairs).items():
+        one = printed[place]
+        answer = ClaimVerdict(OPEN, f"{name} has no printed number beside it", math.nan)
+        if other is not None:
+            answer = _gain(one, printed[other], answers[place], answers[other], scales[place])
+            name = printed[other].row
+        made.append(JudgedGain(one.row, name, one.table, one.dataset, one.metric, answer))
+    return made
+
+
+def _claims(printed: Sequence[Printed], pairs: Sequence[tuple[str, str]]) -> dict[tuple[int, int | None], str]:
+    """Return the name of the baseline by the places of both numbers of a claim. ValueError: no table has both systems."""
     places = {
         (*one.where[:2], folded(one.row), *one.where[3:]): place for place, one in enumerate(printed) if one.value
     }
-    claims: dict[tuple[int, int | None], str] = {}  # places of both numbers, and the name of the baseline
+    claims: dict[tuple[int, int | None], str] = {}
 
     def beside(one: Printed, row: str) -> int | None:
         return places.get((*one.where[:2], folded(row), *one.where[3:]))
@@ -238,15 +306,22 @@ def judge_gains(
     for place, one in enumerate(printed):
         if one.value and one.gain_over:  # a claim on this number alone
             claims[place, beside(one, one.gain_over)] = one.gain_over
-    made = []
-    for (place, other), name in claims.items():
-        one = printed[place]
-        answer = ClaimVerdict(OPEN, f"{name} has no printed number beside it", math.nan)
-        if other is not None:
-            answer = _gain(one, printed[other], answers[place], answers[other], scales[place])
-            name = printed[other].row
-        made.append(JudgedGain(one.row, name, one.table, one.dataset, one.metric, answer))
-    return made
+    return claims
+
+
+def unclaimed(printed: Sequence[Printed], pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Say which claims name a system that no printed table has, a line each."""
+    lines = [
+        f"gain {printed[place].row}:{name}: {name} has no printed number beside it"
+        for (place, other), name in _claims(printed, ()).items()
+        if other is None
+    ]
+    for pair in pairs:
+        try:
+            _claims(printed, [pair])
+        except ValueError as error:
+            lines.append(str(error))
+    return list(dict.fromkeys(lines))
 
 
 def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None, scale: Decision) -> ClaimVerdict:
@@ -349,8 +424,8 @@ def _verdict(
 ) -> Verdict:
     """Return the verdict on a number. Without a scale or a margin it is not comparable; the others are judged all the same."""
     exact = one.arithmetic == COUNT
-    if one.value and ours.problem:
-        return Verdict("not comparable", ours.problem)
+    if one.value and (said := ours.problem or deviation_apart(one, scale.scale)):
+        return Verdict("not comparable", said)
     if one.value and scale.problem and not (exact or one.margin or one.not_comparable):
         return Verdict("not comparable", scale.problem)
     less = scale.lower_is_better if one.lower_is_better is None else one.lower_is_better
@@ -369,11 +444,14 @@ def _verdict(
     doubts = [_caveat(one, ours, scale)]
     if copied := next((other.row for other in scores if other is not ours and _is_copy(ours, other)), ""):
         doubts.append(f"{copied} has the same scores, of which one may be a copy")
-    if found.verdict in ("higher", "lower") and scale.scale == "positive" and not units[0]:
+    one_unit = one.scale == "positive" and not one.columns.get("unit")  # it is stated
+    if found.verdict in ("higher", "lower") and scale.scale == "positive" and not (units[0] or one_unit):
         ratio_of = abs(float(np.mean(values)) / float(one.digits))
         if factor := next((f"1/{of}" if down else f"{of}" for of in UNITS_APART for down in (False, True)
                            if 0.8 < (ratio_of * of if down else ratio_of / of) < 1.25), ""):  # fmt: skip
-            doubts.append(f"ours are about {factor} of the printed number: if units differ, write them behind the metric")
+            alike = "give both alike, such as means" if known(one.metric).name in UNITLESS else "write units behind both metrics"
+            option = f"say --scale '{one.metric}=positive' if both are in one unit"
+            return Verdict("not comparable", f"ours are about {factor} of the printed number: {alike}, or {option}")
     return qualified(found, "; ".join(filter(None, doubts)))
 
 
@@ -407,6 +485,9 @@ def _scales(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> lis
         pairs = [(printed[place].value, answered[place].values() if place in answered else ()) for place in places]
         percent = {ours.percent for ours in answered.values()}
         decision = decide(str(metric), pairs, str(stated), shares, percent == {True})
+        units = {(str(metric), any("%" in text for text, _ in pairs)), *((s.metric, s.percent) for s in answered.values())}
+        if said := "" if stated else next(filter(None, (misfit(*each, str(metric)) for each in sorted(units))), ""):
+            decision = Decision(problem=said)
         if len(percent) > 1:
             decision = Decision(
                 problem=f"some of ours of {metric} are marked as percent, some aren't: mark all or none"

@@ -390,6 +390,8 @@ def _number(
     dataset = with_split(dataset, given.get("split", ""), several)
     spread = given.get("deviation") or (str(row.cells.get(column.deviation, "")) if column.deviation else "")
     deviation = value_of(spread, table.comma).text.removesuffix("%") if spread else value.deviation
+    if "%" in f"{spread} {column.deviation}" and "%" not in f"{value.text} {metric}" and abs(value.number) <= 1:
+        raise ValueError(f"{value.text} and its deviation {spread[:20]} %: write both in one unit")
     if not system and "row" not in roles_of(table.columns):
         raise ValueError("no system: add a column of systems, or say --system")
     fields: dict[str, Any] = {

@@ -417,6 +417,7 @@ def read(
     names: Names | None = None,
     unread: list[str] | None = None,
     itself: bytes = b"",
+    taken: set[Path] | None = None,
 ) -> Iterator[Observation]:
     """Yield the scores of a file, or of all files of a folder; names in any case, and packed by gzip.
 
@@ -426,6 +427,7 @@ def read(
         names: What the files don't say.
         unread: Gets a line for each file or line that isn't read.
         itself: SHA-256 of the printed table, which is no result.
+        taken: Files that were read before. Each is read once.
 
     Raises:
         ValueError: No file has scores, or there are too many.
@@ -434,8 +436,13 @@ def read(
     files = [path] if path.is_file() else _files(path)
     wanted = {file: reader for file in files if (reader := _reader(file, readers))}
     unread += [f"{file}: no file of scores by its name" for file in files if file not in wanted]
-    some, beside, said = False, dict[Path, str](), set[str]()
+    some, beside, said, taken = False, dict[Path, str](), set[str](), set() if taken is None else taken
     for file, reader in wanted.items():
+        if (real := file.resolve()) in taken:
+            unread.append(f"{file}: read once: it is there twice")
+            some = True
+            continue
+        taken.add(real)
         named = _named_by(file, path, names or Names())
         if itself and not named.seed and hashlib.sha256(content(file)).digest() == itself:
             unread.append(f"{file}: not read: it is the printed table")

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from phrasemodels.verdicts.printed import Printed, digits, half_unit
-from phrasemodels.verdicts.scales import OUT_OF_REACH, TOLERANCE
+from phrasemodels.verdicts.scales import OUT_OF_REACH, TOLERANCE, known
 from phrasemodels.verdicts.scores import INFINITY
 
 Scale = str  # percent, share, positive, count, or empty
@@ -79,6 +79,25 @@ def how_made(one: Printed, scale: Scale, items: int = 0, lower_is_better: bool |
         scale, margin = "", max(2 * half_unit(one.digits), min(LARGEST_MARGIN, abs(float(one.digits)) / 2))
     lower = bool(lower_is_better if one.lower_is_better is None else one.lower_is_better)
     return PrintedValue(scale, margin, items, one.runs, one.best_of, one.deviation, one.bound, lower)
+
+
+def deviation_apart(one: Printed, scale: Scale) -> str:
+    """Say that a printed deviation is in another unit than its number, by its size and digits; empty if it isn't."""
+    if not one.deviation or scale not in ("percent", "share"):
+        return ""
+    value, spread, places = abs(float(one.digits)), one.deviation, digits(one.digits)
+    finer = digits(f"{spread:.10g}") - places
+    said = f"the deviation {spread:g} of {one.value} may be"
+    if scale == "share":
+        inner = min(max(value, half_unit(one.digits)), 1 - half_unit(one.digits))
+        most = 1 - inner**2 if known(one.metric).kind == "correlation" else inner * (1 - inner)  # a variance
+        if spread**2 <= most and not (finer < 0 and spread >= 0.1):
+            return ""
+        percent = f"{100 * value:.{max(1, places - 2)}f}%"
+        return f"{said} in points: write both in percent, {percent} ± {spread:g}% or ± {100 * spread:g}%"
+    if finer <= 0 or spread >= 0.1 or 100 * spread > min(value, 100 - value):
+        return ""
+    return f"{said} a share: write ± {100 * spread:g}, or both with as many digits, {value:.{places + finer}f} ± {spread:g}"
 
 
 @dataclass(frozen=True)

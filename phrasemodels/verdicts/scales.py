@@ -111,6 +111,27 @@ def lower_is_better(metric: str) -> bool | None:
     return (None if said is False else True) if less else said
 
 
+UNITLESS = frozenset("perplexity loss fid bpc bpb bpd psnr".split())
+
+
+def misfit(metric: str, percent: bool = False, printed: str = "") -> str:
+    """Say that a metric has a unit that it cannot have, such as BLEU (ms) or perplexity (%), and what to write. Empty if it hasn't.
+
+    percent: its numbers have percent signs. printed: its printed name, if it is another one.
+    """
+    found = known(metric)
+    said = [one or other for one, other in re.findall(r"[(\[]\s*([a-zA-Z]+)\s*[)\]]|[\s_]([a-zA-Z]{2,})$", metric.strip())]
+    # not S, B or min, which can be a size or the least value
+    units = [unit for unit in said if (unit if len(unit) == 1 else unit.casefold()) in LESS - {"b", "min"}]
+    if found.name in UNITLESS and (percent or "percent" in words(metric) or "(%)" in metric):
+        units.append("%")
+    if not units or not (found.name in UNITLESS or found.kind in ("fraction", "error", "correlation")):
+        return ""
+    scale = "positive" if found.kind == "positive" else "percent"
+    option = f"--scale {_quoted(printed or metric)}={scale}"
+    return f"{metric!r}: {found.name} is not measured in {units[0]}: take the unit away, or say {option}"
+
+
 def scale_of_unit(unit: str) -> str:
     """Return the scale of a unit, such as %, BLEU, correlation, MB; empty if it is unknown."""
     if unit in SCALES:

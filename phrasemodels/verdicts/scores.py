@@ -5,7 +5,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -139,7 +139,7 @@ def collected(
     Args:
         observations: The scores in any order.
         is_printed: Whether a metric is printed; of others, scores that are wrong are left out. None: all are.
-        unread: Gets a line for each file whose scores aren't counted, and for each name that is spelled otherwise.
+        unread: Gets a line for the scores of a file that aren't counted, and for each name that is spelled otherwise.
         fold: How names are compared; None: as `folded`.
 
     Raises:
@@ -180,11 +180,17 @@ def collected(
         runs.add(one, (math.nan if diverged else one.score, one.total))
     _no_copies(files)
     _say_spellings(seen, unread)
-    made = []
+    made, left = [], dict[tuple[str, ...], list[str]]()
     for key, runs in found.items():
         if key not in left_out:
-            runs.check(unread if is_printed is None or not key[2] or is_printed(key[2]) else [])
+            printed = is_printed is None or not key[2] or is_printed(key[2])
+            for *reason, part in list(runs.check(unread if printed else [])):
+                if printed:
+                    left.setdefault(tuple(reason), []).append(f"{' / '.join(filter(None, key))[:200]}{part}")
             made.append(_scores(key, runs.seeds, runs.problem, runs.percent == {True}))
+    for (file, how, why), parts in left.items():
+        more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+        _say(unread, f"{file}: {how}: {'; '.join(parts[:3])}{more}: {why}")
     return made
 
 
@@ -198,7 +204,8 @@ class _Runs:
         default_factory=dict
     )  # file of each setting of runs with a name, and without
     unnamed: dict[str, None] = field(default_factory=dict)  # files
-    twice: dict[str, str] = field(default_factory=dict)  # files whose scores stand in another one
+    # by file and seed: the file that has the same scores, and the items
+    twice: dict[tuple[str, str], tuple[str, set[str]]] = field(default_factory=dict)
     percent: set[bool] = field(default_factory=set)
     problems: dict[str, str] = field(default_factory=dict)  # unreadable score of each run
     problem: str = ""
@@ -213,29 +220,36 @@ class _Runs:
         if one.item not in items:
             items[one.item] = score
             self.settings.setdefault((bool(one.seed), one.setting), one.file)
+        elif items[one.item] == score and (first != one.file or self._is_copy(one)):
+            self.twice.setdefault((one.file, one.seed), (first, set()))[1].add(one.item)
         elif first == one.file:
             twice = f"item {one.item[:40]!r} has two scores; a seed has one for each item"
             place = f"{one.where}: " if one.where else ""
             raise ValueError(
                 f"{place}{_named(one)}: {twice if one.item else 'two scores; give them a column item, or other seeds'}"
             )
-        elif items[one.item] == score:
-            self.twice[one.file] = first
         elif one.seed:
             self.problem = self.problem or f"{first} and {one.file} have different scores of run {one.seed[:40]!r}"
         else:
             self.unclear = f"{first} and {one.file} have different scores, and name no run: {NAME_RUNS}"
 
-    def check(self, unread: list[str]) -> None:
-        """Leave out what names no run beside runs, and find what no seeds of one number can be."""
+    def _is_copy(self, one: Observation) -> bool:
+        """Return whether a score of a file that stands there before is of the same run: something names it."""
+        return bool(one.seed or one.item) and (bool(one.seed), one.setting) in self.settings
+
+    def check(self, unread: list[str]) -> Iterator[tuple[str, ...]]:
+        """Leave out what names no run beside runs, and find what no seeds of one number can be.
+
+        Yield of what isn't counted, or once: file, how it counts, why, and seed or items.
+        """
         for seed in _no_runs(dict.fromkeys(filter(None, (*self.seeds, *self.problems)))):
-            _say(unread, f"{self.first.get(seed, 'ours')}: not read: {seed[:40]!r} is no seed, as others are numbers")
+            yield self.first.get(seed, "ours"), "not read", f"{seed[:40]!r} is no seed, as others are numbers", ""
             self.seeds.pop(seed, None)
             self.problems.pop(seed, None)
         if named := any(self.seeds):
             if self.seeds.pop("", None) is not None:
                 for file in self.unnamed:
-                    _say(unread, f"{file}: not counted: it names no run, as other files do; {NAME_RUNS}")
+                    yield file, "not counted", f"no run is named, as elsewhere; {NAME_RUNS}", ""
         else:
             self.problem = self.problem or self.unclear
         numbers = sorted(int(seed) for seed in self.seeds if re.fullmatch(r"\d{3,15}", seed))
@@ -244,8 +258,12 @@ class _Runs:
             said = f"{numbers[0]} to {numbers[-1]} are taken as {len(numbers)} seeds"
             _say(unread, f"{file}: {said}: if they are steps, keep one of each run")
         self.problem = self.problem or next(iter(self.problems.values()), "")
-        for file, first in self.twice.items() if not self.problem else ():
-            _say(unread, f"{file}: not counted: {first} has the same scores of the same run")
+        for (file, seed), (first, items) in self.twice.items() if not self.problem else ():
+            part = f", seed {seed[:40]}" * bool(seed) + f", {len(items)} items" * any(items)
+            if first == file:
+                yield file, "counted once", "the same score of the same run stands there twice", part
+            else:
+                yield file, "not counted", f"{first} has the same scores of the same run", part
         if len(self.percent) > 1:
             self.problem = self.problem or "some of its scores are marked as percent, some aren't: mark all or none"
         settings = [(setting, file) for (of, setting), file in self.settings.items() if of == named]

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -305,12 +306,32 @@ def _header(grid: Grid, lines: Sequence[Line]) -> tuple[list[str], list[Line]]:
                 break
             heads.append(line.cells)
     if len(heads) == 1:
-        return [cell.strip() for cell in top], list(lines[1:])
+        units = _units(grid, lines[1], top) if len(lines) > 1 else []
+        names = [f"{name.strip()} ({unit})" if unit else name.strip() for name, unit in zip_longest(top, units)]
+        return names, list(lines[1 + bool(units) :])
     filled = [_filled(cells) for cells in heads[:-1]] + [heads[-1]]
     names = [
         " ".join(dict.fromkeys(filter(None, (_of(cells, place) for cells in filled)))) for place in range(len(top))
     ]
     return names, list(lines[len(heads) :])
+
+
+UNIT_ROW = frozenset(("", "unit", "units", "einheit", "einheiten"))
+
+
+def _units(grid: Grid, line: Line, top: Sequence[str]) -> list[str]:
+    """Return the units of columns that a line below the header has; empty if it is no such line. ValueError: they can't be read."""
+    cells = [re.sub(r"^\s*[(\[]\s*(.*?)\s*[)\]]\s*$", r"\1", cell).strip() for cell in line.cells[: len(top)]]
+    named, rest = role_of(cells[0]) if cells else "", list(filter(None, cells[1:]))
+    units = [word == "%" or {*words(word)} <= UNITS | {"percent", "points", "pct"} for word in rest]
+    if named not in UNIT_ROW or not any(units) or any(map(is_value, cells)) or any(line.cells[len(top) :]):
+        return []
+    place = f"{grid.where}, line {line.number}"
+    if not all(units):
+        raise ValueError(f"{place}: {rest[units.index(False)][:40]!r} is no known unit: write units in the header, as in time (s)")
+    if stated := next((name for name, unit in zip(top, cells, strict=False) if unit and role_of(name) in ROLES["number"]), ""):
+        raise ValueError(f"{place}: units below {stated[:40]!r}: write them behind the metric, as in time (s)")
+    return ["", *cells[1:]]
 
 
 def _filled(cells: Sequence[str]) -> list[str]:

@@ -291,14 +291,14 @@ BROKEN = {
             "scores.csv, line 2: seed '0', item '1': score 1.0 of nan is no finite number",
         ),
         (
-            b"seed,score\n0,1\n0,1\n",
+            b"seed,score\n0,1\n0,2\n",
             "line 3: seed '0': two scores; give them a column item, or other seeds",
         ),
         (b"seed,item,score,total\n0,1,1,1e308\n", "score 1.0 of 1e+308 is larger than 1e+15"),
         (b"seed,item,score\n0,1,-1e16\n", "score -1e+16 of 1.0 is larger than 1e+15"),
         (b"seed,score\n0,84,6\n", "scores.csv, line 2: 3 cells, but 2 columns; a number with a comma stands in quotes"),
         (b"seed,score\n,1\n", "line 2: no seed"),
-        (b"seed,item,score\n0,1,1\n0,1,1\n", "has two scores"),
+        (b"seed,item,score\n0,1,1\n0,1,0\n", "has two scores"),
         (b"seed,item,score\n0,1,1\n1,2,1\n", "1 of 2 items have no score"),
         (b"seed,item,score\n", "no scores; files that are read"),
     ),
@@ -330,3 +330,18 @@ def test_a_broken_file_is_one_line_that_names_it(name: str, content: bytes, said
     with pytest.raises(ValueError, match=re.escape(said)) as error:
         read_printed(path) if name == "printed.csv" else read_scores([str(path)])
     assert "\n" not in str(error.value)
+
+
+def test_check_says_which_names_match_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("system,accuracy\nBase,82.3\nOurs,84.1\n")
+    Path("s.csv").write_text("system,seed,accuracy\nBase,0,82.2\nBase,1,82.4\nOurz,0,84\n,0,3\n")
+    said = json.loads(run_cli("judge", "t.csv", "s.csv", "--check", "--json", "--gain", "Ourz:Base").stdout)
+    assert [(one["system"], one["answered"], one["seeds"]) for one in said["systems"]] == [
+        ("Base", 1, [2]),
+        ("Ours", 0, []),
+    ]
+    assert "closest is 'Ourz'" in said["systems"][1]["why"][0] and "no table has both" in said["gains"][0]
+    assert said["unmatched"][-1].startswith("systems of ours that match no printed one: Ourz, s; printed without results: Ours;")
+    for options in (("--check",), ()):
+        assert said["unmatched"][-1] in run_cli("judge", "t.csv", "s.csv", *options).output

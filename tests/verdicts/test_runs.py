@@ -146,7 +146,8 @@ def test_hostile_settings_beside_scores_count_as_none(tmp_path):
 )
 def test_a_mean_over_seeds_is_no_seed(mean, tmp_path):
     both, found = scores_of(tmp_path, mean)
-    said = "summary.csv: not counted: it names no run" if "summary.csv" in mean else "not read: 'mean' is no seed"
+    no_run = "summary.csv: not counted: Base / accuracy: no run is named"
+    said = no_run if "summary.csv" in mean else "not read: 'mean' is no seed"
     assert found[("Base", "accuracy")] == ("reproduced", 3) and said in both.unread[0]
 
 
@@ -374,7 +375,7 @@ def test_columns_name_a_seed_and_a_metric(tmp_path):
     table = "system,accuracy\nA,82.1\n"
     for head in ("seed0 accuracy,seed1 accuracy,seed2 accuracy,mean accuracy", "accuracy_seed0,accuracy_seed1,accuracy_seed2,accuracy"):
         both, found = scores_of(tmp_path, {"s.csv": f"system,{head}\nA,82.0,82.1,82.2,82.1\n"}, table)
-        assert found[("A", "accuracy")] == ("reproduced", 3) and "not counted: it names no run" in both.unread[-1]
+        assert found[("A", "accuracy")] == ("reproduced", 3) and "not counted: A / accuracy: no run is named" in both.unread[-1]
         shutil.rmtree(tmp_path / "ours")
     runs = {"A": {f"seed_{n}": {"accuracy": 82 + n / 10} for n in range(3)} | {"mean": {"accuracy": 82.1}}}
     assert scores_of(tmp_path, {"s.json": json.dumps(runs)}, table)[1][("A", "accuracy")] == ("reproduced", 3)
@@ -634,3 +635,70 @@ def test_a_cell_of_excel_that_is_far_away_costs_no_time(tmp_path):
 def test_a_sign_in_a_subscript_is_a_difference(cell, deviation, note):
     found = value_of(cell)
     assert (found.text, found.deviation, "taken as a difference" in found.note) == ("81.2", deviation, note)
+
+
+def test_copies_count_once_and_what_is_not_counted_is_named(tmp_path):
+    for extra, said in (
+        ({"s.csv": f"{SEEDS}Base,0,82.2\n"}, "s.csv: counted once: Base / accuracy, seed 0: the same score"),
+        ({"b.csv": "system,seed,accuracy\nBase,0,82.2\n"}, "s.csv: not counted: Base / accuracy, seed 0: "),
+        ({"b.csv": "system,accuracy\nBase,82.2\n"}, "b.csv: not counted: Base / accuracy: no run is named"),
+    ):
+        both, found = scores_of(tmp_path, {"s.csv": SEEDS} | extra)
+        assert set(found.values()) == {("reproduced", 3), ("lower", 3)} and said in both.unread[-1]
+        shutil.rmtree(tmp_path / "ours")
+    scores_of(tmp_path, BY_SEED)
+    again = read_both(tmp_path / "t.csv", [str(tmp_path / "ours"), str(tmp_path / "ours/seed0.csv")])
+    assert [len(one.seeds) for one in again.scores] == [3] and again.unread[-1].endswith("read once: it is there twice")
+    shutil.rmtree(tmp_path / "ours")
+    items = "system,seed,item,score\n" + "".join(f"Base,0,{i},{i % 2}\n" for i in range(4))
+    both, _ = scores_of(tmp_path, {"i.csv": f"{items}Base,0,1,1\n"}, names=ACCURACY)
+    assert len(both.scores[0].items) == 4 and "counted once: Base / accuracy, seed 0, 1 items" in both.unread[-1]
+    with pytest.raises(ValueError, match="item '1' has two scores"):
+        scores_of(tmp_path, {"i.csv": f"{items}Base,0,1,0\n"}, names=ACCURACY)
+
+
+def test_a_line_of_units_below_the_header_is_no_system(tmp_path):
+    ours = {"s.csv": "system,seed,accuracy,time\n,,%,ms\n" + "".join(f"A,{n},82.{n},12.{n}\n" for n in range(3))}
+    _, found = scores_of(tmp_path, ours, "system,accuracy,time\n, %, s\nA,82.1,12.1\n")
+    assert found == {("A", "accuracy (%)"): ("reproduced", 3), ("A", "time (s)"): ("not run", 0)}
+    for table, said in (("accuracy,speed\n,%,tok/s", "'tok/s' is no known unit"), ("metric,value\n,,%", "units below 'value'")):
+        with pytest.raises(ValueError, match=said):
+            scores_of(tmp_path, ours, f"system,{table}\nA,82.1,3\n")
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [("0.823 ± 0.4", "may be in points"), ("82.3 ± 0.004", "may be a share"), ("82.3 ± 0.4", ""), ("0.823 ± 0.004", ""),
+     ("82 ± 0.3", ""), ("0.5 ± 0.2", ""), ("82.3% ± 0.4%", ""), ("82.300 ± 0.004", "")],
+)  # fmt: skip
+def test_a_deviation_in_another_unit_than_its_number_is_asked_for(cell, said, tmp_path):
+    shares = cell[0] == "0"
+    _, (found,) = judged(
+        tmp_path,
+        ("t.csv", f"system,accuracy\nA,{cell}\n", Names()),
+        of_seeds("system,accuracy", "A,0.82{}" if shares else "A,82.{}"),
+    )
+    assert (found.verdict == "not comparable") == bool(said) and said in found.reason
+    with pytest.raises(ValueError, match="write both in one unit"):
+        scores_of(tmp_path, {"s.csv": SEEDS}, "system,accuracy,std\nA,0.823,0.4%\n")
+
+
+@pytest.mark.parametrize(
+    ("metric", "ours", "said"),
+    [("loss (%)", "loss", "loss is not measured in %"), ("loss", "loss (%)", "--scale loss=positive"),
+     ("BLEU (ms)", "BLEU", "not measured in ms"), ("perplexity_ms", "perplexity", "not measured in ms"),
+     ("BLEU (%)", "BLEU", ""), ("WER (S)", "WER (S)", ""), ("MAE (s)", "MAE (s)", "")],
+)  # fmt: skip
+def test_a_unit_that_a_metric_cannot_have_is_asked_for(metric, ours, said, tmp_path):
+    _, (found,) = judged(
+        tmp_path, ("t.csv", f"system,{metric}\nA,32.1\n", Names()), of_seeds(f"system,{ours}", "A,32.{}")
+    )
+    assert (found.verdict, said in found.reason) == ("not comparable" if said else "reproduced", True)
+
+
+def test_numbers_that_a_factor_of_units_divides_are_not_comparable_until_that_is_stated(tmp_path):
+    files = of_seeds("model,loss", "A,0.032{}")
+    for scales, verdict in (({}, "not comparable"), ({"loss": "positive"}, "lower")):
+        judged(tmp_path, ("t.csv", "model,loss\nA,3.2\n", Names()), files)
+        both = read_both(tmp_path / "t.csv", [str(tmp_path / "ours")], scales=scales)
+        assert judge_table(both.printed, both.scores)[0].verdict == verdict

@@ -435,7 +435,7 @@ def judge(
     from phrasemodels.flows.report.judgement import is_page, write_judgement
     from phrasemodels.flows.results.exchange import read_both
     from phrasemodels.folders import check_replaceable
-    from phrasemodels.verdicts.judgement import how_read, judge_gains, judge_table, plain, unused
+    from phrasemodels.verdicts.judgement import how_read, judge_gains, judge_table, plain, unmatched, unused
     from phrasemodels.verdicts.tables import Names
 
     if page.suffix != ".html":
@@ -447,20 +447,20 @@ def judge(
     names = Names(paper, table, system, dataset, alone, columns=columns)
     scales = dict(_pair(one, "=", "--scale") for one in scale or ())
     both = read_both(printed, results, names, scales, dict(_pair(one, "=", "--better") for one in better or ()))
-    read = how_read(both.printed, both.scores)
+    claims = [_pair(one, ":", "--gain") for one in gain or ()]
+    read, apart = how_read(both.printed, both.scores), unmatched(both.printed, both.scores)
+    said: dict[str, Any] = {"read": [asdict(one) for one in read], "unread": both.unread, "unmatched": apart}
     if not as_json:
-        _print_read(read, both.unread)
+        _print_read(read, [*both.unread, *apart])
     if check:
-        if as_json:
-            print_json({"read": [asdict(one) for one in read], "unread": both.unread})
+        _print_check(both, claims, said if as_json else None)
         return
     judged = judge_table(both.printed, both.scores)
-    gains = judge_gains(both.printed, both.scores, [_pair(one, ":", "--gain") for one in gain or ()])
+    gains = judge_gains(both.printed, both.scores, claims)
     write_judgement(judged, unused(both.printed, both.scores), page, gains, read, both.unread)
     rows = [plain(one) for one in judged]
     if as_json:
-        claims = [asdict(one) for one in gains]
-        print_json({"read": [asdict(one) for one in read], "unread": both.unread, "numbers": rows, "gains": claims})
+        print_json(said | {"numbers": rows, "gains": [asdict(one) for one in gains]})
     else:
         _print_judged(rows, gains)
         print(page)
@@ -487,7 +487,7 @@ def _print_read(read: Sequence[Any], unread: Sequence[str]) -> None:
             "data sets": _few(one.datasets),
             "printed": one.printed,
             "ours": one.answered,
-            "seeds": " to ".join(map(str, dict.fromkeys((*one.seeds[:1], *one.seeds[-1:])))) or "–",
+            "seeds": _span(one.seeds),
             "ours times": "" if one.factor == 1 else f"{one.factor:g}",
         }
         for one in read
@@ -496,6 +496,36 @@ def _print_read(read: Sequence[Any], unread: Sequence[str]) -> None:
     print_rows("How the files are read", shown, rows)
     for line in (*(one.problem for one in read if one.problem), *unread):
         print(clean(f"  {line}"))
+
+
+def _print_check(both: Any, claims: Sequence[tuple[str, str]], said: dict[str, Any] | None) -> None:
+    """Print which printed systems have results, and which claims name none. said: all else for JSON; None: as a table."""
+    from phrasemodels.flows.cli.terminal import clean, print_rows
+    from phrasemodels.verdicts.judgement import matched, unclaimed
+
+    found, lines = matched(both.printed, both.scores), unclaimed(both.printed, claims)
+    if said is not None:
+        print_json(said | {"systems": [asdict(one) for one in found], "gains": lines})
+        return
+    rows = [
+        {
+            "system": one.system,
+            "printed": one.printed,
+            "with results": one.answered,
+            "seeds": _span(one.seeds),
+            "name of ours": _few(one.ours) or "–",
+            "why not": "; ".join(one.why[:3]) + (f"; and {len(one.why) - 3} reasons more" if len(one.why) > 3 else ""),
+        }
+        for one in found
+    ]
+    print_rows("Which printed systems have results", [*rows[0]], rows)
+    for line in lines:
+        print(clean(f"  {line}"))
+
+
+def _span(counts: Sequence[int]) -> str:
+    """Return the least and the largest of sorted numbers."""
+    return " to ".join(map(str, dict.fromkeys((*counts[:1], *counts[-1:])))) or "–"
 
 
 def _few(names: Sequence[str]) -> str:

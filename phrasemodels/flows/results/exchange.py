@@ -113,9 +113,9 @@ def read_scores(
     Raises:
         ValueError: A source cannot be read, or seeds have different items.
     """
-    left = [] if unread is None else unread
+    left, taken = [] if unread is None else unread, set[Path]()
     found = (
-        from_mlflow(uri, left) if (uri := _tracking(source)) else read(Path(source), ALL_READERS, names, left, itself)
+        from_mlflow(uri, left) if (uri := _tracking(source)) else read(Path(source), ALL_READERS, names, left, itself, taken)
         for source in sources
     )
     try:
