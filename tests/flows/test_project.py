@@ -64,8 +64,8 @@ worker = subprocess.run([sys.executable, "-c", WORKER], input=step, cwd="/", cap
 other = rows("000", "model.encoder=mine", "recipe.metrics=their_metric")[0]
 parser = rows("004", "model.encoder=mine")[0]
 source = other.steps(0).stages["scores"].parts["source"]
-from phrasemodels.flows.results.claims import answered_claims
-claims = [(one["id"], one["verdict"], one["printed"]) for one in answered_claims([], paper="colours")]
+from phrasemodels.flows.results.claims import answered_claims, claim_lines
+claims = [(one["id"], one["verdict"], [*claim_lines(one)][1].strip()) for one in answered_claims([], paper="colours")]
 Path("../claims.csv").write_text(Path("../claims.csv").read_text().replace(",Mine,", ",Nobody,"))
 wrong = subprocess.run([sys.executable, "-m", "phrasemodels", "plan", "--paper", "colours"], capture_output=True, text=True)
 own = [(row.name, answer.cell and answer.cell.published) for row in rows("colours") for answer in row.answers]
@@ -102,7 +102,7 @@ def test_a_study_and_a_package_are_listed_planned_and_fingerprinted_like_our_own
     mine = "colours/table1/sample/mine"
     assert said["own"] == [[mine.replace("mine", "transformer"), 80.0], [mine.replace("mine", "transformer"), None],
                            [mine, 90.0], [mine, None]]  # fmt: skip
-    assert said["claims"] == [["colours-1", "open", 10.0]]
+    assert said["claims"] == [["colours-1", "open", "Mine against Transformer, BLEU"]]
     assert "claim colours-1: 0 printed numbers of 'Nobody' in Table 1" in said["wrong"]
     assert said["worker"] == "study"
     assert {"fetch commands", "train colours/table1/sample/mine seed 0"} <= set(said["planned"])

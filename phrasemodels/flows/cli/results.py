@@ -104,7 +104,7 @@ def _print_claims(claims: list[dict[str, Any]]) -> None:
         for line in claim_lines(one):
             print(clean(line))
     counts = Counter(one["verdict"] for one in claims)
-    print(f"{len(claims)} claims: {', '.join(f'{n} {verdict}' for verdict, n in counts.most_common())}")
+    print(f"{len(claims)} claim{'s' * (len(claims) != 1)}: {', '.join(f'{n} {verdict}' for verdict, n in counts.most_common())}")
 
 
 def _keep_tests() -> None:

@@ -322,7 +322,7 @@ def _items(result: Result, artifacts: Mapping[str, Artifact]) -> list[pa.Table]:
 def claim_lines(one: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a claim in a terminal: its answer and numbers and the answers elsewhere."""
     yield f"{one['id']}  {one['verdict']}: {one['claim']}"
-    yield f"    {one['better']} against {one['than']}, {one['dataset']}, {one['metric']}"
+    yield "    " + ", ".join(filter(None, (f"{one['better']} against {one['than']}", one["dataset"], one["metric"])))
     yield f"    {one['reason']}"
     for other in one["elsewhere"]:
         yield f"    {other['verdict']}: {other['reason']}"
