@@ -48,11 +48,23 @@ _EMOJI = "".join(
     )
 )  # that are pictures without a variation selector
 _REST = f"(?:[{_MARKS}]|[{NON_JOINER}{JOINER}]+\\S)"
+_LAST = r"[^\s<>\".,;:!?)\]}'”’»]"  # of an address
+_NAME = r"[\w.+-]"  # a character of a file's name
+_ADDRESS = rf"""
+    \b[a-zA-Z]{{2,9}}://[^\s<>"]*{_LAST}                                        # https://x.org/a_(b)
+  | (?<![^\s(\[{{<"'“‘«,;])(?:
+      www\.[^\s<>"]*{_LAST} | [\w-]++(?:\.[\w-]++)++(?<=[.a-z][a-z][a-z])/[^\s<>"]*{_LAST}    # x.org/a
+    | [\w.+%-]++@\w[\w-]*+(?:\.\w[\w-]*+)++(?::\w[\w.-]*+(?:/{_NAME}*\w)+)?           # me@x.org, git@x.org:a/b
+    | (?:[A-Za-z]:[\\/]|\\\\|~/|\.\.?/|/{_NAME}++/)(?:{_NAME}|[\\/~@%#=])*[\w\\/]    # C:\a, ~/a, ./a, /usr/local
+    | \w{_NAME}*(?:[\\/]{_NAME}+)*?[\\/](?:\w[\w+-]+\.[a-z]|{_NAME}+\.[a-z]\w{{1,4}})(?!\w)    # a/b.txt, but: a.m./p.m.
+  )"""
 ONE_CHARACTER = re.compile(
-    r"(?P<address>https?://\S+[^\s.,;:!?)\]'\"])|"
-    rf"(?P<alone>[\U0001F1E6-\U0001F1FF]{{2}}|[{_EMOJI}]{_REST}*|\S\ufe0f{_REST}*|&(?:#\d{{1,7}}|#[xX][\dA-Fa-f]{{1,6}}|\w{{2,31}});)|"
-    rf"-[LR][RSC]B-|\S{_REST}+"
-)  # addresses; a word each: flags, emoji, characters of HTML; brackets as treebanks write them, a letter with what belongs to it
+    rf"""(?P<address>{_ADDRESS})
+  | (?P<alone>[\U0001F1E6-\U0001F1FF]{{2}} | [{_EMOJI}]{_REST}* | \S\ufe0f{_REST}* | (?<![=*:;~-])[{{}}](?![=*~-])
+      | &(?:\#\d{{1,7}}|\#[xX][\dA-Fa-f]{{1,6}}|\w{{2,31}});)
+  | -[LR][RSC]B- | \S{_REST}+""",
+    re.VERBOSE,
+)  # addresses and paths; a word each: flags, emoji, braces, characters of HTML; brackets as treebanks write them, a letter with its marks
 
 
 @dataclass(frozen=True)
@@ -234,6 +246,9 @@ class Splitter:
         must_end = alone & ~gap & ~glued | before_gap & (labels == WORD_END)  # a token has no space between its words
         if not self.spaces:
             must_end |= before_gap
+        for found in re.finditer(r"(?<=\w)/(?=\w)", text):  # a slash is a word, or inside of one
+            around = [found.start() - 1, found.start()]
+            must_end[around] |= not glued[around].any() and labels[around].any()
         must_end[letters[-1]] = True
         ends = np.where(scores[:, FUSED_END] > scores[:, TOKEN_END], FUSED_END, TOKEN_END)
         labels = np.where(must_end & (labels < TOKEN_END), ends, labels)
@@ -290,8 +305,6 @@ def _glued(text: str, known: Container[str]) -> tuple[NDArray[np.bool_], NDArray
         if found["alone"] and found[0][0] == "&" and html.unescape(found[0]) == found[0]:
             continue
         glued[found.start() : found.end() - 1] = True
-        if found["alone"]:
-            alone[max(0, found.start() - 1)] = True
         if found["alone"] or found["address"]:
-            alone[found.end() - 1] = True
+            alone[[max(0, found.start() - 1), found.end() - 1]] = True
     return glued, alone

@@ -87,7 +87,9 @@ def test_a_text_is_divided_equally_however_it_is_cut(splitter: Splitter, monkeyp
     monkeypatch.setattr(module, "CHUNK", 100)
     torch.testing.assert_close(torch.from_numpy(splitter.scores(["x", text])[1]), torch.from_numpy(whole))
     for own in (splitter, load(ENGLISH).split):  # what pads a text changes no score at its end
-        alone, padded = (torch.from_numpy(own.scores(texts)[0]) for texts in (["Go! ???"], ["Go! ???", "Go there. " * 3]))
+        alone, padded = (
+            torch.from_numpy(own.scores(texts)[0]) for texts in (["Go! ???"], ["Go! ???", "Go there. " * 3])
+        )
         torch.testing.assert_close(padded, alone)
     assert splitter.each([text, "", " \n"]) == [splitter(text), [], []]
     assert splitter("  \u00adIl\u00ad va\u200b au")[0][0] == ("Il", 3, 5, False)
@@ -217,6 +219,16 @@ def test_pictures_and_characters_of_html_are_a_word_each(splitter: Splitter) -> 
     assert Parser.load().ids.form("&amp;") == "&"
     ended = load(ENGLISH).split("See https://x.org/a. Mail me.")
     assert [[word.form for word in own] for own in ended] == [["See", "https://x.org/a", "."], ["Mail", "me", "."]]
+
+
+def test_addresses_paths_and_braces_are_words() -> None:
+    """`_` stands where nothing is between two words."""
+    text = (
+        r"run /usr/local/bin or ~/bin or ./run.sh or C:\temp or \\host\a and a/b.txt or x.org/a?b=1 or www.x.org/a?b=1 "
+        "<_http://x.org_> git@x.org:me/x.git (_me@x.co.uk_) {_c_} $_{_x_} and TCP_/_IP stack"
+    )
+    found = load(ENGLISH).split(text.replace("_", ""))
+    assert [word.form for own in found for word in own] == text.replace("_", " ").split()
 
 
 def test_a_saved_splitter_is_whole_or_refused(splitter: Splitter, tmp_path: Path) -> None:

@@ -323,7 +323,15 @@ def reader(model: list[str], decode: str = "jointly") -> "Parser":
     if not model or Path(model[0], ABOUT).is_file():
         parser = Parser.load(model[0]) if model else Parser.load()
     else:
-        parser = trained_parser(find_model(model[0]))
+        try:
+            parser = trained_parser(find_model(model[0]))
+        except ValueError as error:
+            if " store" not in str(error):
+                raise
+            raise ValueError(
+                f"no parser {model[0]!r} here or in the store. Without a name the text is English; for another language name the "
+                "folder that `phrasemodels parsers train TREEBANK FOLDER` makes"
+            ) from error
     parser.decode = DECODES.get(decode, parser.decode)
     return parser
 
