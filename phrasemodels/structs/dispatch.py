@@ -1,7 +1,7 @@
 """Where structured inference meets torch and numba: the types of scores, lengths, first calls, and private parts of both libraries.
 
-Scores of several types are computed in the type that torch promotes them to. Scores shorter than float32 are computed in float32.
-Results have the promoted type, but log Z stays float32, as 280.01 is 280 in bfloat16. A score below -1e12 forbids as -inf does.
+Sums are float64, whatever the type of the scores: a mask of -1e9 leaves no digit of a sum in float32. Results have the type that torch
+promotes the scores to, but log Z stays float32, as 280.01 is 280 in bfloat16. A score below -1e12 forbids as -inf does.
 
 The first call of a kernel compiles it, and logs one line. Compiled kernels are cached on disk: in the folder that NUMBA_CACHE_DIR
 names, beside the code, in the user's folder of caches, or in a temporary folder of the user. numba compares only the file of a
@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -37,6 +38,8 @@ from torch import Tensor
 # (B,) numbers of positions or words, or a mask (B, n) that is true inside of sentences
 Lengths = Tensor | Sequence[int] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
+# kinds of kernels that may run: see `kernels.only`
+ALLOWED: ContextVar[tuple[str, ...]] = ContextVar("kernels_allowed", default=("numba", "triton"))
 
 
 def _part(module: str, *names: str) -> Any:
@@ -148,22 +151,28 @@ FIRST_CALLS: dict[
 ] = {}  # by module: functions, and shapes of scores
 # they register themselves
 MODULES = ("chain", "semimarkov", "alignment", "pcfg", "eisner", "nonprojective", "spans", "joint")
-EXACT = {torch.float32}, {torch.float64}  # types of scores that are computed as they are
 FORBIDS = -1e12  # a score below it forbids; sums of numbers above it keep their digits in float64
 
 
 def run(function: Callable[..., Any], scores: tuple[Tensor, ...], lengths: Tensor, rounded: bool = True) -> Any:
-    """Return function(scores, lengths), with scores of one type, at least float32.
+    """Return function(scores, lengths), with scores of one type. Kernels of the CPU take float32, too, as their sums are float64.
 
     Results have the type that torch promotes the scores to, or at least float32 unless `rounded`.
     """
     types = {s.dtype for s in scores}
-    if types in EXACT:
-        return function(tuple(map(forbidding, scores)), lengths)
     wanted = common_type(types)
-    result = run(function, tuple(s.to(at_least_float32(wanted)) for s in scores), lengths)
+    inner = torch.float64 if _sums_in_type(scores) else at_least_float32(wanted)
+    if types == {inner}:
+        return function(tuple(map(forbidding, scores)), lengths)
+    result = function(tuple(forbidding(s.to(inner)) for s in scores), lengths)
     wanted = wanted if rounded else at_least_float32(wanted)
     return tuple(to_type(x, wanted) for x in result) if isinstance(result, tuple) else to_type(result, wanted)
+
+
+def _sums_in_type(scores: tuple[Tensor, ...]) -> bool:
+    """Return whether results are summed in the type of the scores. Apple's GPUs have no float64."""
+    by_numba = scores[0].is_cpu and "numba" in ALLOWED.get()
+    return not by_numba and scores[0].device.type != "mps"
 
 
 def forbidding(scores: Tensor) -> Tensor:

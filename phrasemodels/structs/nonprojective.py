@@ -25,6 +25,7 @@ from phrasemodels.structs.dispatch import transformed
 from phrasemodels.structs.eisner import DependencyTrees
 from phrasemodels.structs.kernels import Entropy, Kernel
 from phrasemodels.structs.kernels.arborescences import Arborescences
+from phrasemodels.structs.kernels.determinants import Determinants
 from phrasemodels.structs.semiring import Log, in_float64, logsumexp
 from phrasemodels.structs.structure import Scores, differentiated
 
@@ -35,7 +36,7 @@ class NonProjective(DependencyTrees):
     `argmax`, `topk` and `sample` compute on the CPU, wherever the scores are; `topk` takes O(B·k·n⁴) time.
     """
 
-    kernels = (Arborescences(),)
+    kernels = (Arborescences(), Determinants())
 
     def inside(self, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
         """Return log Z, (1, B); only the semiring of logarithms has the division that elimination needs."""

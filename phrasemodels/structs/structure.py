@@ -473,9 +473,12 @@ class Structure:
         if kernel := self.kernel(Kernel.hessian_vector, scores):
             return kernel.hessian_vector(self, scores, lengths, [given.get(i) for i in range(len(scores))])
         with torch.inference_mode(False), torch.enable_grad(), kernels.reference_only():
-            leaves = tuple(s.detach().clone().requires_grad_() for s in scores)
+            leaves = tuple(s.detach().clone().requires_grad_() for s in semiring.in_float64(scores))
             parts = self._expected_parts(leaves, lengths, tuple(given))
-            return torch.autograd.grad(parts, leaves, tuple(given.values()), materialize_grads=True)
+            found = torch.autograd.grad(
+                parts, leaves, semiring.in_float64(tuple(given.values())), materialize_grads=True
+            )
+            return tuple(x.to(s.dtype) for x, s in zip(found, scores, strict=True))
 
     def _entropy(self, scores: Scores, lengths: Tensor) -> Tensor:
         if dispatch.transformed():

@@ -11,6 +11,7 @@ from test_enumeration import reaches_root
 from phrasemodels.structs import nonprojective
 from phrasemodels.structs.eisner import score_heads
 from phrasemodels.structs.kernels import arborescences, reference_only
+from phrasemodels.structs.kernels.determinants import Determinants, factorised
 
 F64 = torch.float64
 MASKS = {"forbidden": -torch.inf, "masked": -1e4}
@@ -206,3 +207,39 @@ def test_scores_that_are_no_numbers_affect_their_sentence_alone():
         assert f(arcs)[0].isnan().any() and f(arcs)[1].isfinite().all()
     assert nonprojective.multi_root.argmax(arcs)[0].isnan().tolist() == [True, False]
     assert nonprojective.multi_root.log_partition(torch.zeros(0, 4, 4)).shape == (0,)
+
+
+@pytest.mark.parametrize("mask", [None, -1e9, -torch.inf, -50.0])
+@pytest.mark.parametrize("spread", [0.5, 5.0, 30.0, 300.0])
+@pytest.mark.parametrize("rule", RULES)
+def test_determinants_give_what_elimination_gives(rule, spread, mask):
+    """The kernel of GPUs runs here on the CPU."""
+    torch.manual_seed(0)
+    lengths = torch.tensor([[9], [0], [1], [6], [9]])
+    arcs, grads = torch.randn(5, 10, 10, dtype=F64) * spread, torch.randn(5, 10, 10, dtype=F64)
+    if mask is not None:
+        arcs = torch.where(torch.rand(arcs.shape) < 0.4, mask, arcs)
+    arcs[:, :, 0] = torch.nan
+    arcs[3, 7:] = arcs[3, :, 7:] = torch.nan
+    pairs = []
+    for kernel in (Determinants(), arborescences.Arborescences()):
+        log_z, (p,) = kernel.marginals(RULES[rule], (arcs,), lengths, 1.0, (0,), True)
+        pairs.append((log_z, p, *kernel.hessian_vector(RULES[rule], (arcs,), lengths, [grads])))
+    torch.testing.assert_close(*pairs, rtol=1e-9, atol=1e-9)
+    if spread == 0.5 and mask is None:
+        assert factorised(RULES[rule], arcs, lengths).known.all()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_lost_digits_of_determinants_are_known(rule):
+    """Two words with each other as heads by 1, e^-k otherwise: a determinant is a difference of almost equal numbers."""
+    for k, lost in ((1.0, False), (30.0, True), (710.0, True), (torch.inf, True)):
+        arcs = torch.full((1, 4, 4), -k, dtype=F64)
+        arcs[0, 1, 2] = arcs[0, 2, 1] = 0
+        lengths = torch.tensor([[3]])
+        assert bool(factorised(RULES[rule], arcs, lengths).known) != lost
+        (log_z, _), (right, _) = (
+            x.marginals(RULES[rule], (arcs,), lengths, None, (), False)
+            for x in (Determinants(), RULES[rule].kernels[0])
+        )
+        assert torch.equal(log_z, right) or not lost

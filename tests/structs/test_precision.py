@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from register import STRUCTURES
 from torch import Tensor
 from torch.distributions import kl_divergence
 
@@ -41,6 +42,22 @@ def test_half_precision_is_computed_in_float32(functions, given, kind) -> None:
     functions.log_partition(*half).sum().backward()
     exact = functions.marginals(*(s.detach().double() for s in half))
     torch.testing.assert_close(half[0].grad.double(), exact, rtol=torch.finfo(kind).eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_a_large_mask_over_a_whole_position_leaves_the_digits_of_others(name) -> None:
+    """A device, and torch on the CPU, sum in float64 as kernels do: in float32, two numbers at 1e9 are 64 apart."""
+    case = STRUCTURES[name]
+    given = case.scores(torch.float32)
+    given[0][:, 1] = -1e9
+    exact = case.functions.expected_parts(*(s.double() for s in given), lengths=case.lengths)
+    with reference_only():
+        found = case.functions.expected_parts(*given, lengths=case.lengths)
+        entropy = case.functions.entropy(*given, lengths=case.lengths)
+    assert {x.dtype for x in (*found, entropy)} == {torch.float32}
+    torch.testing.assert_close([x.double() for x in found], list(exact), rtol=0, atol=1e-5)
+    right = case.functions.entropy(*(s.double() for s in given), lengths=case.lengths)
+    torch.testing.assert_close(entropy.double(), right, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32])

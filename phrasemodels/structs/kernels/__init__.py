@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
 from functools import cache
 from threading import local
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from phrasemodels.structs.dispatch import announce, transformed, without_transforms
+from phrasemodels.structs.dispatch import ALLOWED, announce, transformed, without_transforms
 
 if TYPE_CHECKING:
     from phrasemodels.structs.kernels import decode as decode
@@ -42,22 +41,19 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_allowed: ContextVar[tuple[str, ...]] = ContextVar("kernels_allowed", default=("numba", "triton"))
-
-
 @contextmanager
 def only(*kinds: str) -> Iterator[None]:
     """Make every function of `structs` use kernels of these kinds only in this context: "numba" (CPU), "triton" (GPU)."""
-    token = _allowed.set(kinds)
+    token = ALLOWED.set(kinds)
     try:
         yield
     finally:
-        _allowed.reset(token)
+        ALLOWED.reset(token)
 
 
 def allowed(*kinds: str) -> bool:
     """Return whether kernels of one of these kinds may be used."""
-    return any(kind in _allowed.get() for kind in kinds)
+    return any(kind in ALLOWED.get() for kind in kinds)
 
 
 def reference_only() -> AbstractContextManager[None]:
