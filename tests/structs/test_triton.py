@@ -25,7 +25,7 @@ CASES = {
     "spans": (spans.labelled_spans, [(4, 5, 5, 3)]),
 }
 KINDS = "plain", "forbidden parts", "nothing allowed", "unknown"
-TOLERANCE = {F64: {"rtol": 1e-9, "atol": 1e-9}, torch.float32: {"rtol": 1e-4, "atol": 2e-4}}
+TOLERANCE = {F64: {"rtol": 1e-9, "atol": 1e-9}, torch.float32: {"rtol": 1e-6, "atol": 1e-5}}
 pytestmark = pytest.mark.filterwarnings("ignore:All-NaN slice", "ignore:invalid value")  # of the interpreter
 
 
@@ -198,7 +198,7 @@ def test_kernels_of_an_operation_are_few_at_any_length(name, monkeypatch):
             parts = structure.expected_parts(*scores)
             torch.autograd.grad(sum(p.sum() for p in parts), scores)
         counts.append(kernel.count)
-    assert counts[0] == counts[1] <= 2 * 44
+    assert counts[0] == counts[1] <= 2 * 46  # four of them from float32 to float64 and back
 
 
 def test_no_transition_of_a_position_is_kept_where_they_are_shared():
