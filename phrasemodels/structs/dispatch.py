@@ -59,6 +59,7 @@ def _part(module: str, *names: str) -> Any:
 _transforms_are_active = _part("torch._C", "_are_functorch_transforms_active")
 _forward_ad = _part("torch.autograd.forward_ad")
 _forward_ad_level = _part("torch.autograd.forward_ad", "_current_level")  # it is read from the module at each call
+_forward_mode = _part("torch.autograd.forward_ad", "_set_fwd_grad_enabled")
 _leave_transforms = _part("torch._functorch.pyfunctorch", "temporarily_clear_interpreter_stack")
 _functorch = _part("torch._C", "_functorch")
 _is_tracked, _is_batched, _unwrapped = (
@@ -87,6 +88,13 @@ def without_transforms() -> Iterator[None]:
             yield
     finally:
         _left.all = before
+
+
+@contextmanager
+def outer_forward_modes(saved: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield what a jvp saved, without the tangents of its own forward mode, and switch those around it on: torch has them off."""
+    with _forward_mode(True):
+        yield [_forward_ad.unpack_dual(x).primal for x in saved]
 
 
 def untracked(x: Tensor) -> Tensor:

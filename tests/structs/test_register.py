@@ -70,10 +70,25 @@ def test_vmap_and_gradients_of_each_example_equal_a_loop(kind, name):
 def test_second_derivatives_are_covariances(kind):
     f, fixed = functions(kind), kind.scores()
     rows = jacrev(lambda s: f["marginals"](s, *fixed[1:]))(fixed[0])
-    torch.testing.assert_close(hessian(lambda s: f["log Z"](s, *fixed[1:]).sum())(fixed[0]), rows)
+    for name in ("log Z", "log probability"):
+        total = lambda s, name=name: f[name](s, *fixed[1:]).sum()  # noqa: E731
+        for second in (hessian(total), jacfwd(jacfwd(total)), jacrev(jacfwd(total))):
+            torch.testing.assert_close(second(fixed[0]), rows if name == "log Z" else -rows)
     leaves = [s.requires_grad_() for s in fixed]
     for name in ("log Z", "marginals", "entropy"):
         torch.autograd.gradgradcheck(f[name], leaves, fast_mode=True)
+
+
+def test_torch_func_refuses_third_derivatives_of_log_z(kind):
+    f, fixed = functions(kind), kind.scores()
+
+    def entropy(s):
+        return f["entropy"](s, *fixed[1:]).sum()
+
+    squares = hessian(lambda s: f["marginals"](s, *fixed[1:]).square().sum())
+    for higher in (hessian(entropy), jacfwd(jacfwd(entropy)), jacrev(jacrev(entropy)), squares):
+        with pytest.raises(NotImplementedError, match=r"third derivatives of log Z; torch.autograd.grad has them"):
+            higher(fixed[0])
 
 
 def test_samples_say_that_they_cannot_be_vmapped(kind):

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from phrasemodels.structs.dispatch import ALLOWED, announce, transformed, without_transforms
+from phrasemodels.structs.dispatch import ALLOWED, announce, outer_forward_modes, transformed, without_transforms
 
 if TYPE_CHECKING:
     from phrasemodels.structs.kernels import decode as decode
@@ -353,10 +353,10 @@ class LogZ(_Operation):
 
     @staticmethod
     def jvp(ctx: Any, _: Any, __: Any, *tangents: Tensor | None) -> Tensor:
-        lengths, *scores = ctx.saved_tensors
-        which = tuple(i for i, x in enumerate(tangents) if x is not None)
-        parts = Parts.apply(ctx.structure, which, lengths, *scores)
-        return _inner(parts, [tangents[i] for i in which])
+        with outer_forward_modes(ctx.saved_tensors) as (lengths, *scores):
+            which = tuple(i for i, x in enumerate(tangents) if x is not None)
+            parts = Parts.apply(ctx.structure, which, lengths, *scores)
+            return _inner(parts, [tangents[i] for i in which])
 
 
 @over_batches
@@ -387,10 +387,13 @@ class Parts(_Operation):
 
     @staticmethod
     def jvp(ctx: Any, _: Any, __: Any, ___: Any, *tangents: Tensor | None) -> Scores:
-        lengths, *scores = ctx.saved_tensors
-        given = {i: x for i, x in enumerate(tangents) if x is not None}
-        found = Covariances.apply(ctx.structure, tuple(given), lengths, len(scores), *scores, *given.values())
-        return tuple(found[i] for i in ctx.which)
+        with outer_forward_modes(ctx.saved_tensors) as (lengths, *scores):
+            given = {i: x for i, x in enumerate(tangents) if x is not None}
+            found = Covariances.apply(ctx.structure, tuple(given), lengths, len(scores), *scores, *given.values())
+            return tuple(found[i] for i in ctx.which)
+
+
+THIRD = "torch.func: third derivatives of log Z; torch.autograd.grad has them"
 
 
 @over_batches
@@ -413,7 +416,7 @@ class Covariances(_Operation):
         structure, which, n = ctx.structure, ctx.which, ctx.n
         lengths, *given = ctx.saved_tensors
         if transformed():
-            raise NotImplementedError("torch.func: third derivatives of log Z; torch.autograd.grad has them")
+            raise NotImplementedError(THIRD)
 
         def reference(*x: Tensor) -> Scores:
             parts = structure._expected_parts(x[:n], lengths, which)
@@ -424,6 +427,10 @@ class Covariances(_Operation):
             leaves = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in given]
         found = reference_vjp(reference, leaves, grads)
         return None, None, None, None, *(x if y.requires_grad else None for x, y in zip(found, given, strict=True))
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Scores:
+        raise NotImplementedError(THIRD)
 
 
 @over_batches
@@ -447,11 +454,11 @@ class Entropy(_Operation):
 
     @staticmethod
     def jvp(ctx: Any, _: Any, __: Any, *tangents: Tensor | None) -> Tensor:
-        lengths, *scores = ctx.saved_tensors
-        given = [possible_scores(s) for s in scores]
-        found = Covariances.apply(ctx.structure, tuple(range(len(scores))), lengths, len(scores), *scores, *given)
-        which = [i for i, x in enumerate(tangents) if x is not None]
-        return -_inner([found[i] for i in which], [tangents[i] for i in which])
+        with outer_forward_modes(ctx.saved_tensors) as (lengths, *scores):
+            given = [possible_scores(s) for s in scores]
+            found = Covariances.apply(ctx.structure, tuple(range(len(scores))), lengths, len(scores), *scores, *given)
+            which = [i for i, x in enumerate(tangents) if x is not None]
+            return -_inner([found[i] for i in which], [tangents[i] for i in which])
 
 
 @over_batches
