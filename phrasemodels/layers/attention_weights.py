@@ -5,11 +5,18 @@ the same shape, which are 0 for padded keys. Dimensions between B and q are head
 heads of the queries: q = k, and position 0 is the root, which counts as a key and has no head: its row of weights is 0.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from phrasemodels.layers.blocks import masked_softmax, token_mask
 from phrasemodels.structs import chain, eisner
+from phrasemodels.structs.dispatch import not_traced, transformed
+
+Chains = list[
+    tuple[Tensor, tuple[Tensor, Tensor, Tensor]]
+]  # scores of a part, and its unary and pairwise potentials and lengths
 
 
 class SoftmaxWeights(nn.Module):
@@ -44,20 +51,30 @@ class SegmentWeights(nn.Module):
         """Return the potentials of single keys (B, k, 2), times how often the score of a chain counts each: once."""
         return unary
 
-    def normalise(self, p: Tensor) -> Tensor:
-        """Return the weights for marginals (..., k)."""
-        return p / p.sum(-1, keepdim=True).clamp(min=torch.finfo(p.dtype).tiny)
+    @not_traced
+    def normalise(self, p: Tensor, chains: Chains) -> Tensor:
+        """Return the weights for marginals (..., k) of chains."""
+        kind, total = torch.finfo(p.dtype), p.sum(-1, keepdim=True)
+        found, lost = p / total.clamp(min=kind.tiny), total < kind.tiny / kind.eps
+        # where all scores are low, p has few digits, or is 0
+        if transformed() or lost.any():
+            found = torch.where(lost, self._joined(_quotients, chains), found)
+        return found
 
     def forward(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        found = [chain.marginals(*x)[..., 1].view(part.shape) for part, x in self._chains(scores, lengths)]
-        return self.normalise(found[0] if self.transitions.dim() == 2 else torch.stack(found, 1))
+        """Return the weights (B, ..., q, k) for scores (B, ..., q, k) and lengths (B)."""
+        chains = self._chains(scores, lengths)
+        return self.normalise(self._joined(lambda *x: chain.marginals(*x)[..., 1], chains), chains)
 
     def best(self, scores: Tensor, lengths: Tensor) -> Tensor:
         """Return the best z (B, ..., q, k): 1 for a selected key, 0 for any other, -1 for padding."""
-        found = [chain.argmax(*x)[1].view(part.shape) for part, x in self._chains(scores, lengths)]
+        return self._joined(lambda *x: chain.argmax(*x)[1], self._chains(scores, lengths))
+
+    def _joined(self, function: Callable[..., Tensor], chains: Chains) -> Tensor:
+        found = [function(*x).view(part.shape) for part, x in chains]
         return found[0] if self.transitions.dim() == 2 else torch.stack(found, 1)
 
-    def _chains(self, scores: Tensor, lengths: Tensor) -> list[tuple[Tensor, tuple[Tensor, Tensor, Tensor]]]:
+    def _chains(self, scores: Tensor, lengths: Tensor) -> Chains:
         """Return the scores of each part that has its own transitions, and its chains: all, or one part a head."""
         if self.transitions.dim() == 2:
             return [(scores, self.potentials(scores, lengths, self.transitions))]
@@ -78,13 +95,14 @@ class ReleasedSegmentWeights(SegmentWeights):
     """λ p_i / Σ_j p_j with λ = 2, and a decay of the transitions, as in the released code of paper 003.
 
     The released code adds `decay` times the transitions to their gradient, once an update. The trainer does so by
-    `decay_gradient`, after it has summed the gradients of all micro-batches and workers.
+    `decay_gradient`, after it has summed the gradients of all micro-batches and workers. Where all p underflow, as of float32
+    scores below -92, the weights and their gradient are 0.
     """
 
     decay = 0.005
 
-    def normalise(self, p: Tensor) -> Tensor:
-        return 2 * super().normalise(p)
+    def normalise(self, p: Tensor, chains: Chains) -> Tensor:
+        return 2 * (p / p.sum(-1, keepdim=True).clamp(min=torch.finfo(p.dtype).tiny))
 
     def decay_gradient(self) -> None:
         """Add `decay` times the transitions to their gradient, if they have one."""
@@ -107,7 +125,7 @@ class EdgeSegmentWeights(ReleasedSegmentWeights):
 class MarginalSegmentWeights(ReleasedSegmentWeights):
     """p(z_i = 1) without λ and the normalisation, as the slides of paper 003 print it."""
 
-    def normalise(self, p: Tensor) -> Tensor:
+    def normalise(self, p: Tensor, chains: Chains) -> Tensor:
         return p
 
 
@@ -142,6 +160,18 @@ class HardWeights(nn.Module):
         best, key = scores.masked_fill(~_real(scores, lengths), -torch.inf).max(-1)
         chosen = (key[..., None] == torch.arange(scores.shape[-1], device=scores.device)).to(scores.dtype)
         return chosen * (best > -torch.inf).unsqueeze(-1)
+
+
+def _quotients(unary: Tensor, transitions: Tensor, lengths: Tensor) -> Tensor:
+    """Return p_i / Σ_j p_j (B', k) of chains (B', k, 2) of any scores: the marginals of a mark that one selected key has."""
+    # the states of a key: not selected or selected before the mark, marked, and both after it
+    selected, side = unary.new_tensor([[0, 1, 1, 0, 1], [-1, -1, 0, 1, 1]]).long()
+    place = torch.arange(unary.shape[1], device=unary.device)
+    first, last = (place == 0)[:, None], (place == lengths[:, None] - 1)[..., None]
+    unary = unary[..., selected].masked_fill((first & (side > 0)) | (last & (side < 0)), -torch.inf)
+    allowed = (side[:, None] < 0) == (side <= 0)
+    marked = transitions[selected][:, selected].masked_fill(~allowed, -torch.inf)
+    return chain.marginals(unary, marked, lengths)[..., 2]
 
 
 def scores_of_heads(heads: Tensor) -> Tensor:

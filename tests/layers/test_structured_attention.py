@@ -86,6 +86,24 @@ def test_weights_of_segments_equal_sums_over_all_sequences(part, expected):
             assert not p[b, q, n:].any()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("heads", [None, 2])
+def test_weights_of_segments_sum_to_1_where_all_marginals_underflow(dtype, heads):
+    weights, scores, found = SegmentWeights(heads), torch.randint(-3, 3, (3, 2, 4, 5)) - 115.0, []
+    weights.transitions.data += torch.tensor([[0.0, 1.0], [2.0, -1.0]])  # exact in every type
+    chosen = torch.randint(-2, 3, scores.shape).double()
+    for kind in (dtype, torch.float64):
+        leaves = [scores.to(kind).requires_grad_(), weights.to(kind).transitions]
+        p = weights(leaves[0], LENGTHS)
+        found.append([x.double() for x in (p, *torch.autograd.grad((p * chosen).sum(), leaves))])
+    digits = 10 * torch.finfo(dtype).eps
+    torch.testing.assert_close(*found, rtol=digits, atol=digits)
+    many = torch.stack([scores - 1000, scores])
+    torch.testing.assert_close(
+        torch.func.vmap(lambda s: weights.float()(s, LENGTHS).sum(-1))(many), torch.ones(2, 3, 2, 4)
+    )
+
+
 @pytest.mark.parametrize(("part", "single"), [(TreeWeights, False), (SingleRootTreeWeights, True)])
 def test_weights_of_trees_equal_sums_over_all_projective_trees(part, single):
     scores = normal(3, 5, 5)
