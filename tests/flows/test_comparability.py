@@ -209,6 +209,8 @@ def test_readings_vote_with_three_runs_and_smaller_runs_never_stand_in_front() -
     assert [one["votes"] for one in both["readings"]] == [True, True, False]
     also = run("transformer-30-epochs", [20.8, 20.9])
     assert judged(near, also)["verdict"] == "reproduced", "two runs have no vote"
+    looks = judged(run("transformer-10-epochs", [20.8, 20.9]), also)["readings"]
+    assert [one["name"] for one in looks] == ["30 epochs", "10 epochs", ""], "the later look at one training is first"
     few, none = run("transformer-10-epochs", [19.0, 20.0, 21.0]), run("transformer", [10.0, 20.9, 32.0])
     assert judged(few)["further_seeds"] and judged(none)["further_seeds"] is None
     both = judged(few, none)

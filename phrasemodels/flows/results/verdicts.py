@@ -336,18 +336,25 @@ def _has_readings(same: Iterable[Columns]) -> bool:
 
 
 def _readings(row: Columns, results: Sequence[Result], same: Iterable[Columns]) -> list[dict[str, Any]]:
-    """Return the line of each reading of a number by its best result: comparable ones first, then the main one."""
+    """Return the line of each reading of a number by its best result.
+
+    Comparable ones are first, then the main one, then those of most seeds and of most updates.
+    """
     rows, best = list(same), {}
     for result in sorted(results, key=lambda r: r.worth):
         if answers(result.answer.cell or result.answer.reading, rows):
             best[_reading(result), result.experiment.profile] = result
-    lines = [_answered(row, result) | {"name": name, "main": not name} for (name, _), result in best.items()]
+    lines = [
+        _answered(row, result) | {"name": name, "main": not name, "steps": result.experiment.train.steps}
+        for (name, _), result in best.items()
+    ]
     courses = [_course(result.experiment) for result in best.values()]
     for line, course in zip(lines, courses, strict=True):
         line["alike"] = [
             one["name"] or "main" for one, other in zip(lines, courses, strict=True) if course and other == course
         ]
-    lines.sort(key=lambda line: (line["verdict"] in JUDGED, line["main"], line["seeds"]), reverse=True)
+    order = ("main", "seeds", "steps")  # of two looks at one training the later one is first
+    lines.sort(key=lambda line: (line["verdict"] in JUDGED, *(line[name] for name in order)), reverse=True)
     return lines
 
 
@@ -389,7 +396,7 @@ def _agreed(lines: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
     said = [
         f"{line['name'] or 'main'} {line['ours']:.2f} ({line['verdict']}, {line['seeds']} seeds)" for line in judged
     ]
-    made = {name: value for name, value in front.items() if name not in ("name", "main", "alike")}
+    made = {name: value for name, value in front.items() if name not in ("name", "main", "steps", "alike")}
     if judged and not voting:
         more = FEWEST_RUNS - front["seeds"]
         reason = f"no reading has {FEWEST_RUNS} runs: {', '.join(said)}; {more} further seed{'s' * (more > 1)} of each"
