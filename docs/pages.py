@@ -72,12 +72,20 @@ def verdicts(paper: str) -> str:
         f"select verdict, count(*) as numbers from verdicts where paper = '{paper}' group by all order by 2 desc"
     )
     told = asked(
-        "select table_, system, variant, dataset, printed_metric as metric, printed, ours, half_width, seeds, verdict "
+        "select table_, system, variant, dataset, printed_metric as metric, printed, ours, half_width, seeds, verdict, readings "
         f"from verdicts where paper = '{paper}' and ours is not null order by number"
     )
-    rows = [(*row[:4], row[4].replace("_", " "), row[5], _ours(row[6], row[7]), row[8], row[9]) for row in told[1]]
-    names = ["where", "system", "variant", "data", "metric", "printed", "ours", "seeds", "verdict"]
+    rows = [
+        (*row[:4], row[4].replace("_", " "), row[5], _ours(row[6], row[7]), row[8], row[9], _readings(row[10]))
+        for row in told[1]
+    ]
+    names = ["where", "system", "variant", "data", "metric", "printed", "ours", "seeds", "verdict", "readings"]
     return f"{table(*counted)}\n{filtered(table(names, rows))}\n[All printed numbers](../results/verdicts.html)\n"
+
+
+def _readings(lines: Sequence[str]) -> str:
+    """Return the readings of a number at the paper's size, the one in front first."""
+    return "; ".join(line.rpartition("; ")[0] for line in lines if "not comparable" not in line)
 
 
 def babi() -> str:
@@ -132,28 +140,29 @@ def runs(metric: str, name: str, like: str, limit: int = 40) -> str:
 
 
 def claims(paper: str) -> str:
-    """Return the claims of a paper: printed gain, our gain with its 90 % interval, the answer, and answers elsewhere."""
-    rows = asked(
-        "select claim, printed, difference, low, high, verdict, elsewhere "
-        f"from claims where paper = '{paper}' order by id"
-    )[1]
-    lines = [
-        [
-            claim,
-            f"{printed:+.2f}",
-            _gain(*ours),
-            f"**{verdict}**",
-            "; ".join(dict.fromkeys(one.split(":")[0] for one in others)),
-        ]
-        for claim, printed, *ours, verdict, others in rows
-    ]
+    """Return the claims of a paper: printed gain, our gain with its 90 % interval, the answer, and answers elsewhere.
+
+    A claim with several readings has a line for each below it.
+    """
+    from phrasemodels.flows.results.judged import judged_claims
+
+    lines = []
+    for one in judged_claims(*_opened(), paper):
+        several = one["readings"] if len(one["readings"]) > 1 else []
+        others = "; ".join(dict.fromkeys(f"{other['verdict']} ({_gain(other)})" for other in one["elsewhere"]))
+        ours = "by reading:" if several else _gain(one)
+        lines.append([one["claim"], f"{one['printed']:+.2f}", ours, f"**{one['verdict']}**", others])
+        for r in several:
+            vote = "" if r["votes"] else ", no vote"
+            lines.append([f"– {r['reading'] or 'main'}", "", _gain(r), f"{r['verdict']}{vote}", ""])
     return table(["claim", "printed gain", "our gain [90 %]", "answer", "at a small size, or on other data"], lines)
 
 
-def _gain(difference: float | None, low: float | None, high: float | None) -> str:
-    if difference is None:
+def _gain(one: Mapping[str, Any]) -> str:
+    low, high = one["low"], one["high"]
+    if one["difference"] is None:
         return "–"
-    return (f"{difference:+.2f}" + (f" [{low:+.2f}, {high:+.2f}]" if low is not None else "")).replace("-", "−")
+    return (f"{one['difference']:+.2f}" + (f" [{low:+.2f}, {high:+.2f}]" if low is not None else "")).replace("-", "−")
 
 
 def code(*things: Any) -> str:

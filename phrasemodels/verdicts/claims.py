@@ -69,6 +69,8 @@ class Claim:
     where: str = ""
     """Place in the paper."""
     note: str = ""
+    stand_ins: str = ""
+    """Rows of ours that stand for the other row where its own is not run; with ` | ` between them. They answer no paper."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -307,12 +309,21 @@ def weakest(answers: Iterable[ClaimVerdict]) -> ClaimVerdict:
     return replace(least, reason=f"{same} of {len(found)} rows {least.verdict}; the first: {least.reason}")
 
 
-def agreed(answers: Sequence[ClaimVerdict]) -> ClaimVerdict:
-    """Return the common answer of several readings, or an open one with each answer."""
-    if len({one.verdict for one in answers}) == 1:
-        return answers[0]
-    said = ", ".join(one.verdict for one in answers)
-    return ClaimVerdict(OPEN, f"{len(answers)} readings differ: {said}; {answers[0].reason}", answers[0].printed)
+def agreed(readings: Sequence[tuple[str, ClaimVerdict]]) -> ClaimVerdict:
+    """Return the answer on which all readings agree, else an open one. Its numbers are those of the first reading.
+
+    Args:
+        readings: Name and answer of each reading that votes.
+    """
+    (_, first), *others = readings
+    if not others:
+        return first
+    said = "; ".join(f"{name or 'main'} {_signed(one.difference or 0.0)} ({one.verdict})" for name, one in readings)
+    if len({one.verdict for _, one in readings}) > 1:
+        return replace(first, verdict=OPEN, reason=f"readings differ: {said}", further_seeds=None)
+    needed = [one.further_seeds for _, one in readings]
+    further = max(filter(None, needed)) if all(needed) else None
+    return replace(first, reason=f"{first.reason}; all readings agree: {said}", further_seeds=further)
 
 
 def elsewhere(one: ClaimVerdict, place: str) -> ClaimVerdict:
@@ -334,7 +345,7 @@ def _reason(printed: float, gain: Gain, low: float, high: float, margin: float, 
     said = (
         f"printed {_signed(printed)}, ours {_signed(gain.difference)} (90 %: {_signed(low)} to {_signed(high)}; {by})"
     )
-    return f"{said}; equal within ± {margin:.2f}" if kind == EQUAL else said
+    return f"{said}; equal within ± {margin:.2f}, the rule's margin" if kind == EQUAL else said
 
 
 def _signed(value: float) -> str:

@@ -21,12 +21,13 @@ def test_each_claim_names_printed_numbers_that_say_it():
         printed_rows(replace(found[0], than="nothing"))
 
 
-def run(name, values, metric="bleu", source="results/none"):
+def run(name, values, metric="bleu", source="results/none", against=""):
     one = experiment(name)
     answer = next(answer for answer in one.answers if answer.metric == metric)
     row = {
         "metric": metric, "values": {metric: values}, "intervals": {metric: asdict(seed_group(values))}, "settings": {},
         "seeds": list(range(len(values))), "stand_in": False, "test_set": [], "sentences": [], "reason_not": "",
+        "against": {"baseline": against} if against else None,
     }  # fmt: skip
     return Result(source, "", one, answer, row)
 
@@ -66,6 +67,48 @@ def test_an_average_is_of_the_seeds_that_all_tasks_have_and_says_what_it_rests_o
     assert one["verdict"] == "confirmed" and one["difference"] == pytest.approx(15.0) and one["seeds"] == (3, 3)
     assert "another model" in one["reason"] and "unrecorded" in one["reason"]
     assert "39.6 is not the mean" in one["reason"], "the printed gain rests on a suspect average"
+
+
+TASKS = [f"qa{task}" for task in ("02", "03", "11", "13", "14", "15", "16", "17", "18", "19")]
+
+
+def reading(row, mean, metric="fact", tasks=TASKS):
+    """The runs of a reading of paper 003's chain, and those of MemN2N that it is tested against."""
+    made = []
+    for task in tasks:
+        base = f"003/tablebabi-readings/paper/memn2n-published-{task}"
+        made.append(run(base, [40.0, 40.1, 39.9], metric, "results/readings"))
+        name = f"003/tablebabi-readings/paper/{row}-{task}"
+        made.append(run(name, [mean, mean + 0.1, mean - 0.1], metric, "results/readings", base))
+    return made
+
+
+def test_readings_of_a_claim_vote_and_open_it_if_they_differ():
+    own = [run(f"003/tablebabi/paper/{row}-{task}", [mean, mean + 0.1, mean - 0.1], "fact") for row, mean in
+           (("binary", 60.0), ("memn2n", 45.0)) for task in TASKS]  # fmt: skip
+    agreeing, other = reading("binary-rows", 55.0), reading("binary-printed", 25.0)
+    assert answer("003-5", *own, *agreeing)["verdict"] == "confirmed"
+    one = answer("003-5", *own, *agreeing, *other)
+    assert one["verdict"] == "open" and one["reason"].startswith("readings differ: main +15.00 (confirmed); ")
+    assert {r["reading"]: (round(r["difference"]), r["verdict"], r["votes"]) for r in one["readings"]} == {
+        "": (15, "confirmed", True),
+        "θ_12 normalised by rows, rate 0.03 against as published": (15, "confirmed", True),
+        "as printed against as published": (-15, "contradicted", True),
+    }
+    assert sum(line.startswith("    reading ") for line in claim_lines(one)) == 3
+    (alone,) = answer("003-4", *reading("binary-printed", 25.0, "answer"))["readings"]
+    assert (alone["votes"], alone["verdict"]) == (False, "open") and "only 10 of 12 tasks were run" in alone["reason"]
+
+
+def test_little_and_as_good_need_a_difference_within_the_margin_and_stand_ins_are_named():
+    rows = {"word-structured": 16.4, "word-simple": 14.0}
+    far = [run(f"003/tablenmt/laptop/{row}", [mean, mean + 0.1, mean - 0.1]) for row, mean in rows.items()]
+    (one,) = answer("003-3", *far)["elsewhere"]
+    assert one["verdict"].startswith("contradicted at a small size") and "± 2.00, the rule's margin" in one["reason"]
+    rows = {"3-ff-drop": 63.0, "hpsg-3": 62.0, "hpsg-2": 63.1}
+    parsers = [run(f"004/table3/laptop/{row}", [mean, mean + 0.1, mean - 0.1], "f1") for row, mean in rows.items()]
+    found = {one["place"]: round(one["difference"], 1) for one in answer("004-1", *parsers)["elsewhere"]}
+    assert found == {"at a small size, on GUM, against hpsg-3": 1.0, "at a small size, on GUM, against hpsg-2": -0.1}
 
 
 def test_tuned_rows_are_compared_with_each_other_and_a_corpus_answers_its_own_numbers():

@@ -123,7 +123,13 @@ def test_a_claim_that_its_numbers_dont_carry_is_an_error():
 def test_several_rows_readings_and_small_sizes():
     confirmed, smaller, lost = (ClaimVerdict(v, v, 1.0) for v in ("confirmed", "smaller", "not confirmed"))
     assert weakest([confirmed, smaller, lost]).verdict == "not confirmed"
-    assert agreed([smaller, smaller]).verdict == "smaller" and agreed([smaller, lost]).verdict == "open"
+    assert agreed([("", smaller), ("by rows", smaller)]).verdict == "smaller" and agreed([("", lost)]) is lost
+    differ = agreed([("", replace(smaller, difference=1.0)), ("by rows", replace(lost, difference=0.1))])
+    assert differ.verdict == "open" and differ.difference == 1.0 and differ.further_seeds is None
+    assert differ.reason == "readings differ: main +1.00 (smaller); by rows +0.10 (not confirmed)"
+    some, more = (replace(lost, verdict="open", further_seeds=n) for n in (2, 5))
+    assert agreed([("", some), ("by rows", more)]).further_seeds == 5, "all of them have to decide"
+    assert agreed([("", some), ("by rows", replace(some, further_seeds=None))]).further_seeds is None
     assert elsewhere(confirmed, "at a small size").verdict == "supported at a small size"
     assert elsewhere(smaller, "on GUM").verdict == "smaller on GUM"
 

@@ -175,17 +175,9 @@ def _print_needs(rows: list[dict[str, Any]]) -> None:
             print(clean(f"      {command}"))
 
 
-def _ours(row: dict[str, Any]) -> str:
-    """Return our value with half its interval and the seeds."""
-    if row["ours"] is None:
-        return ""
-    half = "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
-    return f"{row['ours']:.2f}{half}" + ("" if row["exact"] else f" ({row['seeds']})")
-
-
 def _line(row: dict[str, Any], short: bool) -> str:
     """Return a number: place, system, printed, ours ± interval (seeds), verdict, reason. short: long names are cut."""
-    from phrasemodels.flows.experiments.published import short_reason
+    from phrasemodels.flows.experiments.published import short_reason, shown
 
     place = row["table"].replace("Table ", "T").replace("Slide: ", "")
     what = " ".join(part for part in (row["system"], row["variant"], row["dataset"], row["metric"]) if part)
@@ -193,13 +185,13 @@ def _line(row: dict[str, Any], short: bool) -> str:
     if short:
         paper, place, what = paper[:8], place[:9], what if len(what) <= 32 else f"{what[:15]}…{what[-16:]}"
     return (
-        f"{paper} {place:<9} {what:<32} {row['printed']:>6} {_ours(row):<18} {row['verdict']:<14} {short_reason(row)}"
+        f"{paper} {place:<9} {what:<32} {row['printed']:>6} {shown(row):<18} {row['verdict']:<14} {short_reason(row)}"
     ).rstrip()
 
 
 def _print_number(row: dict[str, Any]) -> None:
     """Print all that is known of one number, a sentence a line."""
-    from phrasemodels.flows.experiments.published import plain_reason
+    from phrasemodels.flows.experiments.published import plain_reason, reading_lines, shown
 
     print(
         clean(
@@ -208,18 +200,10 @@ def _print_number(row: dict[str, Any]) -> None:
             )
         )
     )
-    print(clean(f"printed {row['printed']}; ours {_ours(row) or 'not run'}; {row['verdict']}"))
+    print(clean(f"printed {row['printed']}; ours {shown(row) or 'not run'}; {row['verdict']}"))
     print(wrapped(clean(f"reason: {plain_reason(row['reason'])}"), 2))
-    for reading in row["readings"]:
-        votes = "votes" if reading["votes"] else "has no vote"
-        print(
-            wrapped(
-                clean(
-                    f"reading {reading['name'] or 'main'}: {_ours(reading)}, {reading['verdict']}, {votes}; {reading['source']}"
-                ),
-                2,
-            )
-        )
+    for line in reading_lines(row):
+        print(wrapped(clean(f"reading {line}"), 2))
     for name in ("needs", "command", "notes", "experiment", "source"):
         if row[name]:
             print(wrapped(clean(f"{name}: {row[name]}"), 2))

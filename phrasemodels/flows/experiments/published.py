@@ -258,6 +258,24 @@ SHORT = (  # words of a kind of reason, and that reason in at most four words
 )
 
 
+def shown(row: Mapping[str, Any]) -> str:
+    """Return our value with half its interval and the seeds."""
+    if row["ours"] is None:
+        return ""
+    half = "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
+    return f"{row['ours']:.2f}{half}" + ("" if row["exact"] else f" ({row['seeds']})")
+
+
+def reading_lines(row: Mapping[str, Any]) -> list[str]:
+    """Return a line for each reading of a number or a claim with its numbers, if there are several."""
+    lines = []
+    for r in row["readings"]:
+        votes = f"{r['verdict']}, {'votes' if r['votes'] else 'has no vote'}"
+        said = f"{shown(r)}, {votes}; {r['source']}" if "ours" in r else f"{votes}; {r['reason']}"
+        lines.append(f"{r.get('name') or r.get('reading') or 'main'}: {said}")
+    return lines if len(lines) > 1 else []
+
+
 def short_reason(row: Mapping[str, Any]) -> str:
     """Return the reason of a verdict in at most four words."""
     if row["reason"].startswith("readings differ"):

@@ -21,7 +21,13 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
-from phrasemodels.flows.experiments.published import Columns, printed_value, published_results, same_numbers
+from phrasemodels.flows.experiments.published import (
+    Columns,
+    printed_value,
+    published_results,
+    reading_lines,
+    same_numbers,
+)
 from phrasemodels.flows.results.records import SENTENCES, TRIALS, kept_files
 from phrasemodels.flows.results.results import Result, statistics_of
 from phrasemodels.flows.results.verdicts import (
@@ -54,6 +60,7 @@ from phrasemodels.verdicts.significance import FEWEST_SEEDS
 
 CLAIMS = "claims.csv"  # of the five papers, and beside the module of a paper that a user adds
 NO_RUN = "no run of both rows at the paper's size"
+UNSEEN = ("lower_is_better", "than_table", "stand_ins")  # columns of a claim that its answer doesn't have
 TUNED = "with tuned settings"  # of each row; such rows are compared with each other alone
 
 
@@ -96,22 +103,38 @@ def printed_rows(claim: Claim) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 class Side:
     """The runs of one row: of a number, or of all tasks of an average.
 
-    group: size, reading, overrides and test set. Two compared sides have the same group. asked: the runs answer the
-    number itself.
+    group: size, reading, overrides and test set. asked: the runs answer the number itself. stands_in: for a row that is
+    not run. lacking: which tasks of an average were run, if not all.
     """
 
     results: tuple[Result, ...]
     answer: Answer
     group: tuple[str, ...]
     asked: bool
+    stands_in: bool = False
+    lacking: str = ""
 
-    def pairs_with(self, others: Sequence["Side"]) -> "Side | None":
-        """Return the side to compare with: of the same table, or else of the same training."""
+    def pairs_with(self, others: Sequence["Side"]) -> "list[Side]":
+        """Return the sides to compare with.
+
+        One has the same group, of the same table or else of the same training. Without it they are other readings in
+        the same table against which this one is tested, and stand-ins.
+        """
         alike = [other for other in others if other.group == self.group]
-        mine, train = self.results[0].source, self.results[0].experiment.train
-        same_table = [other for other in alike if other.results[0].source == mine]
+        mine, train = self.results[0], self.results[0].experiment.train
+        same_table = [other for other in others if other.results[0].source == mine.source]
         same_training = [other for other in alike if other.results[0].experiment.train == train]
-        return next(iter((*same_table, *same_training)), None)
+        if found := [*(other for other in same_table if other in alike), *same_training]:
+            return found[:1]
+        tested = (mine.row.get("against") or {}).get("baseline")
+        beside = [o for o in same_table if (o.group[0], *o.group[2:]) == (self.group[0], *self.group[2:])]
+        return [o for o in beside if o.stands_in or o.results[0].experiment.name == tested]
+
+    def against(self, other: "Side") -> "Side":
+        """Return this side with the name of the other's reading, too."""
+        names = dict.fromkeys(filter(None, (self.group[1], other.group[1] and f"against {other.group[1]}")))
+        same = other.group[1] == self.group[1]
+        return self if same else replace(self, group=(self.group[0], " ".join(names), *self.group[2:]))
 
     @property
     def values(self) -> list[float]:
@@ -134,10 +157,13 @@ class Side:
         e = self.results[0].experiment
         if not e.aspects:
             return "as it is counted here"
-        other = self.results[0].row["stand_in"] or not self.asked or not e.aspects["data"].as_published
+        other = (
+            self.results[0].row["stand_in"] or not (self.asked or self.stands_in) or not e.aspects["data"].as_published
+        )
         small = not e.aspects["size"].as_published
         said = ["at a small size"] * small + [f"on {_title(_corpus(e))}"] * bool(other)
-        return ", ".join([*said, *[TUNED] * (self.group[2] == TUNED)]) or "with other settings"
+        said += [self.group[1]] * bool(self.group[1]) + [TUNED] * (self.group[2] == TUNED)
+        return ", ".join(said) or "with other settings"
 
 
 def _corpus(experiment: Experiment) -> str:
@@ -154,13 +180,14 @@ def _title(corpus: str) -> str:
         return "generated sentences"
 
 
-def _sides(row: Columns, results: Sequence[Result]) -> list[Side]:
-    """Return the runs for a printed number or for its system, variant and metric on other data."""
+def _sides(row: Columns, results: Sequence[Result], stand_ins: str = "") -> list[Side]:
+    """Return the runs for a printed number, for its system, variant and metric on other data, and of stand-ins."""
     if row["dataset"].endswith(AVERAGE):
         return _averages(row, results)
     same = same_numbers(row)
     known = [(e, a) for e in catalogue() for a in e.answers if answers(a.cell or a.reading, same)]
     alike = {(e.table.paper, e.system, e.variant, a.metric) for e, a in known}
+    instead = stand_ins.split(SEVERAL)
     own, others = ({_corpus(e) for e, _ in pairs} for pairs in (known, _of_other_data(row)))
     searched = {f"results/{path.parent.name}" for path in kept_files() if (path.parent / TRIALS).exists()}
     found = []
@@ -168,14 +195,16 @@ def _sides(row: Columns, results: Sequence[Result]) -> list[Side]:
         e, answer = result.experiment, result.answer
         cell = answer.cell or answer.reading
         asked = answers(cell, same)
-        if (e.table.paper, e.system, e.variant, answer.metric) in alike and (asked or cell is None):
+        stands_in = ", ".join((e.system, e.variant)) in instead and answer.metric in {metric for *_, metric in alike}
+        same_row = (e.table.paper, e.system, e.variant, answer.metric) in alike or stands_in
+        if same_row and (asked or cell is None):
             if not asked and _corpus(e) in others - own:
                 continue  # it answers the number that the paper prints for this corpus
-            reading = answer.named if answer.reading else ""
+            reading = e.variant if stands_in else answer.named if answer.reading else ""
             tuned = TUNED if result.source in searched else ",".join(e.changed)
             test_set = str(result.row.get("test_set", result.source))  # rows of one comparison in the store have one
             group = (e.profile, reading, tuned, test_set)
-            found.append(Side((result,), answer, group, asked))
+            found.append(Side((result,), answer, group, asked, stands_in))
     return found
 
 
@@ -187,13 +216,19 @@ def _of_other_data(row: Columns) -> list[tuple[Experiment, Answer]]:
 
 
 def _averages(row: Columns, results: Sequence[Result]) -> list[Side]:
-    """Return the runs of all tasks of an average, by size and settings."""
-    tasks = [_sides(task, results) for task in tasks_of(row, published_results())]
-    # the tasks have test sets of their own
-    groups = [{(*side.group[:3], side.results[0].experiment.table.folder): side for side in sides} for sides in tasks]
-    whole = [group for group in groups[0] if all(group in one for one in groups)] if groups else []
-    made = [(tuple(one[group].results[0] for one in groups), groups[0][group].answer, group) for group in whole]
-    return [Side(*one, asked=True) for one in made]
+    """Return the runs of the tasks of an average, by size and settings."""
+    tasks = tasks_of(row, published_results())
+    found: dict[tuple[str, ...], dict[str, Side]] = {}
+    for task in tasks:
+        for side in _sides(task, results):
+            group = (*side.group[:3], side.results[0].experiment.table.folder)  # the tasks have test sets of their own
+            found.setdefault(group, {})[task["dataset"]] = side
+    made = []
+    for group, run in found.items():
+        said = "" if len(run) == len(tasks) else f"only {len(run)} of {len(tasks)} tasks were run"
+        runs, one = tuple(side.results[0] for side in run.values()), next(iter(run.values()))
+        made.append(Side(runs, one.answer, (*group, *run), asked=True, lacking=said))
+    return made
 
 
 def answered_claims(results: Iterable[Result], store: Store | None = None, paper: str = "") -> list[dict[str, Any]]:
@@ -216,32 +251,38 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
     better, than = printed_rows(claim)
     how = _how(claim, better[0])
     kind = "main" if claim.kind == ALL else claim.kind
-    base = _sides(than, results)
+    base = _sides(than, results, claim.stand_ins)
     pairs: dict[tuple[str, ...], list[tuple[ClaimVerdict, Side]]] = {}
     for row in better:
         for side in _sides(row, results):
-            if (other := side.pairs_with(base)) is not None:
+            for other in side.pairs_with(base):
                 gain = _gain(side, other, how, artifacts)
                 exact = side.answer.exact and other.answer.exact
                 judged = judge_gain(row["value"], than["value"], gain, how, kind, exact)
                 rest = dict.fromkeys(words for one in (side, other) for words in rests_on(one.results[0]))
-                doubts = [_no_average(number) for number in (row, than)]
+                doubts = [side.lacking, *(_no_average(number) for number in (row, than))]
                 judged = replace(judged, reason="; ".join(filter(None, (judged.reason, *doubts, *rest))))
-                pairs.setdefault((*side.group, side.results[0].source), []).append((judged, side))
+                if side.lacking:
+                    judged = replace(judged, verdict=OPEN, further_seeds=None)
+                named = side.against(other)
+                pairs.setdefault((*named.group, side.results[0].source), []).append((judged, named))
     whole = {group: of for group, of in pairs.items() if len(of) == len(better)}
     made = [(weakest(v for v, _ in of) if len(of) > 1 else of[0][0], of[0][1]) for of in whole.values()]
     ours = sorted(((verdict, side) for verdict, side in made if side.comparable), key=_rank, reverse=True)
-    small = [_elsewhere(verdict, side) for verdict, side in made if not side.comparable]
+    small = [_elsewhere(verdict, side) for verdict, side in made if not (side.comparable or side.lacking)]
     others = [one for place, one in enumerate(small) if not any(_same_runs(one, other) for other in small[:place])]
     printed = printed_gain(better[0]["value"], than["value"], how, kind)
     verdict = _main(ours) or ClaimVerdict(OPEN, NO_RUN, printed)
     return {
-        **{name: value for name, value in asdict(claim).items() if name not in ("lower_is_better", "than_table")},
+        **{name: value for name, value in asdict(claim).items() if name not in UNSEEN},
         "better": claim.better.split(SEVERAL)[0] if claim.kind != ALL else claim.better,
         "printed_better": better[0]["value"],
         "printed_than": than["value"],
         **asdict(verdict),
-        "readings": [{"reading": side.group[1], "source": _source(side), **asdict(one)} for one, side in ours],
+        "readings": [
+            {"reading": side.group[1], "votes": _votes(one, side), "source": _source(side), **asdict(one)}
+            for one, side in ours
+        ],
         "source": _source(ours[0][1]) if ours else "",
         "elsewhere": others,
     }
@@ -255,15 +296,16 @@ def _how(claim: Claim, row: Columns) -> PrintedValue:
 
 def _main(ours: Sequence[tuple[ClaimVerdict, Side]]) -> ClaimVerdict | None:
     """Return the answer of the voting readings at the paper's size. None: there is no reading."""
-    voting = [verdict for verdict, side in ours if _votes(verdict, side)]
-    if voting or not ours:
-        return agreed(voting) if voting else None
-    said = [f"{side.group[1]}: {verdict.reason}" if side.group[1] else verdict.reason for verdict, side in ours]
-    return replace(ours[0][0], reason="; ".join(said))
+    if voting := [(side.group[1], verdict) for verdict, side in ours if _votes(verdict, side)]:
+        return agreed(voting)
+    if not ours:
+        return None
+    first, side = ours[0]
+    return replace(first, reason=": ".join(filter(None, (side.group[1], first.reason))))
 
 
 def _votes(verdict: ClaimVerdict, side: Side) -> bool:
-    return side.answer.exact or min(verdict.seeds, default=0) >= FEWEST_SEEDS
+    return not side.lacking and (side.answer.exact or min(verdict.seeds, default=0) >= FEWEST_SEEDS)
 
 
 def _rank(one: tuple[ClaimVerdict, Side]) -> tuple[bool, int, int]:
@@ -320,9 +362,10 @@ def _items(result: Result, artifacts: Mapping[str, Artifact]) -> list[pa.Table]:
 
 
 def claim_lines(one: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a claim in a terminal: its answer and numbers and the answers elsewhere."""
+    """Yield the lines of a claim in a terminal: its answer, its readings and the answers elsewhere."""
     yield f"{one['id']}  {one['verdict']}: {one['claim']}"
     yield "    " + ", ".join(filter(None, (f"{one['better']} against {one['than']}", one["dataset"], one["metric"])))
     yield f"    {one['reason']}"
+    yield from (f"    reading {line}" for line in reading_lines(one))
     for other in one["elsewhere"]:
         yield f"    {other['verdict']}: {other['reason']}"

@@ -32,7 +32,7 @@ from phrasemodels.data.formats.shards import read_shard, write_parquet
 from phrasemodels.data.store.artifacts import Artifact, atomic_replace
 from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.store import Store
-from phrasemodels.flows.experiments.published import divided, file_name, published_results
+from phrasemodels.flows.experiments.published import divided, file_name, published_results, reading_lines
 from phrasemodels.flows.results.judged import cached_kept, judged, judged_claims, problem_of
 from phrasemodels.flows.results.lineage import setting
 from phrasemodels.flows.results.records import SENTENCES, limited_memory, open_to_read, place_of
@@ -603,18 +603,18 @@ def _verdict(number: int, line: Mapping[str, Any]) -> dict[str, Any]:
         "key": "" if kept else source,
         "title": line["title"],
     }
-    return {**line, **_identity(line), "number": number, **{name: text or None for name, text in ours.items()}}
+    line = {**line, **_identity(line), "number": number, "readings": reading_lines(line)}
+    return {**line, **{name: text or None for name, text in ours.items()}}
 
 
 def claims(data: Data) -> pa.Table:
     """Return the rows of `phrasemodels verdicts --claims`, one for each claim."""
-    found = judged_claims(data.store, data.tracker)
-    return table("claims", ({**one, **_claim(one)} for one in found))
+    return table("claims", ({**one, **_claim(one)} for one in judged_claims(data.store, data.tracker)))
 
 
 def _claim(one: Mapping[str, Any]) -> dict[str, Any]:
-    others = [f"{other['verdict']}: {other['reason']}" for other in one["elsewhere"]]
-    return {**_identity(one), "origin": one["source"], "seeds": min(one["seeds"], default=0), "elsewhere": others}
+    texts = {"readings": reading_lines(one), "elsewhere": [f"{o['verdict']}: {o['reason']}" for o in one["elsewhere"]]}
+    return {**_identity(one), "origin": one["source"], "seeds": min(one["seeds"], default=0), **texts}
 
 
 def published(data: Data) -> pa.Table:
