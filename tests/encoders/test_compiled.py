@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_padding import ENCODERS, LENGTHS, D, built
+from every_encoder import ENCODERS, LENGTHS, D, built
 
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.blocks import AllRows, Packing

@@ -73,10 +73,13 @@ def test_what_this_machine_never_holds_is_refused_before_anything_starts(command
     monkeypatch.setattr("phrasemodels.infra.services.services", lambda settings: pytest.fail("services started"))
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     said = str(run_cli(*command, "--set", asked).exception)
-    alone = "--local" in command and "workers" in asked
-    assert ("train.workers=64: --local trains in this process" if alone else "need {'CPU': ") in said
-    assert alone or "this machine has [{'CPU': " in said
+    assert "need {'CPU': " in said and "this machine has [{'CPU': " in said
     assert not [path for path in Path(os.environ["PHRASEMODELS_STORE"]).rglob("*.json") if path.parent.name == "runs"]
+
+
+def test_torchrun_is_refused(in_own_store, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    assert "leave it out, and set train.workers=N" in str(run_cli("train", ROW, "--local").exception)
 
 
 def test_unknown_words_cannot_change_the_terminal(capsys):

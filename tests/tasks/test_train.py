@@ -32,7 +32,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, OutOfTimeError, Store, digest_of
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.run.local import progress_lines
+from phrasemodels.flows.run.local import LocalLaunch, progress_lines
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention_weights import ReleasedSegmentWeights
@@ -326,39 +326,29 @@ def test_an_unfinished_checkpoint_is_removed_if_its_process_ended(tmp_path, monk
     assert {path.name for path in tmp_path.iterdir()} == kept
 
 
-WORKERS = """
-import os, pickle, sys
-import torch._dynamo  # once for both processes: optimisers import it
-from torch import distributed
-from phrasemodels.tasks.train.trainer import run_training
-
-training = pickle.load(open(sys.argv[1], "rb"))  # before the fork: it imports the rest
-child = os.fork()
-distributed.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=int(child == 0), world_size=2)
-run_training(training)
-distributed.destroy_process_group()
-sys.exit(bool(child and os.wait()[1]))
-"""
+def on_two_workers(chosen: Training) -> None:
+    LocalLaunch(2)(run_training, chosen)
 
 
-def on_two_workers(chosen: Training, folder: Path) -> None:
-    (folder / "training").write_bytes(pickle.dumps(chosen))
-    command = [sys.executable, "-c", WORKERS, str(folder / "training"), str(folder / "rendezvous")]
-    here = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run(command, cwd=PROJECT, timeout=120, env=here).returncode == 0
+def refuse_on_the_second(chosen: Training) -> None:
+    if Worker().rank == 1:
+        raise ValueError(f"no room on {chosen.device}")
+    Worker().total(torch.ones(1))
 
 
 def test_two_workers_train_like_one_and_one_may_resume_from_two(shared, tmp_path):
     more = ("model.encoder.dropout=0.0", "train.steps=10", "train.evaluate_every=5")
     alone, pair = training(shared, tmp_path / "alone", *more), training(shared, tmp_path / "pair", *more)
     run_training(alone)
-    on_two_workers(pair, tmp_path)
+    on_two_workers(pair)
     expected = losses(alone.folder)
     assert losses(pair.folder) == pytest.approx(expected, rel=1e-5)  # sums in another order
     shutil.rmtree(pair.folder / "step-00000010")
     run_training(pair)
     assert losses(pair.folder) == pytest.approx(expected, rel=1e-5)
     assert starts(pair.folder) == [(0, 2), (5, 1)]
+    with pytest.raises(ValueError, match=r"^no room on cpu$"):
+        LocalLaunch(2)(refuse_on_the_second, pair)
 
 
 @pytest.mark.slow
@@ -369,7 +359,7 @@ def test_a_change_of_workers_before_the_first_evaluation_is_recorded(tmp_path):
     (pipeline,) = made.plan.pipelines
 
     def launch(loop, chosen):
-        on_two_workers(chosen, tmp_path)
+        on_two_workers(chosen)
         shutil.rmtree(chosen.folder / "step-00000010")
         loop(chosen)
 
@@ -626,7 +616,7 @@ def test_buffers_are_trained_resumed_and_exported_bit_for_bit(shared, tmp_path):
 
 def test_two_workers_evaluate_and_save_the_buffers_of_the_first(shared, tmp_path):
     pair = stateful(shared, tmp_path / "pair", "train.steps=4", "train.evaluate_every=2")
-    on_two_workers(pair, tmp_path)
+    on_two_workers(pair)
     path, state = newest(pair.folder, "key")
     trainer = Trainer(pair)
     load_tensors(trainer.model, load_file(path / "best.safetensors"))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.gc import trimmed
-from phrasemodels.data.store.store import Executor, Step, Store, call_here
+from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.published import file_name
 from phrasemodels.flows.results.records import sources_of
@@ -260,7 +260,7 @@ def launch_training(
     if group is not None:
         group.check()
     run, executor = run or store.run, replace(executor, keeps_state=settings.keep_states)
-    launch: Callable[..., None] = group or call_here
+    launch: Callable[..., None] = group or executor.launch
     if recorded is not None:
         launch = partial(launch, _train_recorded, recorded)
     if (shared := store.shared) is None:

@@ -10,6 +10,8 @@ import datetime
 import json
 import math
 import multiprocessing
+import os
+import pickle
 import shutil
 import statistics
 import sys
@@ -23,9 +25,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
+
 from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.artifacts import Artifact
-from phrasemodels.data.store.store import Executor, HasKey, Job, Step, Store, digest_of, with_dependencies
+from phrasemodels.data.store.store import Executor, HasKey, Job, Step, Store, call_here, digest_of, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.run import LINES_EVERY
 from phrasemodels.folders import check_folder, writing_folder
@@ -67,8 +72,8 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
     pipeline = _with_files(experiment, sources).steps(seed)
     if not local and not settings.ray_address:
         check_here([pipeline], settings)
-    report = _printer(pipeline.trained.settings) if local else None
-    executor = Executor(sources=sources, report=report)
+    report = _Printer(pipeline.trained.settings) if local else None
+    executor = Executor(sources=sources, report=report, launch=group_here(experiment) if local else call_here)
     checkpoints = store.workspace(pipeline.trained.key) / "checkpoints"
     with contextlib.ExitStack() as stack:
         # before the first look-up: garbage collection must not take what is found
@@ -84,13 +89,58 @@ def train_experiment(experiment: Experiment, seed: int, local: bool) -> dict[str
 
 
 def _check_local(experiment: Experiment) -> None:
-    """Refuse a training that this process can't hold. ValueError: it wants several workers, or more than this machine has."""
+    """Refuse a training for which this machine never has room. ValueError: it is one, or torchrun started this process."""
     from phrasemodels.infra.cluster import TorchTrainerLaunch
 
-    config = experiment.train
-    if (config.workers or 1) > 1:
-        raise ValueError(f"train.workers={config.workers}: --local trains in this process; leave one of them out")
-    TorchTrainerLaunch(experiment.name, 1, config.threads, config.gpus).check(this_machine())
+    config, workers = experiment.train, experiment.train.workers or 1
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        raise ValueError("torchrun would train the same several times: leave it out, and set train.workers=N")
+    TorchTrainerLaunch(experiment.name, workers, config.threads, config.gpus).check(this_machine())
+
+
+def group_here(experiment: Experiment) -> Callable[..., None]:
+    """Return what launches a training on its workers: this process, or as many as `train.workers` on this machine."""
+    workers = experiment.train.workers or 1
+    return call_here if workers == 1 else LocalLaunch(workers, max(1, int(experiment.train.gpus)))
+
+
+@dataclass(frozen=True)
+class LocalLaunch:
+    """Launch a training on processes of this machine as one torch.distributed group, without Ray or torchrun.
+
+    Each worker has `gpus` GPUs of its own. With too few of them some share one. Where there are none the processors train.
+    """
+
+    workers: int
+    gpus: int = 1
+
+    def __call__(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Return when all workers have. The error of a worker is raised, and ends the others."""
+        with tempfile.TemporaryDirectory(prefix="phrasemodels-") as folder:
+            try:
+                spawn(self._work, (Path(folder), function, *arguments), self.workers)
+            except ProcessExitedException as error:
+                raise OSError(
+                    f"a worker was ended, often for want of memory ({error}); start again to go on"
+                ) from error
+            except ProcessRaisedException:
+                for found in sorted(Path(folder).glob("error-*")):
+                    raise pickle.loads(found.read_bytes()) from None
+                raise
+
+    def _work(self, rank: int, folder: Path, function: Callable[..., None], *arguments: Any) -> None:
+        """In a worker: join the group and train. ValueErrors and OSErrors are left in the folder."""
+        count = torch.cuda.device_count()
+        device = f"cuda:{rank * self.gpus % count}" if count else "cpu"
+        # nccl refuses two workers on one GPU
+        backend, place = "nccl" if count >= self.workers * self.gpus else "gloo", f"file://{folder}/group"
+        torch.distributed.init_process_group(backend, place, rank=rank, world_size=self.workers)
+        try:
+            function(*arguments[:-1], replace(arguments[-1], device=device))
+        except (ValueError, OSError) as error:
+            (folder / f"error-{rank}").write_bytes(pickle.dumps(error))
+            raise
+        torch.distributed.destroy_process_group()
 
 
 def _with_files(experiment: Experiment, sources: Sources) -> Experiment:
@@ -185,7 +235,8 @@ def train_prepared(
             raise ValueError(f"{data / name} is missing or damaged: make the folder again with `phrasemodels prepare`")
         known[name] = artifact
     pipeline = lean.steps(seed, known, {OVERRIDES: list(overrides)})
-    executor = Executor(report=_printer(pipeline.trained.settings), keeps_state=True)
+    report = _Printer(pipeline.trained.settings)
+    executor = Executor(report=report, keeps_state=True, launch=group_here(experiment))
     with progress_lines(store.workspace(pipeline.trained.key) / "checkpoints"):
         scored = store.run(pipeline.scored, executor)
     return _result(pipeline, store.run(pipeline.trained), scored)
@@ -198,30 +249,28 @@ def _result(pipeline: Pipeline, trained: Artifact, scored: Artifact) -> dict[str
     return {**about, **meta, "scores": scored.meta["scores"]}
 
 
-def _printer(settings: Any) -> Callable[[list[dict[str, float]]], None]:
-    """Return a function for printing the last evaluation of a history.
+class _Printer:
+    """Prints the last evaluation of a history.
 
     An evaluation is printed once because checkpoints report, too. A learning rate that never gets to its peak is said
     at once. settings: of the training with objective and config.
     """
-    config, curve = settings.config, settings.objective.curve
-    printed = 0.0
-    if config.warmup > config.steps:
-        peak = max(config.schedule(step, config.warmup, config.steps) for step in range(config.steps))
-        if peak < 1:
-            reason = f"train.warmup={config.warmup} is more than train.steps={config.steps}"
-            print(f"{reason}: the learning rate gets to {peak:.0%} of its peak", file=sys.stderr, flush=True)
 
-    def print_last(history: list[dict[str, float]]) -> None:
-        nonlocal printed
-        if history and history[-1]["step"] != printed:
+    def __init__(self, settings: Any) -> None:
+        config, self.curve, self.printed = settings.config, settings.objective.curve, 0.0
+        if config.warmup > config.steps:
+            peak = max(config.schedule(step, config.warmup, config.steps) for step in range(config.steps))
+            if peak < 1:
+                reason = f"train.warmup={config.warmup} is more than train.steps={config.steps}"
+                print(f"{reason}: the learning rate gets to {peak:.0%} of its peak", file=sys.stderr, flush=True)
+
+    def __call__(self, history: list[dict[str, float]]) -> None:
+        if history and history[-1]["step"] != self.printed:
             row = history[-1]
-            printed = row["step"]
-            line = f"step {row['step']}: training loss {row['loss']:.3f}, {curve} {row['dev_loss']:.3f}"
+            self.printed = row["step"]
+            line = f"step {row['step']}: training loss {row['loss']:.3f}, {self.curve} {row['dev_loss']:.3f}"
             line = f"{line}, learning rate {row['learning_rate']:.3g}"
             print(f"{line}, {row['items_per_second']:.0f} items/s", file=sys.stderr, flush=True)
-
-    return print_last
 
 
 UPDATES = 9  # of different sizes, beside the heaviest
