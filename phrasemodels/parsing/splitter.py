@@ -66,6 +66,9 @@ ONE_CHARACTER = re.compile(
     re.VERBOSE,
 )  # addresses and paths; a word each: flags, emoji, braces, characters of HTML; brackets as treebanks write them, a letter with its marks
 
+# A path or an address, but of no mail, and the word after it on its line, which begins no sentence in lower case.
+GOES_ON = re.compile(r"(?<!\S)(?=[^\s@]*?\w[./\\]\w)[^\s@]++(?<=\w)(?= (?P<after>[^\W\d_]++)(?![/:@\\]|\.\w))")
+
 
 @dataclass(frozen=True)
 class SplitterConfig:
@@ -253,6 +256,8 @@ class Splitter:
         ends = np.where(scores[:, FUSED_END] > scores[:, TOKEN_END], FUSED_END, TOKEN_END)
         labels = np.where(must_end & (labels < TOKEN_END), ends, labels)
         is_end = scores[:, LABELS] > np.log(self.threshold / (1 - self.threshold))
+        for found in GOES_ON.finditer(text):
+            is_end[found.end() - 1] &= not found["after"].islower()
         sentence: list[Word] = []
         after, joined = 0, False
         for end in (np.flatnonzero(labels) + 1).tolist():

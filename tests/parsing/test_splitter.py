@@ -231,6 +231,12 @@ def test_addresses_paths_and_braces_are_words() -> None:
     assert [word.form for own in found for word in own] == text.replace("_", " ").split()
 
 
+@pytest.mark.parametrize("name", ["a/b.txt", "a.txt", "/usr/local/bin"])
+def test_a_word_in_lower_case_after_a_path_begins_no_sentence(name: str) -> None:
+    texts = [f"See {name} {rest}" for rest in ("for more information", "in the house", "but not this")]
+    assert [len(load(ENGLISH).split(text)) for text in texts] == [1, 1, 1]
+
+
 def test_a_saved_splitter_is_whole_or_refused(splitter: Splitter, tmp_path: Path) -> None:
     english = load(ENGLISH)
     folder = save(dataclasses.replace(english, split=splitter), tmp_path / "own", torch.float32)
