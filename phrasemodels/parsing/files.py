@@ -255,14 +255,18 @@ def rows_of(file: Path, column: str, kept: Sequence[str] = ()) -> Iterator[Row]:
     for number, row in enumerate(_dictionaries(file, [column, *kept]), 1):
         if missing := [name for name in (column, *kept) if name not in row]:
             raise ValueError(f"{file}, row {number}: no column {missing[0]!r}; there are {', '.join(map(str, row))}")
-        text = row[column]
-        if _is_missing(text):
-            text = ""
-        elif isinstance(text, str):
-            text = text.encode(errors="replace").decode()  # JSON may have halves of characters
-        if not isinstance(text, str):
-            raise ValueError(f"{file}, row {number}: {column} is {str(text)[:20]}, which is no text")
-        yield Row(number, text, {name: row[name] for name in kept})
+        yield Row(number, _text(row[column], f"{file}, row {number}: {column}"), {name: row[name] for name in kept})
+
+
+def _text(value: Any, where: str) -> str:
+    """Return a cell as text. A missing one is empty. ValueError: it is something else, or has a NUL byte."""
+    if value is None or (isinstance(value, float) and value != value):
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"{where} is {str(value)[:20]}, which is no text")
+    if "\0" in value:
+        raise ValueError(f"{where} has a NUL byte, which is no text: remove it")
+    return value.encode(errors="replace").decode()  # JSON may have halves of characters
 
 
 def types_of(file: Path, kept: Sequence[str]) -> pa.Schema:
@@ -307,7 +311,7 @@ def _dictionaries(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]
         raise ValueError(f"{file}: a table's name ends with {', '.join(ENDINGS)}")
 
 
-def _check_once(file: Path, columns: Sequence[str], names: Sequence[str]) -> None:
+def _check_once(file: Path | str, columns: Sequence[str], names: Sequence[str]) -> None:
     for name in columns:
         if list(names).count(name) > 1:
             raise ValueError(f"{file}: two columns are named {name!r}: give one another name")
@@ -330,10 +334,6 @@ def _csv(file: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[st
         csv.field_size_limit(before)
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or value != value  # NaN, and pandas' NaT
-
-
 def parse_table(parser: "Parser", table: Any, column: str = "text", keep: Sequence[str] = (), batch: int = 256) -> Any:
     """Return the parses of the texts of a table, as a table of the same kind: see `Parser.parse_table`."""
     is_arrow = isinstance(table, pa.Table | pa.RecordBatch)
@@ -341,13 +341,14 @@ def parse_table(parser: "Parser", table: Any, column: str = "text", keep: Sequen
     for name in (column, *keep):
         if name not in names:
             raise ValueError(f"no column {name!r}; there are {', '.join(map(str, names))}")
-    given = (
-        table.select([column, *keep])
-        if is_arrow
-        else pa.Table.from_pandas(table[[column, *keep]], preserve_index=False)
-    )
-    texts = ["" if _is_missing(text) else text for text in given[column].to_pylist()]
-    kept = given.select(list(keep))
+    _check_once("the table", (column, *keep), names)
+    own = table[column]
+    values = own.to_pylist() if is_arrow else own.astype(object).where(own.notna(), None)
+    texts = [_text(value, f"row {row}: {column}") for row, value in enumerate(values, 1)]
+    try:
+        kept = table.select(list(keep)) if is_arrow else pa.Table.from_pandas(table[[*keep]], preserve_index=False)
+    except pa.ArrowException as error:
+        raise ValueError(f"{', '.join(keep)}: a column has values of several types ({error})") from error
     wanted = schema(kept.schema)
     every = zip(kept.to_pylist() if keep else [{}] * len(texts), parser.parse_each(texts, batch=batch), strict=True)
     found = chain.from_iterable(records(Answer(row, parses, (), "", own)) for row, (own, parses) in enumerate(every, 1))

@@ -526,7 +526,8 @@ class Parser(Pretrained):
             batch: Texts of one batch.
 
         Raises:
-            ValueError: The column is missing, or a kept one has the name of a column of the parses.
+            ValueError: The column is missing, a text is something else or has a NUL byte, or a kept column has the name of a
+                column of the parses.
         """
         from phrasemodels.parsing.files import parse_table
 

@@ -178,6 +178,15 @@ def test_a_table_in_python_is_of_the_kind_that_was_given() -> None:
     assert list(parser.parse_table(frame, keep=["id"])["text"]) == ["It rains.", "", "Yes."]
     with pytest.raises(ValueError, match="no column 'txt'; there are id, text"):
         parser.parse_table(frame, "txt")
+    for values, says in (
+        (["a", 5], "row 2: text is 5, which is no text"),
+        ([1, 2], "row 1: text is 1, which is no text"),
+        (["a", pd.NA, "b\0"], "row 3: text has a NUL byte"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            parser.parse_table(pd.DataFrame({"text": values}))
+    with pytest.raises(ValueError, match="id: a column has values of several types"):
+        parser.parse_table(pd.DataFrame({"text": "a", "id": [1, "b"]}), keep=["id"])
     for missing in (None, float("nan")):
         with pytest.raises(TypeError, match=r"is no text but .*: parse_table reads columns with missing texts"):
             parser.parse(["It rains.", missing])
@@ -191,13 +200,20 @@ def test_a_table_in_python_is_of_the_kind_that_was_given() -> None:
         ("a.csv", "id,text\n1,a,b\n", {"column": "text"}, "row 1: more cells than the header has"),
         ("a.csv", "tags,text\n1,a\n", {"column": "text", "ids": ["tags"]}, "the name of a column of the parses"),
         ("a.jsonl", '{"text": 5}\n', {"column": "text"}, "row 1: text is 5, which is no text"),
+        ("a.csv", "text\na\nb\0\n", {"column": "text"}, "row 2: text has a NUL byte, which is no text"),
+        ("a.jsonl", '{"text": "\\u0000"}\n', {"column": "text"}, "row 1: text has a NUL byte"),
         ("a.jsonl", '{"text": \n', {"column": "text"}, "line 1: no JSON"),
         ("a.jsonl", '{"text":"a","id":1}\n{"text":"a","id":"b"}', {"column": "text", "ids": ["id"]}, "several types"),
         ("a.parquet", "PAR1", {"column": "text"}, "not a whole Parquet file"),
         ("a.txt", "It rains.", {"column": "text"}, "a table's name ends with .csv"),
         ("a.csv", "id,text,id\n1,a,2\n", {"column": "text", "ids": ["id"]}, "two columns are named 'id'"),
         ("a.csv", 'text\na\n"b\n', {"column": "text"}, "line 3: no CSV in UTF-8"),
-        ("a.jsonl", '{"id": 1%s, "text": "a"}\n' % ("0" * 30), {"column": "text", "ids": ["id"]}, "id: no table, or values"),
+        (
+            "a.jsonl",
+            '{"id": 1%s, "text": "a"}\n' % ("0" * 30),
+            {"column": "text", "ids": ["id"]},
+            "id: no table, or values",
+        ),
         ("a.conllu", "1\tThe\tthe\n\n", {}, "line 1: 3 columns between tabs, CoNLL-U has 10"),
         ("a.txt", "It rains.", {"ids": ["id"]}, "--id names a column of a table"),
     ],
