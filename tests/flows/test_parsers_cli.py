@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from conftest import CORPORA, PARSERS
@@ -9,6 +10,8 @@ from running import run_cli
 from typer.testing import Result
 
 from phrasemodels import Parser
+from phrasemodels.flows.cli import parse
+from phrasemodels.flows.results.lineage import UnknownNameError
 
 
 @pytest.fixture
@@ -38,6 +41,24 @@ def test_what_is_not_there_is_said(environment: dict[str, str]) -> None:
     )
 
 
+def test_an_unknown_parser_is_named_with_what_is_near_and_what_to_do(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error, says in (
+        (
+            UnknownNameError("'germn' is no label: did you mean 'german'?"),
+            r"did you mean 'german'\?.*`phrasemodels parsers train ",
+        ),
+        (ValueError("the store is broken"), "^the store is broken$"),
+    ):
+        monkeypatch.setattr(parse, "find_model", Mock(side_effect=error))
+        with pytest.raises(ValueError, match=says):
+            parse.reader(["germn"])
+    monkeypatch.undo()
+    found = str(run_cli("parse", "germn", __file__, env=environment).exception)
+    assert found.startswith("no parser 'germn' here: 'germn' is not in the store, which is empty")
+
+
 def test_a_treebank_becomes_a_parser_that_reads_raw_text(cli, tmp_path: Path) -> None:
     (tmp_path / "phrasemodels.toml").touch()
     words = ("1", "Il", "PRON", 2, "nsubj"), ("2", "va", "VERB", 0, "root"), ("3", "à", "ADP", 5, "case")
@@ -53,6 +74,7 @@ def test_a_treebank_becomes_a_parser_that_reads_raw_text(cli, tmp_path: Path) ->
     assert "no file y.vec in the folders of this project" in cli(*given, "y.vec").stderr
     done = cli(*given, "x.vec")
     assert "raw text of the test set: sentences" in done.stderr, done.stderr
+    assert "dev: 5 of 5 sentences are also in train" in done.stderr and "test: 5 of 5" in done.stderr
     parser = Parser.load(tmp_path / "x")
     assert parser.card["scores"]["test set, raw text"]["words"] > 50 and "voilà" in parser.entries["words"]
     assert "| test set, gold words: uas |" in (parser.save_pretrained(tmp_path / "y") / "README.md").read_text()

@@ -323,17 +323,22 @@ def reader(model: list[str], decode: str = "jointly") -> "Parser":
     if not model or Path(model[0], ABOUT).is_file():
         parser = Parser.load(model[0]) if model else Parser.load()
     else:
-        try:
-            parser = trained_parser(find_model(model[0]))
-        except ValueError as error:
-            if " store" not in str(error):
-                raise
-            raise ValueError(
-                f"no parser {model[0]!r} here or in the store. Without a name the text is English; for another language name the "
-                "folder that `phrasemodels parsers train TREEBANK FOLDER` makes"
-            ) from error
+        parser = trained_parser(_found(model[0]))
     parser.decode = DECODES.get(decode, parser.decode)
     return parser
+
+
+def _found(name: str) -> "Model":
+    """Return a trained model. ValueError: nothing has the name; the message says how to get a parser, too."""
+    from phrasemodels.flows.results.lineage import UnknownNameError
+
+    try:
+        return find_model(name)
+    except UnknownNameError as error:
+        raise ValueError(
+            f"no parser {name!r} here: {error}. Without a name the text is English; for another language name the folder that "
+            "`phrasemodels parsers train TREEBANK FOLDER` makes"
+        ) from error
 
 
 def trained_parser(model: "Model") -> "Parser":
@@ -379,7 +384,7 @@ def _served(name: str) -> "Served":
     else:
         from phrasemodels.tasks.problems.parsing import ParsingRecipe
 
-        found = find_model(name)
+        found = _found(name)
         if not isinstance(found.experiment.recipe, ParsingRecipe):
             return served_model(found)
         parser = trained_parser(found)

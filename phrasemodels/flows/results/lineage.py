@@ -23,6 +23,10 @@ FEWEST_DIGITS = 6
 FETCHES = ("fetch_corpus", "fetch_added_corpus")  # steps whose files came from outside; older stores have the second
 
 
+class UnknownNameError(ValueError):
+    """Nothing in a store has this name."""
+
+
 class Lineage:
     """The artifacts of a store by key, with their uses."""
 
@@ -36,7 +40,7 @@ class Lineage:
     def find(self, what: str, run_ids: Mapping[str, str]) -> Artifact:
         """Return an artifact by first digits of its key, by label (the newest one) or by MLflow run.
 
-        "EXPERIMENT seed N" means the score. ValueError: there is none.
+        "EXPERIMENT seed N" means the score. UnknownNameError: there is none.
         """
         run = next((key for key, run_id in run_ids.items() if run_id == what), what)
         if len(run) >= FEWEST_DIGITS and (found := [a for key, a in self.artifacts.items() if key.startswith(run)]):
@@ -47,8 +51,8 @@ class Lineage:
         if what in labelled or what in named:
             return labelled.get(what) or named[what]
         if not self.artifacts:
-            raise ValueError(f"{what!r} is not in the store, which is empty; `phrasemodels reproduce` fills it")
-        raise ValueError(f"{what!r} is neither a store key, an MLflow run nor a label: {closest(what, {*named})}")
+            raise UnknownNameError(f"{what!r} is not in the store, which is empty; `phrasemodels reproduce` fills it")
+        raise UnknownNameError(f"{what!r} is neither a store key, an MLflow run nor a label: {closest(what, {*named})}")
 
     def holding(self, digest: str) -> list[Artifact]:
         """Return the artifacts with a file whose sha256 begins with these digits."""

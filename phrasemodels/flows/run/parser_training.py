@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -77,6 +77,18 @@ def read_raw(files: list[Path]) -> list[list[RawSentence]]:
     return found
 
 
+def warn_of_shared(train: list[list[RawSentence]], others: dict[str, list[list[RawSentence]]]) -> None:
+    """Say on stderr how many sentences of dev and test are also in train."""
+    known = {one.text for own in train for one in own}
+    for split, every in others.items():
+        texts = [one.text for own in every for one in own]
+        if shared := sum(text in known for text in texts):
+            print(
+                f"{split}: {shared} of {len(texts)} sentences are also in train; they are no test of new text",
+                file=sys.stderr,
+            )
+
+
 def train_parser(
     folder: Path,
     to: Path,
@@ -121,10 +133,12 @@ def train_parser(
     words = replace(recipe.vocabulary, vectors=given)
     chosen = replace(chosen, recipe=replace(recipe, corpus=JoinedTreebanks(name, (corpus,), corpus), vocabulary=words))
     files = {split: [corpora / name / file for file in own.files.values()] for split, own in manifest.splits.items()}
+    train, dev, test = (read_raw(files[split]) for split in ("train", "dev", "test"))
+    warn_of_shared(train, {"dev": dev, "test": test})
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     started = time.process_time()
     settings = SplitterTraining(seconds=60 * minutes, seed=seed)
-    splitter = train_splitter(read_raw(files["train"]), read_raw(files["dev"]), settings)
+    splitter = train_splitter(train, dev, settings)
     print(f"words and sentences learned in {time.process_time() - started:.0f} CPU seconds", file=sys.stderr)
     lexicon = Lexicon.learned(word for file in files["train"] for word in morphology(lines(file)))
     result = train_experiment(chosen, seed, local=True)
@@ -138,8 +152,7 @@ def train_parser(
     own = (parser.original, cast(Any, parser.config), parser.entries, parser.decode)
     with writing_folder(to, force) as made:
         save(Saved(*own, card, splitter, lexicon), made)
-        (test,) = read_raw(files["test"])
-        raw = {kind: round(value, 2) for kind, value in raw_scores(Parser.load(made), test).items()}
+        raw = {kind: round(value, 2) for kind, value in raw_scores(Parser.load(made), chain(*test)).items()}
         card["scores"]["test set, raw text"] = raw
         save(Saved(*own, card, splitter, lexicon), made, force=True)
     print("raw text of the test set:", ", ".join(f"{kind} {value}" for kind, value in raw.items()), file=sys.stderr)
