@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from phrasemodels.layers.blocks import masked_softmax, token_mask
 from phrasemodels.structs import chain, eisner
-from phrasemodels.structs.dispatch import not_traced, transformed
+from phrasemodels.structs.dispatch import Unscripted, not_traced, transformed
 
 Chains = list[
     tuple[Tensor, tuple[Tensor, Tensor, Tensor]]
@@ -33,7 +33,7 @@ class SigmoidWeights(nn.Module):
         return scores.sigmoid().masked_fill(~_real(scores, lengths), 0)
 
 
-class SegmentWeights(nn.Module):
+class SegmentWeights(Unscripted):
     """p_i / Σ_j p_j with p_i = p(z_i = 1) in a linear chain of two states: neighbours are selected together (segmental attention).
 
     It takes the place of a softmax: the weights of a query sum to 1. State 1 has the potential s_i, state 0 has 0. The
@@ -129,7 +129,7 @@ class MarginalSegmentWeights(ReleasedSegmentWeights):
         return p
 
 
-class TreeWeights(nn.Module):
+class TreeWeights(Unscripted):
     """weights[b, j, i] = p(i is the head of j) in projective trees with any number of root arcs (syntactic attention)."""
 
     trees = eisner.multi_root

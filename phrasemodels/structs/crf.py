@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels.structs import eisner
-from phrasemodels.structs.dispatch import check_lengths, not_traced, transformed
+from phrasemodels.structs.dispatch import Unscripted, check_lengths, not_traced, refuse_tracing, transformed
 from phrasemodels.structs.distributions import DependencyTree, LinearChain
 from phrasemodels.structs.eisner import Projective
 from phrasemodels.structs.nonprojective import NonProjective
@@ -26,14 +26,15 @@ Reduction = Literal["none", "sum", "mean", "token_mean"]
 UNKNOWN = -1, -100
 
 
-class CRF(nn.Module):
+class CRF(Unscripted):
     """A linear chain with scores of transitions, of the first and of the last tag.
 
     Shapes of arguments: emissions (T, B, C), tags (T, B) and mask (T, B), true inside of sequences; with `batch_first` (B, T, C), (B, T).
 
     Args:
         constraints: Booleans (C+1, C+1) that allow a transition [from, to]; the last row is the start, the last column the end
-            (see `tag_constraints`). They are a buffer, so that parameters stay finite. None: all transitions are allowed.
+            (see `tag_constraints`). They are a buffer, so that parameters stay finite, which `AveragedModel` copies; it cannot
+            average booleans, so leave its use_buffers=False. None: all transitions are allowed.
         validate_args: Refuse gold tags without probability.
     """
 
@@ -66,7 +67,10 @@ class CRF(nn.Module):
     def forward(
         self, emissions: Tensor, tags: Tensor, mask: Tensor | None = None, reduction: Reduction = "sum"
     ) -> Tensor:
-        """Return the log likelihood of tags, (B,) or reduced: sum, mean over sequences, or mean over positions (token_mean)."""
+        """Return the log likelihood of tags, (B,) or reduced: sum, mean over sequences, or mean over positions (token_mean).
+
+        The mean of nothing, as of an empty batch, is 0.
+        """
         chain = self.distribution(emissions, mask)
         tags = tags if self.batch_first else tags.T
         if tags.shape != chain.scores[0].shape[:2]:
@@ -93,6 +97,7 @@ class CRF(nn.Module):
     @not_traced
     def distribution(self, emissions: Tensor, mask: Tensor | None = None) -> LinearChain:
         """Return the distribution over tags (B, T), with its marginals, samples, k best and entropy."""
+        refuse_tracing()
         if emissions.dim() != 3 or emissions.shape[2] != self.num_tags:
             raise ValueError(
                 f"emissions must have 3 dimensions, the last of {self.num_tags} tags, not {tuple(emissions.shape)}"
@@ -165,7 +170,7 @@ def first_pieces(emissions: Tensor, tags: Tensor) -> tuple[Tensor, Tensor, Tenso
     )
 
 
-class TreeCRF(nn.Module):
+class TreeCRF(Unscripted):
     """Dependency trees, by default projective with one root arc; `trees` is `single_root` or `multi_root` of `eisner` or
     `nonprojective`. validate_args: refuse gold heads that are no tree.
 
@@ -206,6 +211,7 @@ class TreeCRF(nn.Module):
     @not_traced
     def distribution(self, arcs: Tensor, mask: Tensor | None = None) -> DependencyTree:
         """Return the distribution over trees, with its marginals, samples, k best and entropy."""
+        refuse_tracing()
         lengths = check_lengths(None if mask is None else mask.bool(), len(arcs), arcs.shape[1] - 1, arcs.device)
         return DependencyTree(arcs, lengths[:, 0], self.trees)
 
@@ -238,7 +244,7 @@ def _reduced(value: Tensor, inside: Tensor, reduction: Reduction) -> Tensor:
     if reduction == "none":
         return value
     if reduction == "token_mean":
-        return value.sum() / inside.sum()
+        return value.sum() / inside.sum().clamp(min=1)
     if reduction not in ("sum", "mean"):
         raise ValueError(f"reduction={reduction!r}: must be none, sum, mean or token_mean")
-    return value.sum() if reduction == "sum" else value.mean()
+    return value.sum() if reduction == "sum" or not len(value) else value.mean()

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 # (B,) numbers of positions or words, or a mask (B, n) that is true inside of sentences
 Lengths = Tensor | Sequence[int] | None
@@ -106,6 +106,9 @@ def untracked(x: Tensor) -> Tensor:
     return x
 
 
+UNTRACED = "structs: torch.jit and torch.export cannot follow compiled kernels; export what computes the scores"
+
+
 def is_traced() -> bool:
     """Return whether torch.jit or torch.export traces the call."""
     return _is_tracing() or torch.compiler.is_exporting()
@@ -115,6 +118,7 @@ def not_traced(function: Function) -> Function:
     """Return the function, which `torch.compile` now calls between two compiled graphs, instead of tracing its loops."""
     _set_strategy(function.__code__, _skip)
     function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    function._torchdynamo_disable_msg = UNTRACED  # type: ignore[attr-defined]
     return function
 
 
@@ -193,9 +197,14 @@ def forbidding(scores: Tensor) -> Tensor:
 def refuse_tracing() -> None:
     """RuntimeError: the call is being traced, where compiled kernels would leave constants."""
     if is_traced():
-        raise RuntimeError(
-            "structs: torch.jit.trace and torch.export cannot follow compiled kernels; export what computes the scores"
-        )
+        raise RuntimeError(UNTRACED)
+
+
+class Unscripted(nn.Module):
+    """A module that calls structs, which torch.jit.script refuses in one line."""
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        raise RuntimeError(UNTRACED)
 
 
 def common_type(types: set[torch.dtype]) -> torch.dtype:

@@ -6,9 +6,9 @@ Shapes: B sentences, n words, L labels. Arguments of every function:
     arcs     (B, n+1, n+1): arcs[b, h, m] is the score of position h as the head of m; 0 is the root, words are 1..n
     lengths  (B,) integers in 0..n, a tensor or a list, or a mask (B, n); None: all are n
 
-A merge joins a span headed by h and an adjacent span headed by m by the arc h → m; h heads the merged span. The span of h and
-single words may have the empty label, the span of m and the whole sentence may not. The root's arc goes to the head of the
-sentence. The score of a tree is the sum over its labelled spans and arcs; multiply the scores to weigh one against the other.
+A merge joins a span headed by h and an adjacent span headed by m by the arc h → m; h heads the merged span. Single words may have
+the empty label, also as the span of m or the whole sentence. Of longer spans, only that of h may. The root's arc goes to the head of
+the sentence. The score of a tree is the sum over its labelled spans and arcs; multiply the scores to weigh one against the other.
 A score of -inf forbids a label or an arc. If a score of a sentence is NaN or +inf, its log Z is NaN, and so are its marginals
 and gradients, all or some; its trees are undefined. A sentence without words has one tree, the empty one, with the score 0.
 Scores in the padding are not read. ValueError: wrong shapes or lengths.

@@ -145,3 +145,35 @@ def test_a_compiled_model_calls_its_crf_between_two_graphs():
     value = torch.compile(loss, backend=counter)(x, tags)
     assert counter.frame_count == 2
     torch.testing.assert_close(value, loss(x, tags))
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_tracers_are_refused_in_one_line(checked):
+    chain, tree = crf.CRF(3, batch_first=True, validate_args=checked), crf.TreeCRF(validate_args=checked)
+    gold = {
+        chain: (torch.randn(2, 4, 3), torch.ones(2, 4).long()),
+        tree: (torch.randn(2, 3, 3), torch.zeros(2, 3).long()),
+    }
+    for model, given in gold.items():
+        for refused in (
+            lambda model=model, given=given: torch.export.export(model, given, strict=False),
+            lambda model=model: torch.jit.script(torch.nn.Sequential(model)),
+        ):
+            with pytest.raises(
+                RuntimeError, match=r"^structs: torch.jit and torch.export cannot follow .* the scores$"
+            ):
+                refused()
+
+
+def test_the_mean_of_nothing_is_0_with_a_gradient_of_0():
+    model = crf.CRF(3, batch_first=True)
+    nothing = torch.zeros(2, 4, dtype=torch.bool)
+    for given, reduction in (
+        ((torch.randn(2, 4, 3), torch.zeros(2, 4).long(), nothing), "token_mean"),
+        ((torch.randn(0, 4, 3), torch.zeros(0, 4).long()), "mean"),
+        ((torch.randn(0, 4, 3), torch.zeros(0, 4).long()), "token_mean"),
+    ):
+        model.zero_grad()
+        loss = model(*given, reduction=reduction)
+        loss.backward()
+        assert loss == 0 and not any(p.grad.any() for p in model.parameters())
