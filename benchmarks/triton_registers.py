@@ -19,8 +19,10 @@ from triton.compiler import ASTSource
 from phrasemodels.structs.kernels import gpu, gpu_programs
 
 SPILL = 512  # bytes
-FLAGS = {"PAIRS": (False, True), "SUMMED": (False, True), "one_root": (True,), "MEAN": (0, 1, 2)}
+BLOCKS = {"chain": (16, 64, 128), "levels": (32,)}
+FLAGS = {"PAIRS": (False, True), "SUMMED": (False, True), "one_root": (True,), "MEAN": (0, 1, 2), "MAX": (False, True)}
 INTEGERS = {"lengths": "*i64", "back": "*i32", "tags": "*i64", "heads": "*i64", "chosen": "*i8"}
+INTEGERS |= dict.fromkeys(("choices", "sizes", "own", "edges"), "*i64")
 
 
 def signature(program, dtype: str) -> dict[str, str]:
@@ -29,7 +31,7 @@ def signature(program, dtype: str) -> dict[str, str]:
     def kind(name: str) -> str:
         if (name.isupper() and len(name) > 1) or name in FLAGS:
             return "constexpr"
-        return "i32" if name in ("T", "C", "N") or "by_" in name else INTEGERS.get(name, f"*{dtype}")
+        return "i32" if (len(name) == 1 and name.isupper()) or "by_" in name else INTEGERS.get(name, f"*{dtype}")
 
     return {name: kind(name) for name in inspect.signature(program.fn).parameters}
 
@@ -61,8 +63,8 @@ def compiled(program, dtype: str, block: int, flags: dict[str, object], capabili
 
 def main() -> int:
     wrong = []
-    programs = {n: p for n, p in vars(gpu_programs).items() if n.startswith(("chain_", "eisner_", "spans_"))}
-    print("program                  scores  block  registers  spilled  shared")
+    programs = {n: p for n, p in vars(gpu_programs).items() if n.startswith(("chain_", "eisner_", "spans_", "levels_"))}
+    print("program                  block  registers  spilled  shared")
     for capability in map(int, sys.argv[1:] or ["90"]):
         for name, program in programs.items():
             choices = [{}]
@@ -70,13 +72,12 @@ def main() -> int:
                 choices = [c | {flag: value} for c in choices for value in FLAGS[flag]]
             if name.endswith(("outside", "backward")):
                 choices = [c for c in choices if c["MEAN"] == 0 or (c["MEAN"] == 1 and c.get("PAIRS", True))]
-            for dtype in ("fp32", "fp64"):
-                for block in (16, 64, 128) if name.startswith("chain") else (16, 64, 256, 1024):
-                    every = [compiled(program, dtype, block, c, capability) for c in choices]
-                    registers, spilled, shared = (max(x) for x in zip(*every, strict=True))
-                    print(f"{name:24} {dtype}   {block:5} {registers:10} {spilled:8} {shared:7}", flush=True)
-                    if spilled > SPILL:
-                        wrong.append(f"{name} {dtype} {block}")
+            for block in BLOCKS.get(name.split("_")[0], (16, 64, 256, 1024)):
+                every = [compiled(program, "fp64", block, c, capability) for c in choices]
+                registers, spilled, shared = (max(x) for x in zip(*every, strict=True))
+                print(f"{name:24} {block:5} {registers:10} {spilled:8} {shared:7}", flush=True)
+                if spilled > SPILL:
+                    wrong.append(f"{name} {block}")
     print("spill: " + ", ".join(wrong) if wrong else f"no program spills more than {SPILL} bytes")
     return 1 if wrong else 0
 

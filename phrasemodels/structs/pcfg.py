@@ -32,7 +32,7 @@ from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
 from phrasemodels.structs.kernels.simd import COMPILE
 from phrasemodels.structs.semiring import in_float64
 from phrasemodels.structs.spans import are_trees, in_pre_order
-from phrasemodels.structs.structure import ENGINE, Integers, ScoreLayout, Scores, Structure, TableSizes
+from phrasemodels.structs.structure import ENGINE, LEVELS, Integers, ScoreLayout, Scores, Structure, TableSizes
 
 
 @njit(**COMPILE)
@@ -342,7 +342,7 @@ def _apply(matrices: Tensor, x: Tensor) -> Tensor:
 class Grammar(_Parses):
     """The functions over the trees of a grammar."""
 
-    kernels = GrammarProducts(), ENGINE
+    kernels = GrammarProducts(), ENGINE, LEVELS
     dims, shared_dims = (3, 4, 2), (0, 3, 1)
 
     def _k_best(self, scores: Scores, lengths: Tensor, k: int) -> tuple[Tensor, Tensor]:

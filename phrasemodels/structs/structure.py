@@ -26,6 +26,7 @@ from phrasemodels.structs import dispatch, kernels, semiring
 from phrasemodels.structs.dispatch import Lengths, untracked
 from phrasemodels.structs.kernels import NONE, Chosen, Entropy, Kernel, LogPartition, LogZ, Parts
 from phrasemodels.structs.kernels import Scores as Scores
+from phrasemodels.structs.kernels.gpu import LevelPrograms
 from phrasemodels.structs.semiring import Log
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def _buffer(name: str, rows: int, columns: int) -> Integers:
     return found
 
 
-ENGINE = Engine()
+ENGINE, LEVELS = Engine(), LevelPrograms()
 
 
 R = TypeVar("R")
@@ -260,7 +261,7 @@ class Structure:
     these dimensions alone, as (B,) with scores (B, heads, ...).
     """
 
-    kernels: ClassVar[tuple[Kernel, ...]] = (ENGINE,)
+    kernels: ClassVar[tuple[Kernel, ...]] = (ENGINE, LEVELS)
     names: ClassVar[tuple[str, ...]]  # of the scores, as keywords
     optional: ClassVar[tuple[str, ...]] = ()  # those of the scores that may be left out
     # dimensions of the scores, if each sentence, and where there are some each position, has its own
@@ -312,6 +313,15 @@ class Structure:
     def inside(self, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
         """Return log Z lifted into a semiring, (S, B), for scores that each sentence has of its own: the plain torch path."""
         return _inside_by_levels(self, semiring, scores, lengths)
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether the inside pass is that of the rule."""
+        return type(self).inside is Structure.inside
+
+    def steps(self, scores: Scores, lengths: Tensor) -> tuple[Tensor, "DepthSchedule", Tensor, Tensor]:
+        """Return scores (B, P + Q + 2), the steps of the rule, and the goals of sentences."""
+        return _by_levels(self, self._expanded(scores), lengths)
 
     def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         """Return which of the rows (..., B, ...) are a structure of their sentence, (..., B). Padding is not looked at."""
@@ -635,13 +645,19 @@ class Level(NamedTuple):
 
 
 class DepthSchedule(NamedTuple):
-    """A table as steps of torch: the nodes of one depth at once, and for each sentence its goal.
+    """A table as steps: the nodes of one depth at once, and for each sentence its goal.
 
     The places of the nodes of a level follow the places of the levels before; place 0 is the empty derivation. places: of nodes, by number.
+    sizes (levels, 4): the first place of each level, its nodes n, its edges E, and where its edges begin in `edges`, of which each level is
+    a view.
     """
 
     levels: list[Level]
     places: Integers
+    sizes: Tensor
+    own: Tensor  # scores of all nodes
+    edges: Tensor  # (3, all edges): places of left and right tails, scores
+    widest: int  # the largest E
 
 
 _schedules: OrderedDict[Any, DepthSchedule] = OrderedDict()
@@ -659,7 +675,7 @@ def _levels(*key: Any) -> DepthSchedule:
 
 
 def _size(schedule: DepthSchedule) -> int:
-    return schedule.places.nbytes + sum(x.numel() * x.element_size() for level in schedule.levels for x in level)
+    return schedule.places.nbytes + sum(x.numel() * x.element_size() for x in schedule[2:5])
 
 
 def _schedule(structure: Structure, shapes: tuple[torch.Size, ...], device: torch.device) -> DepthSchedule:
@@ -676,19 +692,30 @@ def _schedule(structure: Structure, shapes: tuple[torch.Size, ...], device: torc
     order = np.argsort(depth, kind="stable")
     places = np.zeros(table.numbers, np.int64)
     places[nodes[order, 0]] = np.arange(1, rows + 1)
-    levels = []
+    sizes: list[tuple[int, int, int, int]] = []
+    owns, all_edges = [np.zeros(0, np.int64)], [np.zeros((3, 0), np.int64)]
+    begin = 0
     for d in range(1, depth.max(initial=0) + 1):
         members = order[depth[order] == d]
         widest = max(1, *(len(edges[v][0]) for v in members))
-        left, right, part = np.zeros((3, len(members), widest), np.int64)
+        left, right, part = some = np.zeros((3, len(members), widest), np.int64)
         part[:] = P + 1
         for row, v in enumerate(members):
             one, other, scored = edges[v]
             left[row, : len(one)], right[row, : len(one)] = places[one], places[other]
             part[row, : len(one)] = np.where(scored < 0, P, scored)
         own = nodes[members, kernels.engine.OWN]
-        levels.append(Level(*(_on_device(x, device) for x in (np.where(own < 0, P, own), left, right, part))))
-    return DepthSchedule(levels, places)
+        sizes.append((1 + sum(len(x) for x in owns), len(members), widest, begin))
+        begin += some[0].size
+        owns.append(np.where(own < 0, P, own))
+        all_edges.append(some.reshape(3, -1))
+    by_level = _on_device(np.array(sizes, np.int64).reshape(-1, 4), device)
+    every, own_scores = _on_device(np.concatenate(all_edges, 1), device), _on_device(np.concatenate(owns), device)
+    levels = [
+        Level(own_scores[first - 1 : first - 1 + n], *every[:, at : at + n * wide].view(3, n, wide))
+        for first, n, wide, at in sizes
+    ]
+    return DepthSchedule(levels, places, by_level, own_scores, every, max([1, *(x[2] for x in sizes)]))
 
 
 def _on_device(x: Integers, device: torch.device) -> Tensor:
@@ -723,17 +750,22 @@ def _goals(scores: ScoreLayout, levels: DepthSchedule, lengths: Tensor) -> tuple
     return _on_device(place, lengths.device), _on_device(part, lengths.device)
 
 
-def _inside_by_levels(structure: Structure, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
-    """The inside pass of any rule, one step for all nodes of the same depth."""
+def _by_levels(structure: Structure, scores: Scores, lengths: Tensor) -> tuple[Tensor, DepthSchedule, Tensor, Tensor]:
+    """Return the scores of `_flat`, the steps of any rule, and the goals of `_goals`."""
     masked = tuple(torch.where(m, s, 0) for m, s in zip(structure.valid(scores, lengths), scores, strict=True))
     flat, by_number = _flat(structure, masked)
     steps = _levels(structure, tuple(s.shape for s in scores), flat.device)
+    return flat, steps, *_goals(by_number, steps, lengths)
+
+
+def _inside_by_levels(structure: Structure, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
+    """The inside pass of any rule, one step for all nodes of the same depth."""
+    flat, steps, place, part = _by_levels(structure, scores, lengths)
     lifted = semiring.lift(flat[:, :-2])
     one, none = (f(semiring.lift(flat[:, -2:-1])) for f in (semiring.one_like, semiring.zero_like))
     lifted, nodes = torch.cat([lifted, one, none], -1), one
-    for own, left, right, part in steps.levels:
-        terms = nodes[..., left] + nodes[..., right] + lifted[..., part]
+    for own, left, right, scored in steps.levels:
+        terms = nodes[..., left] + nodes[..., right] + lifted[..., scored]
         nodes = torch.cat([nodes, semiring.sum(terms, -1) + lifted[..., own]], -1)
-    place, part = _goals(by_number, steps, lengths)
     sentence = torch.arange(len(place), device=place.device)[:, None]
     return semiring.sum(nodes[:, sentence, place] + lifted[:, sentence, part], -1)

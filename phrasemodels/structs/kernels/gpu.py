@@ -1,6 +1,7 @@
 # mypy: disallow-untyped-defs=False
-"""Chains, projective trees and labelled spans by Triton, on a GPU: log Z, marginals and their derivatives, entropy, and the best
-structure. The torch path computes samples, which stay on the device, too; k best structures are found on the CPU."""
+"""Structures by Triton, on a GPU: log Z, marginals and their derivatives, entropy, and the best structure. Chains, projective trees and
+labelled spans have programs of their own, and all others one for any rule. The torch path computes samples, which stay on the device,
+too; k best structures are found on the CPU."""
 
 import os
 from collections.abc import Sequence
@@ -266,3 +267,79 @@ def _spans_and_labels(labels):
 def _of_labels(p, found):
     """Return results (B, n, n, L), 0 for spans that no tree has, also in the padding, whose scores may be anything."""
     return torch.where(p[..., None] == 0, 0, found)
+
+
+class LevelPrograms(Programs):
+    """Every structure without programs of its own: its rule level by level."""
+
+    def supports(self, structure: Any, scores: Scores) -> bool:
+        return structure.has_levels and super().supports(structure, scores)
+
+    def _forward(self, structure, scores, lengths, mean=0, moves=None, best=False):
+        """Return what the programs share, the goals' places and scores, and log Z (B,) with the shares of the goals."""
+        flat, steps, place, part = structure.steps(tuple(s.detach() for s in scores), lengths)
+        flat = flat.contiguous()
+        nodes = flat.new_zeros(len(flat), len(steps.own) + 1)
+        moved = torch.zeros_like(nodes) if mean else nodes
+        chosen = torch.zeros_like(nodes, dtype=torch.int64) if best else nodes
+        filled = flat, nodes, flat if moves is None else moves, moved, chosen
+        sizes = flat.shape[1], nodes.shape[1], len(steps.sizes), steps.edges.shape[1]
+        tile = _block(min(steps.widest, 32))
+        options = {"MEAN": mean, "MAX": best, "BLOCK": 1024 // tile, "TILE": tile}
+        given = steps.sizes, steps.own, steps.edges
+        _launch(_programs().levels_forward, flat, *filled, *given, *sizes, **options)
+        ends = nodes.gather(1, place) + flat.gather(1, part)
+        log_z = ends.amax(1) if best else ends.logsumexp(1)
+        shares = torch.nn.functional.one_hot(ends.argmax(1), ends.shape[1]) if best else (ends - log_z[:, None]).exp()
+        shares = torch.where(log_z[:, None] == -torch.inf, 0, shares.to(ends))
+        return filled, (given, sizes, options), (place, part, shares), log_z
+
+    def _backward(self, filled, program, goals, share_moves=None):
+        """Return the marginals of all scores (B, P + Q), with moves of the shares of goals their derivatives."""
+        flat, nodes = filled[:2]
+        place, part, shares = goals
+        of_nodes, of_scores = torch.zeros_like(nodes), torch.zeros_like(flat)
+        of_nodes.scatter_add_(1, place, shares)
+        of_scores.scatter_add_(1, part, shares)
+        found = of_nodes, of_scores, of_nodes, of_scores
+        if share_moves is not None:
+            found = of_nodes, of_scores, torch.zeros_like(nodes), torch.zeros_like(flat)
+            found[2].scatter_add_(1, place, share_moves)
+            found[3].scatter_add_(1, part, share_moves)
+        given, sizes, options = program
+        _launch(_programs().levels_backward, flat, *filled, *found, *given, *sizes, **options)
+        return found[3][:, :-2]
+
+    def _shaped(self, structure, scores, flat):
+        shapes = [s.shape for s in structure._expanded(scores)]
+        parts = flat.split([s[1:].numel() for s in shapes], 1)
+        return [x.reshape(shape) for x, shape in zip(parts, shapes, strict=True)]
+
+    def marginals(self, structure: Any, scores: Scores, lengths: Tensor, scale: Tensor | float | None,
+                  which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
+        *run, log_z = self._forward(structure, scores, lengths)
+        if scale is None:
+            return log_z, ()
+        found = self._shaped(structure, scores, self._backward(*run))
+        found = [_times(x, scale) for x in found]
+        return log_z, tuple(found[i] if each or found[i].dim() == scores[i].dim() else found[i].sum(0) for i in which)
+
+    def hessian_vector(self, structure: Any, scores: Scores, lengths: Tensor, grads: Sequence[Any]) -> Scores:
+        expanded = structure._expanded(scores)
+        own = [torch.zeros_like(s) if g is None else g for s, g in zip(expanded, grads, strict=True)]
+        moves = torch.cat([g.flatten(1) for g in own] + [own[0].new_zeros(len(own[0]), 2)], 1).contiguous()
+        filled, program, (place, part, shares), _ = self._forward(structure, scores, lengths, 1, moves)
+        of_ends = filled[3].gather(1, place) + moves.gather(1, part)
+        share_moves = shares * (of_ends - (shares * of_ends).sum(1, keepdim=True))
+        found = self._shaped(structure, scores, self._backward(filled, program, (place, part, shares), share_moves))
+        return tuple(x if x.dim() == s.dim() else x.sum(0) for x, s in zip(found, scores, strict=True))
+
+    def entropy(self, structure: Any, scores: Scores, lengths: Tensor) -> Tensor:
+        filled, _, (place, _, shares), _ = self._forward(structure, scores, lengths, 2)
+        return (shares * filled[3].gather(1, place) + torch.special.entr(shares)).sum(1)
+
+    @not_traced
+    def best(self, structure: Any, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        *run, best = self._forward(structure, scores, lengths, best=True)
+        flags = self._shaped(structure, scores, self._backward(*run))
+        return best, structure._rows(scores, [f[None] for f in flags], lengths)[0]

@@ -586,3 +586,144 @@ def spans_best(scores, lengths, chart, back, chosen, best, N, BLOCK: tl.constexp
         tl.store(mark + at - d + k, one, mask=on)
         tl.store(mark + (i + k + 1) * N + i + d, one, mask=on)
         tl.debug_barrier()
+
+
+@triton.jit
+def levels_forward(
+    scores,
+    nodes,
+    moves,
+    moved,
+    choices,
+    sizes,
+    own,
+    edges,
+    P,
+    V,
+    L,
+    A,
+    MEAN: tl.constexpr,
+    MAX: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Fill the log weights of nodes (B, V), level by level, of any rule; `structure.DepthSchedule` has its sizes, own and edges.
+
+    MAX: the largest weights in place of sums, and the number of the edge `choices` (B, V).
+    """
+    b = tl.program_id(0).to(tl.int64)
+    for level in range(L):
+        first, n = tl.load(sizes + level * 4), tl.load(sizes + level * 4 + 1)
+        wide, begin = tl.load(sizes + level * 4 + 2), tl.load(sizes + level * 4 + 3)
+        for start in range(0, n, BLOCK):
+            i = start + tl.arange(0, BLOCK)
+            top = tl.full((BLOCK,), -float("inf"), nodes.dtype.element_ty)
+            total, mean, best = tl.zeros_like(top), tl.zeros_like(top), tl.zeros((BLOCK,), tl.int64)
+            for e in range(0, wide, TILE):
+                j = e + tl.arange(0, TILE)
+                both = (i < n)[:, None] & (j < wide)[None, :]
+                at = edges + begin + i[:, None] * wide + j[None, :]
+                left, right = tl.load(at, mask=both, other=0), tl.load(at + A, mask=both, other=0)
+                part = tl.load(at + 2 * A, mask=both, other=P - 1)
+                x = tl.load(nodes + b * V + left) + tl.load(nodes + b * V + right) + tl.load(scores + b * P + part)
+                higher = tl.maximum(top, tl.max(x, 1))
+                weights, kept = _exact(x, higher[:, None]), _exact(top, higher)
+                if MAX:
+                    best = tl.where(higher > top, e + tl.argmax(x, 1), best)
+                if MEAN > 0:
+                    step = tl.load(moved + b * V + left) + tl.load(moved + b * V + right)
+                    step += (
+                        tl.load(moves + b * P + part)
+                        if MEAN == 1
+                        else -tl.where(weights == 0, 0.0, x - higher[:, None])
+                    )
+                    # an entropy is of weights less the highest: what is subtracted moves with it
+                    if MEAN == 2:
+                        mean += total * tl.where(kept == 0, 0.0, higher - top)
+                    mean *= kept
+                    mean += tl.sum(weights * step, 1)
+                total = total * kept + tl.sum(weights, 1)
+                top = higher
+            score = tl.load(own + first - 1 + i, mask=i < n, other=P - 1)
+            value = _log(total, top)
+            if MAX:
+                value = top + tl.where(total == total, 0.0, total)
+                tl.store(choices + b * V + first + i, best, mask=i < n)
+            tl.store(nodes + b * V + first + i, value + tl.load(scores + b * P + score), mask=i < n)
+            if MEAN > 0:
+                mean = mean / _divisor(total)
+                mean += tl.load(moves + b * P + score) if MEAN == 1 else tl.log(_divisor(total))
+                tl.store(moved + b * V + first + i, mean, mask=i < n)
+        tl.debug_barrier()
+
+
+@triton.jit
+def levels_backward(
+    scores,
+    nodes,
+    moves,
+    moved,
+    choices,
+    of_nodes,
+    of_scores,
+    of_nodes_moved,
+    of_scores_moved,
+    sizes,
+    own,
+    edges,
+    P,
+    V,
+    L,
+    A,
+    MEAN: tl.constexpr,
+    MAX: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Add the marginals of nodes to of_nodes (B, V), which has those of goals, and of scores to of_scores (B, P)."""
+    b = tl.program_id(0).to(tl.int64)
+    for back in range(L):
+        level = L - 1 - back
+        first, n = tl.load(sizes + level * 4), tl.load(sizes + level * 4 + 1)
+        wide, begin = tl.load(sizes + level * 4 + 2), tl.load(sizes + level * 4 + 3)
+        for start in range(0, n, BLOCK):
+            i = start + tl.arange(0, BLOCK)
+            node = b * V + first + i
+            p = tl.load(of_nodes + node, mask=i < n, other=0.0, cache_modifier=".cg")
+            value = tl.load(nodes + node, mask=i < n, other=-float("inf"))
+            score = tl.load(own + first - 1 + i, mask=i < n, other=P - 1)
+            tl.atomic_add(of_scores + b * P + score, p, mask=(i < n) & (p != 0))
+            scored = tl.load(scores + b * P + score)
+            if MEAN == 1:
+                p_moved = tl.load(of_nodes_moved + node, mask=i < n, other=0.0, cache_modifier=".cg")
+                tl.atomic_add(of_scores_moved + b * P + score, p_moved, mask=i < n)
+                move = tl.load(moves + b * P + score) - tl.load(moved + node, mask=i < n, other=0.0)
+            for e in range(0, wide, TILE):
+                j = e + tl.arange(0, TILE)
+                both = (i < n)[:, None] & (j < wide)[None, :]
+                at = edges + begin + i[:, None] * wide + j[None, :]
+                left, right = tl.load(at, mask=both, other=0), tl.load(at + A, mask=both, other=0)
+                part = tl.load(at + 2 * A, mask=both, other=P - 1)
+                if MAX:
+                    weights = (tl.load(choices + node, mask=i < n, other=0)[:, None] == j[None, :]).to(
+                        scores.dtype.element_ty
+                    )
+                else:
+                    x = tl.load(nodes + b * V + left) + tl.load(nodes + b * V + right) + tl.load(scores + b * P + part)
+                    weights = tl.where(
+                        (value == -float("inf"))[:, None], 0.0, tl.exp(x + scored[:, None] - value[:, None])
+                    )
+                found = tl.where(both, weights * p[:, None], 0.0)
+                some = both & (found != 0)
+                tl.atomic_add(of_nodes + b * V + left, found, mask=some)
+                tl.atomic_add(of_nodes + b * V + right, found, mask=some)
+                tl.atomic_add(of_scores + b * P + part, found, mask=some)
+                if MEAN == 1:
+                    step = (
+                        tl.load(moved + b * V + left) + tl.load(moved + b * V + right) + tl.load(moves + b * P + part)
+                    )
+                    found = tl.where(both, found * (step + move[:, None]) + weights * p_moved[:, None], 0.0)
+                    tl.atomic_add(of_nodes_moved + b * V + left, found, mask=both)
+                    tl.atomic_add(of_nodes_moved + b * V + right, found, mask=both)
+                    tl.atomic_add(of_scores_moved + b * P + part, found, mask=both)
+        tl.debug_barrier()
