@@ -17,17 +17,20 @@ from typing import Any
 
 from phrasemodels.folders import check_inside
 from phrasemodels.verdicts.cells import content, text_of, value_of
-from phrasemodels.verdicts.scales import known, words
+from phrasemodels.verdicts.scales import is_setting, known, words
 from phrasemodels.verdicts.scores import MOST_FILES, RUN, Observation
 from phrasemodels.verdicts.tables import (
+    SPLITS,
     Column,
     Names,
     Row,
     Table,
     columns_of,
     folded,
+    folded_metric,
     is_value,
     json_of,
+    role_of,
     roles_of,
     rows_of_json,
     tables,
@@ -49,7 +52,8 @@ SAME_RUN = frozenset(
     ("", *"results result scores score all eval metrics summary files wandb".split())
 )  # words of a run's files
 SUMMARIES = frozenset("mean average avg std sd stdev median all total max min best worst sum summary overall".split())
-ENDED = frozenset(("", "finished", "completed", "complete", "success", "succeeded", "done", "ok"))
+ENDED = frozenset(("", "finished", "completed", "complete", "success", "succeeded", "done", "ok", "diverged"))
+FLAGS = frozenset(("diverged", "failed", "crashed"))  # columns that say so of a run
 
 
 def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observation]:
@@ -83,6 +87,7 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
     names_of_rows = (
         names.systems | {folded(row.get("system", roles)) for row in table.rows} if table.alone else frozenset()
     )
+    flags = [name for name in table.columns if role_of(name) in FLAGS and folded_metric(name) not in names.metrics]
     alone = [row for row in table.alone if folded(row.get("system", roles)) in names_of_rows]
     unread[:] = [line for line in unread if not any(line.startswith(f"{row.where}: ") for row in alone)]
     for row in chain(table.rows, alone):
@@ -90,7 +95,9 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
             unread.append(f"{row.where}: ± isn't read: a mean counts as one run; give the score of each run")
         if roles.get("seed") and row.get("seed", roles) == "":
             raise ValueError(f"{row.where}: no seed")
-        if why := _no_run(row, roles):
+        state = next((role_of(name) for name in flags if str(row.cells.get(name)).casefold() in ("true", "yes", "1")), "")
+        state = state or row.get("state", roles)
+        if why := _no_run(row, roles, state):
             unread.append(f"{row.where}: not read: {why}")
             continue
         made = {name: _text(row.cells.get(name)) for name in settings}
@@ -98,29 +105,11 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
         for column in columns:
             for one in _scores_of(row, column, roles, names, table.comma, several):
                 one = one._replace(setting="; ".join(filter(None, (one.setting, setting))))
+                if state.casefold() == "diverged":
+                    one = one._replace(score=math.nan, total=1.0, problem="")
                 if one.problem and one.problem != NO_SCORE:
                     unread.append(f"{one.where}: {one.problem}")
                 yield one
-
-
-PARAMETER = re.compile(
-    r"(?:h?params?|hyper_?param\w*|config|cfg|args|options|settings)[./]|(?:h?params|config|cfg|args)_(?=[a-z]{2})", re.I
-)
-SETTINGS = frozenset(
-    "lr;learning rate;batch size;batch;bs;dropout;weight decay;wd;optimizer;hidden size;hidden dim;layers;heads;shot;shots;fewshot;"
-    "limit;revision;temperature;beam;beams;beam size;momentum;warmup;warmup steps;warmup ratio;alpha;top p;lora rank".split(";")
-)
-KINDS = frozenset("num n number of init initial base peak max train per device".split())  # words before a setting
-NO_SETTING = frozenset(
-    "seed random dir path file name id time date host device gpu port tag tags note notes log output run worker pid job timestamp".split()
-)
-
-
-def is_setting(name: str) -> bool:
-    """Return whether a column or parameter describes a run's making, so it is equal for all seeds."""
-    said = words(PARAMETER.sub("", name).replace("_", " "))
-    named = " ".join(word for word in said if word not in KINDS) in SETTINGS
-    return named or (bool(PARAMETER.match(name)) and not NO_SETTING & {*said})
 
 
 OF_RUNS = (".hydra/overrides.yaml", "hparams.yaml", "config.yaml", "config.json", "args.json", "hparams.json")
@@ -145,9 +134,9 @@ def _beside(file: Path, root: Path) -> str:
     return "; ".join(found)
 
 
-def _no_run(row: Row, roles: Mapping[str, str]) -> str:
+def _no_run(row: Row, roles: Mapping[str, str], state: str) -> str:
     """Return why a row is no finished run: a mean over seeds, or a crashed run. Empty if it is one."""
-    seed, state = row.get("seed", roles).casefold(), row.get("state", roles)
+    seed = row.get("seed", roles).casefold()
     if seed in SUMMARIES:
         return f"{seed!r} is no seed"
     return "" if state.casefold() in ENDED else f"its state is {state[:40]!r}"
@@ -180,6 +169,8 @@ def _scores_of(
             _text(given["item"]),
         )
         try:
+            if column.problem:
+                raise ValueError(column.problem)
             percent = "%" in f"{column.name} {metric}" or str(part).rstrip().endswith("%")
             score = _read(part, comma)
             counted = column.long and given["item"] and given["total"]
@@ -461,9 +452,6 @@ def read(
     if not some:
         why = f" ({unread[-1]})" if len(files) == 1 and unread else ""
         raise ValueError(f"{path}: no scores{why}; files that are read: {', '.join(readers)}")
-
-
-SPLITS = frozenset("dev val valid validation train".split())
 
 
 def _reader(file: Path, readers: Mapping[str, Reader]) -> Reader | None:

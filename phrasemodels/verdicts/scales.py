@@ -86,6 +86,26 @@ def _found(text: tuple[str, ...]) -> list[tuple[int, Metric, int]]:
     return found
 
 
+PARAMETER = re.compile(
+    r"(?:h?params?|hyper_?param\w*|config|cfg|args|options|settings)[./]|(?:h?params|config|cfg|args)_(?=[a-z]{2})", re.I
+)
+SETTINGS = frozenset(
+    "lr;learning rate;batch size;batch;bs;dropout;weight decay;wd;optimizer;hidden size;hidden dim;layers;heads;shot;shots;fewshot;"
+    "limit;revision;temperature;beam;beams;beam size;momentum;warmup;warmup steps;warmup ratio;alpha;top p;lora rank".split(";")
+)
+KINDS = frozenset("num n number of init initial base peak max train per device".split())  # words before a setting
+NO_SETTING = frozenset(
+    "seed random dir path file name id time date host device gpu port tag tags note notes log output run worker pid job timestamp".split()
+)
+
+
+def is_setting(name: str) -> bool:
+    """Return whether a column or parameter describes a run's making, so it is equal for all seeds."""
+    said = words(PARAMETER.sub("", name).replace("_", " "))
+    named = " ".join(word for word in said if word not in KINDS) in SETTINGS
+    return named or (bool(PARAMETER.match(name)) and not NO_SETTING & {*said})
+
+
 # Words of a mean over classes, tokens or samples, which is no share of test items.
 MEANS = frozenset(
     "balanced macro micro weighted mean average avg class classes classwise per token tokens word words tag tags tagging label labels "

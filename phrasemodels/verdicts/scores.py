@@ -226,7 +226,7 @@ class _Runs:
             twice = f"item {one.item[:40]!r} has two scores; a seed has one for each item"
             place = f"{one.where}: " if one.where else ""
             raise ValueError(
-                f"{place}{_named(one)}: {twice if one.item else 'two scores; give them a column item, or other seeds'}"
+                f"{place}{_named(one)}: {twice if one.item else 'two scores; give them a column system or item, or other seeds'}"
             )
         elif one.seed:
             self.problem = self.problem or f"{first} and {one.file} have different scores of run {one.seed[:40]!r}"

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from phrasemodels.verdicts.cells import (
+    DIVERGED,
     LONGEST,
+    MISSING,
     Grid,
     Line,
     content,
@@ -26,7 +28,7 @@ from phrasemodels.verdicts.cells import (
     suffix,
     uses_decimal_commas,
 )
-from phrasemodels.verdicts.scales import CHANGING, QUALIFIERS, UNITS, is_name, known, phrase, words
+from phrasemodels.verdicts.scales import CHANGING, QUALIFIERS, UNITS, is_name, is_setting, known, phrase, words
 
 ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the first one that is there
     "system": tuple(
@@ -71,7 +73,7 @@ OURS = (
     "state",
     "other",
 )  # roles in results
-PREFIXES = frozenset("params param metrics config summary tags eval predict".split())
+PREFIXES = frozenset("params param metrics config summary tags".split())
 SEEDS = re.compile(r"(?:(.*?)[\s_./-]+)?(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)(?:[\s_./-]+(.*))?", re.I)
 MOST_HEADERS = 3
 NO_NAME = frozenset("score scores percent pct in mean".split())  # words that make no other metric
@@ -97,6 +99,7 @@ class Names(NamedTuple):
     columns: Mapping[str, str] = {}
     systems: frozenset[tuple[str, ...]] = frozenset()  # those that are printed, as `folded`
     datasets: frozenset[tuple[str, ...]] = frozenset()
+    metrics: frozenset[tuple[tuple[str, ...], ...]] = frozenset()  # as `folded_metric`
 
 
 class Row(NamedTuple):
@@ -169,13 +172,20 @@ def rows_of_json(found: Any) -> list[dict[str, Any]]:
         return [_flat(row) for row in found] if found and all(isinstance(row, dict) for row in found) else []
     if not isinstance(found, dict):
         return []
-    for name in ("rows", "data", "results", "scores"):
-        if isinstance(found.get(name), list):
-            return rows_of_json(found[name])
-    if found and all(isinstance(row, dict) for row in found.values()):
+    lists = [name for name in ("rows", "data", "results", "scores") if isinstance(found.get(name), list)]
+    if lists:
+        return [] if len(lists) > 1 else [_of_all(found, lists[0]) | row for row in rows_of_json(found[lists[0]])]
+    splits = {*map(str.casefold, found)} <= SPLITS | {"test", "predict", "eval"}
+    if found and all(isinstance(row, dict) for row in found.values()) and not splits:
         return [{"system": name} | _flat(row) for name, row in found.items()]
     row = _flat(found)
     return [row] if any(map(is_value, row.values())) else []
+
+
+def _of_all(found: Mapping[str, Any], rows: str) -> dict[str, Any]:
+    """Return what stands beside rows of JSON and holds for each: names and settings, but no numbers."""
+    beside = _flat({name: value for name, value in found.items() if name != rows and not isinstance(value, list)})
+    return {name: value for name, value in beside.items() if not is_value(value) or is_setting(name) or roles_of([name], OURS)}
 
 
 def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -411,6 +421,7 @@ class Column:
     long: bool = False
     deviation: str = ""
     guessed: bool = False  # the data set is a word before a metric, which may be another metric
+    problem: str = ""  # why its numbers judge nothing
 
     def cells_of(self, cell: Any, metric: str) -> list[tuple[str, Any]]:
         """Return metric and text of each number in a cell. metric: that of its row, if it has one."""
@@ -447,7 +458,7 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
     if "number" in roles:
         rest = [name for name in table.columns if name not in roles.values()]
         if "system" not in roles and isinstance(table.rows, list):
-            _first_names(roles, table, rest, names.metric)
+            _first_names(roles, table, rest, names, kind)
         if kind == "value" and (left := [name for name in rest if name not in roles.values()]):
             table.notes.append(NOT_READ.format(table.where, ", ".join(map(repr, left))[:100]))
         if table.merged:
@@ -460,18 +471,21 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
         table.notes.append(
             f"{table.where}: column {roles.pop('n')!r} isn't read: if it holds numbers of test items, name it test items"
         )
-    numeric = [name for name in rest if any(is_value(row.cells.get(name)) for row in rows)]
+    ours = kind == "score"
+    numeric = [name for name in rest if any(is_value(row.cells.get(name)) for row in rows) or (ours and _lost(name, table, names, roles))]
     numeric = [name for name in numeric if not CHANGING & {*words(name)} or _is_deviation(name)]
     numeric = [name for name in numeric if role_of(name) not in ROLES["other"]]
     if ("system" not in roles and kind == "value") or not {"system", "dataset", "metric"} & roles.keys():
-        _first_names(roles, table, rest, names.metric)
+        _first_names(roles, table, [name for name in rest if name not in numeric], names, kind)
         rest = [name for name in rest if name not in roles.values()]
     if "filter" in roles and "metric" not in roles:
         rest.append(roles.pop("filter"))
     if left := [name for name in rest if name not in numeric]:
-        table.notes.append(NOT_READ.format(table.where, ", ".join(map(repr, left))[:100]))
+        hint = "; call it system if it names systems" if ours and "system" not in roles else ""
+        table.notes.append(NOT_READ.format(table.where, ", ".join(map(repr, left))[:100]) + hint)
     transposed = kind == "value" and "system" not in roles and ({"dataset", "metric"} & roles.keys())
     found: list[Column] = []
+    tested, doubts = _of_test(numeric, names, table) if ours else ({}, {})
     for name in numeric:
         if _is_deviation(name) and found:
             if "std" not in role_of(found[-1].name):
@@ -479,7 +493,7 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
         elif transposed:
             found.append(Column(name, system=plain(name), metrics=(names.metric,)))
         else:
-            one = _column(name, names, "metric" in roles)
+            one = replace(_column(tested.get(name, name), names, "metric" in roles), name=name, problem=doubts.get(name, ""))
             found.append(Column(name, metrics=(name,)) if one.guessed and "dataset" in roles else one)
     if table.merged or kind == "value":
         _fill(rows, roles)
@@ -495,14 +509,70 @@ def _fill(rows: Iterable[Row], roles: Mapping[str, str]) -> None:
             row.cells[name] = above[name] = row.cells.get(name) or above.get(name, "")
 
 
-def _first_names(roles: dict[str, str], table: Table, columns: Sequence[str], stated: str) -> None:
-    """Give the first column of text a role: of metrics if all of its cells are some and no column is one, else of systems."""
+def _first_names(roles: dict[str, str], table: Table, columns: Sequence[str], names: Names, kind: str) -> None:
+    """Give the first column of text a role: of metrics if all of its cells are some and no column is one, else of printed systems.
+
+    A text of ours may be a setting. ValueError: it may name printed systems, and nothing else does.
+    """
     cells = {name: [row.cells.get(name) for row in table.rows] for name in columns}
-    texts = [name for name, of in cells.items() if any(of) and not any(map(is_value, of))]
+    texts = [name for name, of in cells.items() if any(of) and not any(is_value(cell) or isinstance(cell, bool) for cell in of)]
     if texts:
         metrics = all(known(str(cell)).kind for cell in cells[texts[0]])
-        metrics = metrics and not (stated or any(split_header(plain(name))[1] for name in columns))
-        roles["metric" if metrics and "metric" not in roles else "system"] = texts[0]
+        metrics = metrics and not (names.metric or any(split_header(plain(name))[1] for name in table.columns))
+        if metrics and "metric" not in roles:
+            roles["metric"] = texts[0]
+        elif kind == "value":
+            roles["system"] = texts[0]
+        elif folded(names.system) not in names.systems:
+            for name in texts:
+                if any(folded(str(cell)) in names.systems for cell in cells[name]):
+                    raise ValueError(
+                        f"{table.where}: column {name[:40]!r} has names of printed systems: call it system if these are the systems, else "
+                        "name the file or folder by the system"
+                    )
+
+
+def _lost(name: str, table: Table, names: Names, roles: Mapping[str, str]) -> bool:
+    """Return whether a column without numbers holds scores of ours: of runs that diverged, or by its name."""
+    cells = {str("" if (cell := row.cells.get(name)) is None else cell).strip().casefold() for row in table.rows}
+    if cells & DIVERGED and cells <= DIVERGED | MISSING:
+        return True
+    one = _column(name, names, "metric" in roles)
+    return bool(one.seed) or _is_printed(one, names)
+
+
+def _is_printed(one: Column, names: Names) -> bool:
+    """Return whether a column of ours has the name of a printed data set and metric."""
+    metrics = not one.metrics or any(folded_metric(metric) in names.metrics for metric in one.metrics)
+    return metrics and (folded(one.dataset) in names.datasets if one.dataset else bool(one.metrics))
+
+
+SPLITS = frozenset("dev val valid validation train".split())
+SPLIT = re.compile(r"(?:metrics?[_./])?(test|predict|eval)[\W_]+(?=\w)", re.I)
+
+
+def _of_test(columns: Sequence[str], names: Names, table: Table) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the names without their split of columns of the test set, or of eval where no column is, and why others judge nothing.
+
+    A column whose whole name is printed, or stated, keeps it.
+    """
+    found = {name: (split[1].casefold(), plain(name)[split.end() :]) for name in columns if (split := SPLIT.match(plain(name)))}
+    tests = {folded_metric(rest): name for name, (split, rest) in found.items() if split != "eval"}
+    tested, doubts = dict[str, str](), dict[str, str]()
+    for name in columns:
+        split, rest = found.get(name, ("", name))
+        test, one = tests.get(folded_metric(rest), ""), _column(rest, names, False)
+        if name in names.columns or (split and _is_printed(_column(name, names, False), names)):
+            continue
+        if split == "eval" and not test:
+            tested[name] = rest
+            if _is_printed(one, names):
+                table.notes.append(f"{table.where}: column {name!r} counts as {rest}, though its name says eval")
+        elif split and split != "eval" and rest not in columns:
+            tested[name] = rest
+        elif not split and test and test not in names.columns and _is_printed(one, names):
+            doubts[name] = f"{name!r} or {test!r} may be what is printed: take one away, or rename it"
+    return tested, doubts
 
 
 def _is_deviation(name: str) -> bool:
@@ -512,7 +582,7 @@ def _is_deviation(name: str) -> bool:
 def _column(name: str, names: Names, has_metric: bool) -> Column:
     """Return what a header says: a data set, metrics, a seed."""
     text = re.sub(r"\s*[(\[]?\s*[↑↓]\s*[)\]]?\s*", " ", plain(name)).strip()
-    text = re.sub(r"^(?:eval|predict|metrics?|summary)[_./](?=\w)", "", text)
+    text = re.sub(r"^(?:metrics?|summary)[_./](?=\w)", "", text)
     if stated := names.columns.get(name) or names.columns.get(text):
         dataset = "" if folded(stated) == folded(text) else text
         return Column(name, dataset, tuple(part.strip() for part in stated.split("/")))

@@ -82,13 +82,13 @@ def read_both(
     known_names = names._replace(
         systems=frozenset(folded(one.our_row or one.row) for one in numbers),
         datasets=frozenset(folded(one.our_dataset or one.dataset) for one in numbers),
+        metrics=frozenset(folded_metric(one.our_metric or one.metric) for one in numbers),
     )
-    wanted = {folded_metric(one.our_metric or one.metric) for one in numbers}
     fold = fold_of(
         [(one.our_row or one.row, one.our_dataset or one.dataset, one.our_metric or one.metric) for one in numbers]
     )
     itself = hashlib.sha256(content(printed)).digest()
-    scores = read_scores(sources, lambda metric: folded_metric(metric) in wanted, known_names, unread, itself, fold)
+    scores = read_scores(sources, lambda metric: folded_metric(metric) in known_names.metrics, known_names, unread, itself, fold)
     return Both(numbers, scores, unread)
 
 
