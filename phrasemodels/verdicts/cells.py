@@ -129,24 +129,33 @@ def _even(text: str, divider: str) -> tuple[int, int]:
     return (0, 0) if not widths else max((widths.count(width), width) for width in set(widths))
 
 
-HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*)|\s*(\*\*|__)(.+)\2[\s:.]*")
+HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*)|\s*(\*\*|__)(.+)\2[\s:.]*|\W{0,4}Tab(?:le|elle)?\.?\s*[\w.]{1,5}[:.)]\s*(\S.*)", re.I)
 
 
 def _markdown(where: str, lines: Sequence[str]) -> list[Grid]:
     found: list[Grid] = []
-    inside, title = False, ""
+    inside, title, captions, captioned = False, "", [""], list[Grid]()  # captions: the last one before each table, and after the last
     for number, line in enumerate(lines, 1):
         if "|" not in line:
             inside, heading = False, HEADING.fullmatch(line[:LONGEST])
-            title = plain((heading[1] or heading[3]).strip(" #*_:.")) if heading else title
+            if heading:
+                title = re.sub(r"^Tab(?:le|elle)?\.?\s*[\w.]{1,5}[:.)]\s*", "", heading[1] or heading[3] or heading[4], flags=re.I)
+                title = plain(title.strip(" #*_:."))
+                captions[-1] = "" if heading[1] else title
+            elif line.strip() and found and title == found[-1].title and not captions[-1]:
+                title = ""  # a heading does not go on behind text
             continue
         if re.fullmatch(r"[\s|:-]+", line) and "-" in line:
             continue
         if not inside:
             found.append(Grid(where, [], title=title))
+            captioned += found[-1:] if captions[-1] else []
+            captions.append("")
         inside = True
         cells = re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
         found[-1].lines.append(Line(number, [plain(_bounded(cell.replace(r"\|", "|"))) for cell in cells]))
+    for grid in captioned if captions[-1] and not captions[0] else ():
+        grid.title = ""  # captions may be below their tables, or above
     return [grid for grid in found if len(grid.lines) > 1]
 
 
@@ -158,28 +167,62 @@ RULES = re.compile(
 
 def _latex(where: str, text: str) -> list[Grid]:
     text = re.sub(r"(?<!\\)%[^\n]*", "", text)
-    found = []
+    found, captions = [], _captions(text)
     for begin in TABULAR.finditer(text):
         start = _closing(text, begin.end())
         end = text.find("\\end{" + begin[1], start)
         found.append(_tabular(where, text, start, len(text) if end < 0 else end))
-        found[-1].title = _caption(text, begin.start())
+        found[-1].title = captions.get(begin.start(), "")
     return found or [_tabular(where, text, 0, len(text))]
 
 
-def _caption(text: str, place: int) -> str:
-    """Return the caption of the LaTeX table that a place is in; empty if there is none."""
-    start, kind = max((text.rfind(f"\\begin{{{kind}}}", 0, place), kind) for kind in ("table", "table*"))
-    end = text.find(f"\\end{{{kind}}}", max(start, 0))
-    if start < 0 or end < place:
-        return ""
-    found = re.search(r"\\caption\*?\s*(?:\[[^\]]*\])?\s*(?=\{)", text[start:end])
-    begin = start + found.end() if found else 0
-    return plain(text[begin : _closing(text, begin)]).strip(" .:") if found else ""
+FLOATS = r"\{((?:sideways|sub|wrap|long|super)?table\*?|figure\*?|minipage|center|threeparttable|landscape)\}"
+CAPTIONED = re.compile(
+    rf"\\(begin|end){FLOATS}|{TABULAR.pattern}|\\(?:sub|top)?caption(?:of\s*\{{table\}})?\*?\s*(?:\[[^\]]*\])?\s*(?=\{{)|"
+    r"\\(?:subfloat|subtable)\s*\[([^\]]*)\]"
+)
+
+
+def _captions(text: str) -> dict[int, str]:
+    """Return the caption of each LaTeX table by its place: of the innermost part that has captions; empty if it isn't clear which."""
+    top = _Float(None)
+    inside, tables, before = top, dict[int, tuple[_Float, str]](), ""
+    for found in CAPTIONED.finditer(text):
+        if found[1] == "begin":
+            inside = _Float(inside)
+        if found[1] == "end":
+            inside = inside.outer or top
+        elif TABULAR.match(text, found.start()):
+            tables[found.start()], before = (inside, before), ""
+            inside.tables.append(found.start())
+        elif found[0].startswith(("\\subfloat", "\\subtable")):
+            before = plain(found[4])
+        elif not found[1]:
+            said = text[found.end() : found.end() + LONGEST]
+            inside.captions.append(plain(said[: _closing(said, 0)]))
+    return {place: (said or part.title(place)).strip(" .:") for place, (part, said) in tables.items()}
+
+
+@dataclass
+class _Float:
+    """A part of LaTeX with captions and tables of its own, and what it is in."""
+
+    outer: "_Float | None"
+    captions: list[str] = field(default_factory=list)
+    tables: list[int] = field(default_factory=list)
+
+    def title(self, place: int) -> str:
+        """Return the caption of one of its tables, or that of what it is in."""
+        part: _Float | None = self
+        while part and not part.captions:
+            part = part.outer
+        if not part or len(part.captions) == 1:
+            return part.captions[0] if part else ""
+        return part.captions[part.tables.index(place)] if len(part.captions) == len(part.tables) and place in part.tables else ""
 
 
 def _tabular(where: str, text: str, start: int, end: int) -> Grid:
-    grid = Grid(where, [])
+    grid, above = Grid(where, []), dict[tuple[int, int], str]()
     number = text.count("\n", 0, start) + 1
     for row in text[start:end].split("\\\\"):
         first, number = number + row[: len(row) - len(row.lstrip())].count("\n"), number + row.count("\n")
@@ -188,8 +231,13 @@ def _tabular(where: str, text: str, start: int, end: int) -> Grid:
             continue
         cells: list[str] = []
         for cell in re.split(r"(?<!\\)&", body):
+            if rows := re.search(r"\\multirow\*?(?:\[[^\]]*\])?\s*\{-(\d{1,3})\}", cell):  # it holds for the rows above
+                above |= {(len(grid.lines) - row, len(cells)): _spanned(_bounded(cell))[0] for row in range(1, int(rows[1]))}
             cells += _spanned(_bounded(cell))
         grid.lines.append(Line(first, cells))
+    for (line, place), name in above.items():
+        if line >= 0 and place < len(grid.lines[line].cells):
+            grid.lines[line].cells[place] = grid.lines[line].cells[place] or name
     return grid
 
 
@@ -288,7 +336,7 @@ def _shown(cell: Any, exact: bool) -> str:
 
 
 KEPT = r"textbf|textit|textsc|texttt|textrm|textsf|underline|uline|emph|mathbf|mathit|mathrm|bm|boldsymbol|text|mbox|makecell|shortstack"
-DROPPED = r"cite[a-z]*|footnote|footnotemark|footnotetext|tablefootnote|ref|label|textsuperscript|cellcolor|textcolor|color|tnote"
+DROPPED = r"cite[a-z]*|footnote|footnotemark|footnotetext|tablefootnote|ref|label|textsuperscript|cellcolor|textcolor|color|tnote|h?phantom"
 SIGNS = {"pm": "±", "times": "×", "cdot": "·", "uparrow": "↑", "downarrow": "↓", "geq": "≥", "ge": "≥", "leq": "≤", "le": "≤",
          "sim": "~", "approx": "~", "Delta": "Δ", "alpha": "α", "beta": "β", "rho": "ρ", "tau": "τ", "infty": "inf"}  # fmt: skip
 NO_MARKS = re.compile(r"[†‡§¶∗⋆★☆✓✔♠♣♥♦♢♡⁎∘°ªº◦•]|(?<=[\w)\]])(?<![rRχ])[⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜ]+|(?<=\S)\*+$|^\*+(?=\S)")
@@ -296,6 +344,7 @@ NO_MARKS = re.compile(r"[†‡§¶∗⋆★☆✓✔♠♣♥♦♢♡⁎∘°�
 
 def plain(text: str) -> str:
     """Return the text of a cell without markup of LaTeX, Markdown or HTML, and without footnote marks."""
+    raw = text
     text = re.sub(r"(?<![\d.,])10\s*(?:<sup>\s*([-−+]?\d+)\s*</sup>|([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))", _exponent, text)
     text = re.sub(r"<br\s*/?>", " ", text)
     text = re.sub(r"^(\W*\d+)\s*<sup>\s*([-−+]?\d+)\s*</sup>", r"\1^\2", text)  # a power or a footnote, which is asked
@@ -322,7 +371,9 @@ def plain(text: str) -> str:
         )
     text = re.sub(r"(\*\*|__)(.+?)\1", r"\2", text)
     text = re.sub(r"^([*_])(.+)\1(?=\W|$)", r"\2", text.strip())
-    return re.sub(r"\s+", " ", NO_MARKS.sub("", unicodedata.normalize("NFC", text))).strip()
+    text = re.sub(r"\s+", " ", NO_MARKS.sub("", unicodedata.normalize("NFC", text))).strip()
+    joined = text != raw and {*re.findall(r"\d+", text)} - {*re.findall(r"\d+", f"{raw} {unicodedata.normalize('NFKC', raw)}")}
+    return raw.strip() if joined else text  # digits with a mark between them are no one number
 
 
 def _sign(found: re.Match[str]) -> str:
@@ -426,7 +477,7 @@ def _rest(cell: str, number: str, rest: str, percent: str) -> tuple[float | None
     found = SPREAD.fullmatch(rest)
     if found and found[2] and not percent and abs(float(number)) <= 1:
         raise ValueError(f"{cell[:40]!r}: write the number and its deviation in one unit")
-    bare = rest[0] in "([" and "±" not in rest  # which may hold something else than a deviation
+    bare = rest[0] in "([_" and "±" not in rest  # which may hold something else than a deviation
     if found and not (bare and ("." not in found[1] or abs(float(found[1])) > abs(float(number)) / 2)):
         return abs(float(found[1])), ""
     several = f"{rest[:20]!r} may be a deviation or another number: write {number} ± …, or"

@@ -303,7 +303,7 @@ def read_printed(path: Path, names: Names | None = None, unread: list[str] | Non
         if not any(column in (name, plain(name)) for table in found_tables for name in table.columns):
             problems.append(f"{path}: no column {column[:40]!r}, of which --metric says the metric")
     read = [(table, list(_numbers(table, with_heading(names, table), problems))) for table in found_tables]
-    for where, one in _under_headings(read):
+    for where, one in _under_headings(read, problems):
         if one.where in found:
             what = " / ".join(filter(None, one.where))[:200]
             problems.append(f"{where}: {what} stands there twice: give each table its own file, or a column table")
@@ -324,13 +324,24 @@ def read_printed(path: Path, names: Names | None = None, unread: list[str] | Non
     return [one for where, one in found.items() if where not in twice]
 
 
-def _under_headings(read: Sequence[tuple[Table, list[tuple[str, Printed]]]]) -> Iterator[tuple[str, Printed]]:
-    """Yield the numbers of tables. If several tables have a metric, and none a data set, their headings name it."""
+def _under_headings(
+    read: Sequence[tuple[Table, list[tuple[str, Printed]]]], problems: list[str]
+) -> Iterator[tuple[str, Printed]]:
+    """Yield the numbers of tables. If several tables have a metric, and none a data set, their headings name it; all of them have one."""
     tables_of = Counter(
         metric for _, of in read for metric in {folded_metric(one.metric) for _, one in of if not one.dataset}
     )
+    bare = {folded_metric(one.metric) for table, of in read if not table.title for _, one in of if not one.dataset}
     for table, of in read:
+        unclear = [one.metric for _, one in of if not one.dataset and tables_of[folded_metric(one.metric)] > 1
+                   and folded_metric(one.metric) in bare]  # fmt: skip
+        if unclear:
+            problems.append(
+                f"{table.where}: several tables have {unclear[0][:40]}, one without a heading: add a column dataset, or write files"
+            )
         for where, one in of:
+            if unclear and not one.dataset and one.metric in unclear:
+                continue
             named = one.dataset or tables_of[folded_metric(one.metric)] < 2
             yield (
                 where,

@@ -143,7 +143,7 @@ def tables(path: Path, exact: bool = False) -> list[Table]:
     if suffix(path) in JSON:
         return [Table.of(rows, str(path))] if (rows := rows_of_json(json_of(path, as_text=True))) else []
     found = grids(path, exact)
-    made = [table for grid in found if (table := _table(grid)) is not None]
+    made = [table for grid in found for part in _panels(grid) if (table := _table(part)) is not None]
     notes = [note for grid in found for note in grid.notes]
     if notes and not made:
         raise ValueError(notes[0])
@@ -259,6 +259,37 @@ def is_value(cell: Any) -> bool:
     if isinstance(cell, bool | list | dict):
         return False
     return isinstance(cell, int | float) or bool(NUMBER_FIRST.match(plain(str(cell or "")[:LONGEST])))
+
+
+def _panels(grid: Grid) -> list[Grid]:
+    """Return the parts of a grid that have headers of their own. A header that is repeated as it is begins none."""
+    made: list[Grid] = []
+    header: list[str] = []
+    for line in grid.lines:
+        again = bool(header) and _is_header(line.cells, header, made[-1])
+        if again and line.cells == header:
+            continue
+        if again or not made:
+            made.append(replace(grid, lines=[], notes=[]))
+        if again or (not header and _several(line.cells)):
+            header = line.cells
+        made[-1].lines.append(line)
+    return made or [grid]
+
+
+def _several(cells: Sequence[str]) -> bool:
+    """Return whether a line has several names; one alone may be that of a group of rows."""
+    return len({*filter(None, cells)}) > (len(cells) > 2 or bool(cells[0]))
+
+
+def _is_header(cells: Sequence[str], header: Sequence[str], before: Grid) -> bool:
+    """Return whether a line below numbers is a header again: its first name is as above or has the same role, and no number follows."""
+    first, above = role_of(cells[0]), role_of(header[0])
+    if first != above or not first:
+        role = next((known_as for known_as in ROLES.values() if above in known_as), (above,))
+        if first not in role or any(cell and (is_value(cell) or cell.casefold() in MISSING | DIVERGED) for cell in cells):
+            return False
+    return _several(cells) and any(is_value(cell) for line in before.lines for cell in line.cells[1:])
 
 
 def _table(grid: Grid) -> Table | None:
@@ -504,8 +535,14 @@ def _fill(rows: Iterable[Row], roles: Mapping[str, str]) -> None:
     """Write names into empty cells below them."""
     columns = [roles[role] for role in ("system", "dataset", "metric", "paper", "table") if role in roles]
     above: dict[str, Any] = {}
+    bare: set[str] = set()  # columns that named none of the rows above
     for row in rows:
         for name in columns:
+            if row.cells.get(name) and name in bare and not above.get(name):
+                said = f"{row.where}, column {name}: {str(row.cells[name])[:40]!r}"
+                raise ValueError(f"{said} may hold for rows above it too: write the name into each row")
+            if any(map(is_value, row.cells.values())):
+                bare.add(name)
             row.cells[name] = above[name] = row.cells.get(name) or above.get(name, "")
 
 
@@ -557,20 +594,20 @@ def _of_test(columns: Sequence[str], names: Names, table: Table) -> tuple[dict[s
     A column whose whole name is printed, or stated, keeps it.
     """
     found = {name: (split[1].casefold(), plain(name)[split.end() :]) for name in columns if (split := SPLIT.match(plain(name)))}
-    tests = {folded_metric(rest): name for name, (split, rest) in found.items() if split != "eval"}
+    tests = {folded_metric(rest): name for name, (kind, rest) in found.items() if kind != "eval"}
     tested, doubts = dict[str, str](), dict[str, str]()
     for name in columns:
-        split, rest = found.get(name, ("", name))
+        kind, rest = found.get(name, ("", name))
         test, one = tests.get(folded_metric(rest), ""), _column(rest, names, False)
-        if name in names.columns or (split and _is_printed(_column(name, names, False), names)):
+        if name in names.columns or (kind and _is_printed(_column(name, names, False), names)):
             continue
-        if split == "eval" and not test:
+        if kind == "eval" and not test:
             tested[name] = rest
             if _is_printed(one, names):
                 table.notes.append(f"{table.where}: column {name!r} counts as {rest}, though its name says eval")
-        elif split and split != "eval" and rest not in columns:
+        elif kind and kind != "eval" and rest not in columns:
             tested[name] = rest
-        elif not split and test and test not in names.columns and _is_printed(one, names):
+        elif not kind and test and test not in names.columns and _is_printed(one, names):
             doubts[name] = f"{name!r} or {test!r} may be what is printed: take one away, or rename it"
     return tested, doubts
 

@@ -5,7 +5,8 @@ import json
 import pytest
 from test_tables import judged
 
-from phrasemodels.verdicts import Names
+from phrasemodels.verdicts import Names, judge_gains
+from phrasemodels.verdicts.cells import plain, value_of
 
 AB = "| Model | Accuracy |\n|---|---|\n| A | 80.0 |\n| B | 82.0 |\n"
 
@@ -85,3 +86,79 @@ def test_what_stands_beside_rows_of_json_holds_for_each(beside, verdict, tmp_pat
     else:
         names = Names() if "dataset" in beside else Names(dataset="SST")
         assert verdict_of(tmp_path, files, table, names)[0] == verdict
+
+
+DATA = {f"seed{n}.csv": f"model,dataset,accuracy\nBase,SST,80.{n}\nCNN,SST,70.{n}\nCNN,MR,75.{n}\nTree,MR,76.{n}\n" for n in range(3)}
+
+
+def judged_data(folder, text, end="md"):
+    """The verdict on each number of a table by DATA, or what is said where there is none."""
+    try:
+        both, found = judged(folder, (f"t.{end}", text, Names(metric="accuracy")), DATA)
+    except ValueError as error:
+        return {}, str(error)
+    return {(one.printed.row, one.printed.dataset): one.verdict for one in found}, " ".join(both.unread)
+
+
+RIGHT = {("Base", "SST"): "reproduced", ("CNN", "MR"): "reproduced"}
+HEADS = "| {} | SST |\n|---|---|\n| Base | 80.1 |\n| {} | MR |\n| CNN | 75.1 |\n"
+TWO = "{}\n\n| Model | Acc |\n|---|---|\n| Base | 80.1 |\n\n{}\n\n| Model | Acc |\n|---|---|\n| CNN | 75.1 |\n\n{}\n"
+TABULAR = "\\begin{{tabular}}{{lc}}Model & Acc \\\\ {} & {} \\\\ \\end{{tabular}}"
+BASE, CNN = TABULAR.format("Base", 80.1), TABULAR.format("CNN", 75.1)
+MULTIROW = "\\begin{{tabular}}{{llc}} Dataset & Model & Acc \\\\ {} & Base & 80.1 \\\\ " + (
+    "{} & CNN & 70.1 \\\\ {} & CNN & 75.1 \\\\ {} & Tree & 76.1 \\\\ \\end{{tabular}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [(HEADS.format("Model", "Model"), "md"), (HEADS.format("Model", "Method"), "md"), (HEADS.format("", ""), "md"),
+     ("model,SST\nBase,80.1\n\nmodel,MR\nCNN,75.1\n", "csv"), ("model,SST,MR\nBase,80.1,\nmodel,SST,MR\nCNN,,75.1\n", "csv"),
+     (TWO.format("## SST", "Table 2: MR", ""), "md"), (TWO.format("*Table 1: SST*", "**Table 2: MR**", "A text."), "md"),
+     (TWO.format("**SST**", "**MR**", ""), "md"),
+     (f"\\begin{{table}}\\begin{{subtable}}{{5cm}}\\caption{{SST}}{BASE}\\end{{subtable}}\\begin{{subtable}}{{5cm}}{CNN}\\caption{{MR}}"
+      "\\end{subtable}\\caption{All}\\end{table}", "tex"),
+     (f"\\begin{{table}}\\subfloat[SST]{{{BASE}}}\\subfloat[MR]{{{CNN}}}\\caption{{All}}\\end{{table}}", "tex"),
+     (f"\\begin{{table*}}\\captionof{{table}}{{SST}}{BASE}\\captionof{{table}}{{MR}}{CNN}\\end{{table*}}", "tex"),
+     (f"\\begin{{wraptable}}{{r}}{{5cm}}{BASE}\\caption{{SST}}\\end{{wraptable}}"
+      f"\\begin{{table}}{CNN}\\caption{{MR}}\\end{{table}}", "tex")],
+)  # fmt: skip
+def test_each_table_and_panel_has_its_own_header_and_caption(text, end, tmp_path):
+    assert judged_data(tmp_path, text, end)[0] == RIGHT
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [(TWO.format("## SST", "and on MR:", ""), "md"), (TWO.format("", "**SST**", "**MR**"), "md"),
+     (TWO.format("# All", "**SST**", "**MR**"), "md"), (TWO.format("", "**MR**", ""), "md"), (BASE + CNN, "tex"),
+     (f"\\begin{{table}}\\caption{{SST}}{BASE}{CNN}\\caption{{MR}}\\caption{{All}}\\end{{table}}", "tex")],
+)  # fmt: skip
+def test_captions_that_may_be_of_two_tables_are_asked_for(text, end, tmp_path):
+    found, said = judged_data(tmp_path, text, end)
+    assert not found and "several tables have Acc, one without a heading: add a column dataset" in said
+
+
+def test_prose_captions_name_tables_and_claims_do_not_cross_them(tmp_path):
+    text = TWO.format("Table 1: Accuracy on SST", "Table 2: Accuracy on MR", "")
+    assert judged_data(tmp_path, text)[0] == {("Base", "Accuracy on SST"): "not run", ("CNN", "Accuracy on MR"): "not run"}
+    both = judged(tmp_path, ("t.md", text, Names()), {"seed0.csv": "model,acc\nBase,80\nCNN,75\n"})[0]
+    with pytest.raises(ValueError, match="no table has both"):
+        judge_gains(both.printed, both.scores, [("CNN", "Base")])
+
+
+def test_a_name_over_several_rows_is_theirs_wherever_it_stands(tmp_path):
+    right = {("Base", "SST"): "reproduced", ("CNN", "SST"): "reproduced", ("CNN", "MR"): "reproduced", ("Tree", "MR"): "reproduced"}
+    for names in ("{2}{*}{SST}", "", "{2}{*}{MR}", ""), ("", "{-2}{*}{SST}", "", "{-2}{*}{MR}"):
+        cells = [f"\\multirow{name}" * bool(name) for name in names]
+        assert judged_data(tmp_path, MULTIROW.format(*cells), "tex")[0] == right
+    found, said = judged_data(tmp_path, MULTIROW.format("", "SST", "", "MR"), "tex")
+    assert not found and "'SST' may hold for rows above it too: write the name into each row" in said
+
+
+@pytest.mark.parametrize(
+    "cell", ["12†3", "82.7†1", "82.7$^{\\dagger}$1", "82.7§2", "120•5", "82.7**1**", "1_000", "82.7<sup>a</sup>1", "12²3"]
+)
+def test_digits_beside_a_mark_are_no_digits_of_the_number(cell):
+    with pytest.raises(ValueError, match=r"write|name as many"):
+        value_of(plain(cell))
+    assert value_of("\\phantom{1}82.7").text == "82.7" == value_of("$\\mathbf{82.7}^{\\dagger}$").text

@@ -19,8 +19,8 @@ from phrasemodels.infra.tracking import KEY, Tracker, readable
 from phrasemodels.saved import first_line
 from phrasemodels.verdicts.cells import content
 from phrasemodels.verdicts.printed import Printed, read_printed
-from phrasemodels.verdicts.readers import READERS, from_table, is_setting, read
-from phrasemodels.verdicts.scales import SCALES
+from phrasemodels.verdicts.readers import READERS, from_table, read
+from phrasemodels.verdicts.scales import SCALES, is_setting
 from phrasemodels.verdicts.scores import Observation, Scores, collected
 from phrasemodels.verdicts.tables import OURS, Fold, Names, Row, Table, fold_of, folded, folded_metric, roles_of
 
@@ -232,6 +232,7 @@ def from_mlflow(uri: str, unread: list[str]) -> Iterator[Observation]:
         dataset = known.get("dataset", next(iter(logged), ""))
         own = "; ".join(sorted(f"{name} {value}" for name, value in known.items() if is_setting(f"params.{name}")))
         setting = own if seed != run.info.run_id else f"no parameter seed; {own}"
+        setting += f"; experiment {run.info.experiment_id}" * (not tags)  # those of others may hold old runs
         for metric, value in run.data.metrics.items():
             if not metric.startswith(SYSTEM):
                 where = f"{uri}, run {run.info.run_name or run.info.run_id}"
