@@ -19,8 +19,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from fake_cuda import GPU, FakeCuda, fake_cuda, tensors, torch  # before all that imports torch
+from fake_graphs import FakeGraph, fake_graphs
 
 from phrasemodels.data.store.store import Executor, Step, Store
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
@@ -132,6 +134,25 @@ def of_training(name: str, training: Training) -> Iterator[tuple[str, Callable[[
         batch = trainer.dev.batch(torch.arange(3).numpy()).to(GPU)
         inputs = batch.source, batch.lengths, batch.members
         yield f"search {name}", lambda: beam_search(trainer.model.eval(), *inputs, BeamSearch(extra=0))
+    if name in RECORDED:
+        trainer.config = config
+        with fake_graphs(), mock.patch.object(FakeGraph, "replay", as_one_kernel(FakeGraph.replay)):
+            trainer.record()
+            for _ in range(2):  # the second records the step
+                trainer.update(rows)
+            yield f"recorded update {name}", lambda: trainer.update(rows)
+
+
+def as_one_kernel(replay: Callable[[FakeGraph], None]) -> Callable[[FakeGraph], None]:
+    """Return the replay of a graph that counts as one kernel."""
+
+    def replayed(graph: FakeGraph) -> None:
+        cuda = FakeCuda.current
+        before = cuda.kernels + Counter(graph=1), cuda.waits.copy()
+        replay(graph)
+        cuda.kernels, cuda.waits = before
+
+    return replayed
 
 
 def of_structures() -> Iterator[tuple[str, Callable[[], Any]]]:

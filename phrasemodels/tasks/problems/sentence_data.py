@@ -363,10 +363,13 @@ class PhraseBatch(Batch):
     target: Tensor
 
     def padded_to(self, size: Callable[[int], int]) -> "PhraseBatch":
-        """Return the batch with its source, target and number of phrases padded to sizes."""
+        """Return the batch with its rows, source, target and number of phrases padded to sizes. Added rows have one PAD and no target."""
         n, m, t = (size(x.shape[1]) - x.shape[1] for x in (self.source, self.members, self.target))
-        source, target = F.pad(self.source, (0, n), value=PAD), F.pad(self.target, (0, t), value=PAD)
-        return PhraseBatch(source, self.lengths, F.pad(self.members, (0, 0, 0, m), value=-1), target)
+        b = size(len(self.source)) - len(self.source)
+        source, target = F.pad(self.source, (0, n, 0, b), value=PAD), F.pad(self.target, (0, t, 0, b), value=PAD)
+        return PhraseBatch(
+            source, F.pad(self.lengths, (0, b), value=1), F.pad(self.members, (0, 0, 0, m, 0, b), value=-1), target
+        )
 
 
 class PhraseExamples:

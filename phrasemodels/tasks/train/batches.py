@@ -43,7 +43,7 @@ class Batch:
         return type(self)(**moved)
 
     def padded_to(self, size: Callable[[int], int]) -> Self:
-        """Pad the batch's sides of n tokens to size(n), so few shapes occur. ValueError: this problem can't be padded."""
+        """Pad the batch's n rows, and sides of n tokens, to size(n), so few shapes occur. ValueError: this problem can't be padded."""
         raise ValueError(f"train.graphs: batches of {type(self).__name__} cannot be padded to a few shapes")
 
 

@@ -49,9 +49,16 @@ class AveragedAdam(torch.optim.Adam):
         loss = super().step(closure)
         for group in self.param_groups:
             moved = [p for p in group["params"] if p.grad is not None]
-            # kept in the optimiser's state, so a checkpoint holds them
-            averages = [self.state[p].setdefault("average", p.clone()) for p in moved]
-            if moved:
+            for p in moved:
+                if "average" not in self.state[p]:  # kept in the optimiser's state, so a checkpoint holds them
+                    self.state[p]["average"] = p.clone()
+            averages = [self.state[p]["average"] for p in moved]
+            if moved and group["capturable"]:  # the same of numbers on the GPU, for a graph
+                share_of_new = (9 / (10 + self.state[moved[0]]["step"].double())).clamp(min=1 - DECAY)
+                change = torch._foreach_sub(moved, averages)
+                torch._foreach_mul_(change, share_of_new.to(moved[0].dtype))
+                torch._foreach_add_(averages, change)
+            elif moved:
                 # `step` of a fused Adam is on the GPU, and to read it waits for all work there: once, after a start
                 t = float(self.state[moved[0]]["step"]) if self._updates is None else self._updates + 1
                 self._updates = t
@@ -223,8 +230,8 @@ class TrainConfig:
     """GPUs of each worker; with a fraction several trainings share one. They change keys, but no name of a result, although a GPU draws
     other random numbers for dropout, as another seed would; a result names its device."""
     graphs: bool = False
-    """Passes of translators are recorded as CUDA graphs, one for each shape of a batch, and replayed: a GPU needs not wait for the launch
-    of each kernel. For one worker on one GPU."""
+    """Updates of translators are recorded as CUDA graphs, passes for each shape of a batch, and replayed: a GPU needs not wait for the
+    launch of each kernel. For one worker on one GPU. Dropout draws other random numbers then, so it is no default."""
     equal_sides: int | None = None
     """Rows of a batch have equal lengths on so many sides, from the first, as programs without masks need it; None: any."""
     micro_batch_tokens: int = field(default=MICRO_BATCH, compare=False)

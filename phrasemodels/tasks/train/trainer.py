@@ -47,7 +47,7 @@ from phrasemodels.tasks.train.checkpoints import (
     without_attention_by_cudnn,
 )
 from phrasemodels.tasks.train.config import TrainConfig, averaged_weights
-from phrasemodels.tasks.train.recorded import RecordedPasses
+from phrasemodels.tasks.train.recorded import RecordedPasses, RecordedStep, can_be_recorded
 
 PROGRESS = "progress.json"
 CHECKPOINT_SECONDS = 180.0  # between two checkpoints at most, unless to save them takes more than a share of the time
@@ -251,15 +251,24 @@ class Trainer:
         self.segment_weights = [m for m in self.model.modules() if isinstance(m, ReleasedSegmentWeights)]
         self.counters = [p for p in self.model.parameters() if not p.requires_grad and not p.dim()]
         on_one_gpu = self.worker.device.type == "cuda" and self.worker.world == 1
-        can_be_recorded = getattr(self.model, "has_fixed_shapes", False)
+        fixed = getattr(self.model, "has_fixed_shapes", False)
         if self.config.graphs and not on_one_gpu:
             raise ValueError("train.graphs: CUDA graphs need one worker with one GPU")
-        if self.config.graphs and not can_be_recorded:
+        if self.config.graphs and not fixed:
             raise ValueError(f"train.graphs: the steps of this {type(self.model).__name__} depend on its data")
-        if on_one_gpu and can_be_recorded and not self.config.graphs:
+        if on_one_gpu and fixed and not self.config.graphs:
             print(GRAPHS, file=sys.stderr, flush=True)
-        self.recorded = RecordedPasses(self.alone, self.precision) if self.config.graphs else None
+        self.recorded: RecordedPasses | None = None
+        self.do_step: Callable[[], None] = self.step
+        if self.config.graphs:
+            self.record()
         self.clock = Clock(self.progress.seconds)
+
+    def record(self) -> None:
+        """Record updates as CUDA graphs from now on, of an optimiser that cannot be recorded the passes alone."""
+        self.recorded = RecordedPasses(self.alone, self.precision)
+        if can_be_recorded(self.optimiser):
+            self.do_step = RecordedStep(self.optimiser, self.step, self.recorded)
 
     def run(self) -> None:
         """Train to the last update, or where it is stopped. Either leaves a checkpoint."""
@@ -297,8 +306,12 @@ class Trainer:
         if not self.parallel.training:
             self.parallel.train()
         rate = config.learning_rate * config.decay([row["dev_loss"] for row in progress.history])
+        self.rate = rate * config.schedule(progress.step, config.warmup, config.steps)
         for group in self.optimiser.param_groups:
-            group["lr"] = rate * config.schedule(progress.step, config.warmup, config.steps)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(self.rate)
+            else:
+                group["lr"] = self.rate
         # DDP averages gradients over workers; this scale makes them gradients of the mean over the global batch
         scale = worker.world / self.objective.count(self.data, rows)
         total = torch.zeros((), device=worker.device)
@@ -307,27 +320,33 @@ class Trainer:
                 counter.data.copy_(count)  # models count updates in their forward pass, which micro-batches repeat
             batch = self.data.batch(micro_batch)
             if self.recorded is not None:
-                total = total + self.recorded(batch, scale)
+                self.recorded(batch, scale)
                 continue
             with nullcontext() if place == len(micro_batches) else not_last():
                 with self.precision():
                     loss = self.parallel(batch.to(worker.device)) * float(len(own) > 0)
                 (loss * scale).backward()
             total = total + loss.detach()
+        if self.recorded is not None:
+            total = self.recorded.taken()
         # asked once, as reading a number waits for the GPU; a loss that becomes NaN later shows on dev
         if progress.step == 0 and math.isnan(total):
             raise DivergedError(
                 "the loss is not a number before any update: the model itself computes NaN; check its forward pass"
             )
-        for module in self.segment_weights:
-            module.decay_gradient()
-        if math.isfinite(config.clip):
-            # after all micro-batches and the exchange: the norm is of the whole batch's gradient, equal on all workers
-            nn.utils.clip_grad_norm_(self.parallel.parameters(), config.clip)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=self.recorded is None)  # graphs add to gradients in one place
+        self.do_step()
         self.clock.add(total, self.objective.count(self.data, rows))
         progress.step += 1
+
+    def step(self) -> None:
+        """Update the weights by their gradients, after all micro-batches and the exchange, and leave no gradients."""
+        for module in self.segment_weights:
+            module.decay_gradient()
+        if math.isfinite(self.config.clip):
+            # the norm is of the whole batch's gradient, equal on all workers
+            nn.utils.clip_grad_norm_(self.parallel.parameters(), self.config.clip)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=self.recorded is None)  # graphs add to gradients in one place
 
     def precision(self) -> torch.autocast:
         """Return the context for products in the configured type."""
@@ -350,8 +369,7 @@ class Trainer:
                 )
             if math.isfinite(dev_loss) and (self.objective.keeps_last or dev_loss < progress.best):
                 progress.best, progress.best_step, self.best = dev_loss, progress.step, copied(self.model)
-        rate = self.optimiser.param_groups[0]["lr"]
-        row = {"step": progress.step, "epoch": progress.epoch, "dev_loss": dev_loss, "learning_rate": rate}
+        row = {"step": progress.step, "epoch": progress.epoch, "dev_loss": dev_loss, "learning_rate": self.rate}
         row |= others | self.clock.row(self.worker)
         progress.history.append(row if finite else row | {"loss": math.nan})
         if progress.diverged:
