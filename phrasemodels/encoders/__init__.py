@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from phrasemodels import config
-from phrasemodels.layers.blocks import shapes_are_fixed
+from phrasemodels.layers.blocks import as_lengths, shapes_are_fixed
+from phrasemodels.structs.dispatch import Lengths
 
 
 @dataclass(frozen=True)
@@ -47,23 +47,19 @@ def check_output(states: Any, encoder: nn.Module, names: str, *shape: int) -> Te
     return states
 
 
-def check_input(words: Any, lengths: Any, d: int) -> None:
-    """Check the input of an encoder. Numbers are looked at on the CPU alone.
+def check_input(words: Any, lengths: Lengths, d: int) -> Tensor:
+    """Return the lengths (B) of an encoder's input as `layers.blocks.as_lengths` does. Numbers are looked at on the CPU alone.
 
-    ValueError: words are no floating-point tensor (B, n, d), or lengths no integer tensor (B) of numbers up to n.
+    ValueError: words are no floating-point tensor (B, n, d), or lengths no integers (B) up to n, nor a mask (B, n).
     """
-    for name, given, dims in (("words", words, 3), ("lengths", lengths, 1)):
-        if not isinstance(given, Tensor) or given.dim() != dims or given.is_floating_point() != (dims == 3):
-            shape = (
-                f"{tuple(given.shape)} of {given.dtype}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
-            )
-            wanted = (
-                f"a floating-point tensor (B, n, {d})" if dims == 3 else "an integer tensor (B); of a mask, mask.sum(1)"
-            )
-            raise ValueError(f"{name} must be {wanted}, not {shape}")
-    if words.shape[2] != d or lengths.dtype == torch.bool or lengths.shape[0] != words.shape[0]:
-        raise ValueError(f"words {tuple(words.shape)} and lengths {tuple(lengths.shape)}: must be (B, n, {d}) and (B)")
+    if not isinstance(words, Tensor) or words.dim() != 3 or not words.is_floating_point():
+        shape = f"{tuple(words.shape)} of {words.dtype}" if isinstance(words, Tensor) else f"a {type(words).__name__}"
+        raise ValueError(f"words must be a floating-point tensor (B, n, {d}), not {shape}")
+    if words.shape[2] != d:
+        raise ValueError(f"words must be (B, n, {d}), not {tuple(words.shape)}")
+    lengths = as_lengths(lengths, words)
     if lengths.device.type != "cpu" or shapes_are_fixed():
-        return  # to look at numbers would wait for the device, or break the graph
+        return lengths  # to look at numbers would wait for the device, or break the graph
     if lengths.shape[0] and int(lengths.max()) > max(1, words.shape[1]):
         raise ValueError(f"lengths: {int(lengths.max())} words, but words has {words.shape[1]} positions")
+    return lengths

@@ -22,6 +22,7 @@ from phrasemodels.layers.blocks import (
     AddNorm,
     Dense,
     SourceToToken,
+    as_lengths,
     masked_softmax,
     max_over_tokens,
     sinusoids,
@@ -61,6 +62,7 @@ class BiLSTMMax(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
         """words (B, n, d), lengths (B) -> (B, 2 hidden). Phrases (`levels`) are not used."""
+        lengths = as_lengths(lengths, words)
         # packing refuses empty sequences, so these read one row of padding, which the pooling leaves out
         if not len(words):
             return words.new_zeros(0, self.width)  # packing refuses an empty batch
@@ -117,6 +119,7 @@ class AdaSent(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
         """words (B, n, d), lengths (B) -> (B, D). Phrases (`levels`) are not used."""
+        lengths = as_lengths(lengths, words)
         valid = token_mask(lengths, words.shape[1])
         nodes, pooled = self.project(without_padding(words, lengths)), []
         for level in range(words.shape[1]):
@@ -159,6 +162,7 @@ class HConvNet(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
         """words (B, n, d), lengths (B) -> (B, layers · channels). Phrases (`levels`) are not used."""
+        lengths = as_lengths(lengths, words)
         valid = token_mask(lengths, words.shape[1])
         states, pooled = words, []
         for convolution in self.convolutions:
@@ -203,6 +207,7 @@ class Tbcnn(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, edges: Tensor) -> Tensor:
         """words (B, n, d), lengths (B), edges (B, 2, n) = heads (counted from 1, 0 is the root), relations -> (B, d)."""
+        lengths = as_lengths(lengths, words)
         B, n, _ = words.shape
         valid = token_mask(lengths, n)
         heads, relations = edges[:, 0], edges[:, 1]
@@ -278,6 +283,7 @@ class Disan(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
         """words (B, n, d), lengths (B) -> (B, 2 units). Phrases (`levels`) are not used."""
+        lengths = as_lengths(lengths, words)
         words, n = without_padding(words, lengths), words.shape[1]
         valid = token_mask(lengths, n)
         before = torch.ones(n, n, dtype=torch.bool, device=words.device).tril(-1) & valid.unsqueeze(1)
@@ -321,6 +327,7 @@ class MultiHead(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
         """words (B, n, d), lengths (B) -> (B, d). Phrases (`levels`) are not used."""
+        lengths = as_lengths(lengths, words)
         n, d = words.shape[1:]
         # a sentence without words attends to its padding, which the pooling leaves out
         valid = token_mask(lengths.clamp(min=1), n)[:, None, None, :]

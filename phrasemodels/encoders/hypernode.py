@@ -179,7 +179,7 @@ class HypernodeEncoder(nn.Module):
 
     def plain(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """Run Algorithm 1 as printed. Arguments and result as in `forward`."""
-        check_input(words, lengths, self.width)
+        lengths = check_input(words, lengths, self.width)
         words, graph = without_padding(words, lengths), phrase_graph(members, lengths, words.shape[1])
         nodes = torch.cat([words, self.initialise(words, graph)], 1)
         for layer in self.layers:
@@ -194,12 +194,12 @@ class HypernodeEncoder(nn.Module):
         Shape:
             words (B, n, d), lengths (B), members (B, m, k) with -1 for none -> (B, n, d).
         """
+        lengths = check_input(words, lengths, self.width)
         if shapes_are_fixed():
             return without_padding(self.plain(words, lengths, members), lengths)
         layers = [*self.layers]
         if not all(isinstance(residual, AddNorm | Replace) for layer in layers for residual in layer.residuals):
             return self.plain(words, lengths, members)
-        check_input(words, lengths, self.width)
         nodes = Nodes(phrase_graph(members, lengths, words.shape[1]))
         if isinstance(self.initialise, ZeroInit) and members.shape[1]:
             rows = nodes.shared()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from phrasemodels import config
 from phrasemodels.encoders.recurrent import BiLSTM
 from phrasemodels.layers.attention_weights import HardWeights, TreeWeights, scores_of_heads
-from phrasemodels.layers.blocks import without_padding
+from phrasemodels.layers.blocks import as_lengths, without_padding
 from phrasemodels.layers.scorers import AdditiveArcScorer, Squash, tanh_once
 
 
@@ -95,6 +95,7 @@ class HardParents(nn.Module):
         self.weights = HardWeights()
 
     def forward(self, x: Tensor, lengths: Tensor, heads: Tensor, embedded: Tensor | None = None) -> Tensor:
+        lengths = as_lengths(lengths, x)
         x = without_padding(x, lengths)
         return torch.cat([x, self.weights(scores_of_heads(heads).to(x), lengths) @ x], -1)
 
@@ -113,6 +114,7 @@ class SoftParents(nn.Module):
         return self.arcs(self.states(embedded, lengths))
 
     def forward(self, x: Tensor, lengths: Tensor, heads: Tensor, embedded: Tensor | None = None) -> Tensor:
+        lengths = as_lengths(lengths, x)
         x = without_padding(x, lengths)
         p = self.weights(self.scores(x if embedded is None else embedded, lengths), lengths)
         return torch.cat([x, p @ x], -1)

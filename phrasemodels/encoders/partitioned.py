@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from phrasemodels import config
 from phrasemodels.encoders import EncoderConfig
-from phrasemodels.layers.blocks import token_mask, without_padding
+from phrasemodels.layers.blocks import as_lengths, token_mask, without_padding
 from phrasemodels.layers.labels import LabelAttention, LabelAttentionConfig
 from phrasemodels.layers.partitioned import (
     PartitionedAttention,
@@ -81,6 +81,7 @@ class PartitionedEncoder(nn.Module):
 
     def below(self, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return the input of the label layer: states (B, N, d), and a mask (B, 1, 1, N), true for real positions."""
+        lengths = as_lengths(lengths, x)
         x, valid = without_padding(x, lengths), token_mask(lengths, x.shape[1])[:, None, None, :]
         for layer in self.layers:
             x = layer(x, valid)

@@ -198,7 +198,7 @@ class Psan(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
         """words (B, n, d), lengths (B), levels (B, L, n) = the number of each token's phrase -> (B, d)."""
-        check_input(words, lengths, self.width)
+        lengths = check_input(words, lengths, self.width)
         return self.run(self._encode, words, lengths, levels)
 
     def _encode(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from phrasemodels import config
-from phrasemodels.layers.blocks import without_padding
+from phrasemodels.layers.blocks import as_lengths, without_padding
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class LSTMEncoder(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor, members: Tensor | None = None) -> Tensor:
         """x (B, n, d), lengths (B) -> states (B, n, d); `members` are not used."""
+        lengths = as_lengths(lengths, x)
         # not packed: from left to right, padding is read after the words
         return self.lstm(without_padding(x, lengths))[0]
 
@@ -58,6 +59,7 @@ class BiLSTM(nn.Module):
         self.lstm = nn.LSTM(d, h, batch_first=True, bidirectional=True)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        lengths = as_lengths(lengths, x)
         if not len(x):
             return x.new_zeros(*x.shape[:2], 2 * self.lstm.hidden_size)  # packing refuses an empty batch
         # packed: the other direction would begin with the padding; packing refuses an empty sentence

@@ -19,6 +19,7 @@ from phrasemodels.layers.blocks import (
     Packing,
     Residual,
     SourceToToken,
+    as_lengths,
     feed_forward,
     sinusoids,
     token_mask,
@@ -91,6 +92,7 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor, members: Tensor | None = None) -> Tensor:
         """x (B, n, d), lengths (B) -> states (B, n, d). Phrases (`members`) are not used."""
+        lengths = as_lengths(lengths, x)
         packing = Packing.of(lengths, x.shape[1])
         x = packing.pack(x)
         for layer in self.layers:
@@ -197,6 +199,7 @@ class PooledEncoder(nn.Module):
 
     def forward(self, words: Tensor, lengths: Tensor, structure: Tensor | None = None) -> Tensor:
         """words (B, n, d), lengths (B) -> (B, d); `structure` is not used, as phrases are adjacent spans."""
+        lengths = as_lengths(lengths, words)
         n, d = words.shape[1:]
         known = lengths.clamp(min=1)  # a sentence without words attends to its padding, which the pooling leaves out
         x = without_padding(words, lengths) + sinusoids(torch.arange(n, device=words.device), d).to(words.dtype)
@@ -238,6 +241,7 @@ class PsanTokenEncoder(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor, members: Tensor | None = None) -> Tensor:
         """x (B, n, d), lengths (B) -> states (B, n, d); phrases (`members`) are not used."""
+        lengths = as_lengths(lengths, x)
         b, n = x.shape[:2]
         place = torch.arange(n, device=x.device)
         levels = torch.stack([place // (size or max(1, n)) for size in self.sizes])

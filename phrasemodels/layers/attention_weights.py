@@ -1,8 +1,9 @@
 """Attention weights from scores: softmax, sigmoid, chains and trees, in which the systems of paper 003 differ.
 
-Every module maps scores (B, ..., q, k) of k keys for each of q queries, and lengths (B), the number of real keys, to weights of
-the same shape, which are 0 for padded keys. Dimensions between B and q are heads of attention. In trees the keys are the possible
-heads of the queries: q = k, and position 0 is the root, which counts as a key and has no head: its row of weights is 0.
+Every module maps scores (B, ..., q, k) of k keys for each of q queries, and lengths, to weights of the same shape, which are 0 for
+padded keys. Lengths are the numbers of real keys, a tensor (B) or a list, or a mask (B, k); None: all are k. Dimensions between B
+and q are heads of attention. In trees the keys are the possible heads of the queries: q = k, and position 0 is the root, which
+counts as a key and has no head: its row of weights is 0.
 """
 
 from collections.abc import Callable
@@ -10,9 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from phrasemodels.layers.blocks import masked_softmax, token_mask
+from phrasemodels.layers.blocks import as_lengths, masked_softmax, token_mask
 from phrasemodels.structs import chain, eisner
-from phrasemodels.structs.dispatch import Unscripted, not_traced, transformed
+from phrasemodels.structs.dispatch import Lengths, Unscripted, not_traced, transformed
 
 Chains = list[
     tuple[Tensor, tuple[Tensor, Tensor, Tensor]]
@@ -22,14 +23,16 @@ Chains = list[
 class SoftmaxWeights(nn.Module):
     """p(z = i) ∝ exp(s_i): one key is selected. Simple attention."""
 
-    def forward(self, scores: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, lengths: Lengths) -> Tensor:
+        """Return the weights (B, ..., q, k) for scores (B, ..., q, k) and lengths (B)."""
         return masked_softmax(scores, _real(scores, lengths), -1)
 
 
 class SigmoidWeights(nn.Module):
     """p(z_i = 1) = σ(s_i): each key is selected independently."""
 
-    def forward(self, scores: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, lengths: Lengths) -> Tensor:
+        """Return the weights (B, ..., q, k) for scores (B, ..., q, k) and lengths (B)."""
         return scores.sigmoid().masked_fill(~_real(scores, lengths), 0)
 
 
@@ -61,12 +64,12 @@ class SegmentWeights(Unscripted):
             found = torch.where(lost, self._joined(_quotients, chains), found)
         return found
 
-    def forward(self, scores: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, lengths: Lengths) -> Tensor:
         """Return the weights (B, ..., q, k) for scores (B, ..., q, k) and lengths (B)."""
         chains = self._chains(scores, lengths)
         return self.normalise(self._joined(lambda *x: chain.marginals(*x)[..., 1], chains), chains)
 
-    def best(self, scores: Tensor, lengths: Tensor) -> Tensor:
+    def best(self, scores: Tensor, lengths: Lengths) -> Tensor:
         """Return the best z (B, ..., q, k): 1 for a selected key, 0 for any other, -1 for padding."""
         return self._joined(lambda *x: chain.argmax(*x)[1], self._chains(scores, lengths))
 
@@ -74,8 +77,9 @@ class SegmentWeights(Unscripted):
         found = [function(*x).view(part.shape) for part, x in chains]
         return found[0] if self.transitions.dim() == 2 else torch.stack(found, 1)
 
-    def _chains(self, scores: Tensor, lengths: Tensor) -> Chains:
+    def _chains(self, scores: Tensor, lengths: Lengths) -> Chains:
         """Return the scores of each part that has its own transitions, and its chains: all, or one part a head."""
+        lengths = as_lengths(lengths, scores, -1)
         if self.transitions.dim() == 2:
             return [(scores, self.potentials(scores, lengths, self.transitions))]
         if scores.dim() != 4 or scores.shape[1] != len(self.transitions):
@@ -134,16 +138,17 @@ class TreeWeights(Unscripted):
 
     trees = eisner.multi_root
 
-    def forward(self, scores: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, lengths: Lengths) -> Tensor:
+        """Return the weights (B, ..., q, k) for scores (B, ..., q, k) and lengths (B)."""
         return self.trees.marginals(*self._arcs(scores, lengths)).mT
 
-    def best(self, scores: Tensor, lengths: Tensor) -> Tensor:
+    def best(self, scores: Tensor, lengths: Lengths) -> Tensor:
         """Return the heads (B, ..., n) of the best tree; -1 for the root and in the padding."""
         return self.trees.argmax(*self._arcs(scores, lengths))[1]
 
-    def _arcs(self, scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def _arcs(self, scores: Tensor, lengths: Lengths) -> tuple[Tensor, Tensor]:
         # a row of scores is a dependent; `eisner` takes heads as rows, and lengths without the root
-        words = (lengths - 1).clamp(min=0)
+        words = (as_lengths(lengths, scores, -1) - 1).clamp(min=0)
         return scores.mT, words.view(-1, *(1 for _ in scores.shape[1:-2])).expand(scores.shape[:-2])
 
 
@@ -156,7 +161,8 @@ class SingleRootTreeWeights(TreeWeights):
 class HardWeights(nn.Module):
     """1 for the key with the highest score, 0 for all others; a row of -inf selects no key (see `scores_of_heads`)."""
 
-    def forward(self, scores: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, lengths: Lengths) -> Tensor:
+        """Return the weights (B, ..., q, k) for scores (B, ..., q, k) and lengths (B)."""
         best, key = scores.masked_fill(~_real(scores, lengths), -torch.inf).max(-1)
         chosen = (key[..., None] == torch.arange(scores.shape[-1], device=scores.device)).to(scores.dtype)
         return chosen * (best > -torch.inf).unsqueeze(-1)
@@ -194,5 +200,6 @@ def add_virtual_ends(unary: Tensor, transitions: Tensor, lengths: Tensor) -> Ten
     return unary + first + last
 
 
-def _real(scores: Tensor, lengths: Tensor) -> Tensor:
+def _real(scores: Tensor, lengths: Lengths) -> Tensor:
+    lengths = as_lengths(lengths, scores, -1)
     return token_mask(lengths, scores.shape[-1]).view(len(scores), *(1 for _ in scores.shape[1:-1]), scores.shape[-1])

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from phrasemodels.structs.dispatch import transformed
+from phrasemodels.structs.dispatch import Lengths, check_lengths, is_integer, transformed
 
 PAD, UNKNOWN, BEGIN, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the entries of a vocabulary with these ids
@@ -266,6 +266,13 @@ class ScaledLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x if self.scale == 1 else x * self.scale)
+
+
+def as_lengths(lengths: Lengths, x: Tensor, axis: int = 1) -> Tensor:
+    """Return the lengths (B) of x (B, ...) along an axis, given as to functions of `structs`: a tensor, a list, a mask (B, n), or None."""
+    if isinstance(lengths, Tensor) and lengths.dim() == 1 and lengths.shape[0] == x.shape[0] and is_integer(lengths):
+        return lengths  # no number is looked at: a GPU would be waited for, or a graph would break
+    return check_lengths(lengths, x.shape[0], x.shape[axis], x.device)[:, 0]
 
 
 def token_mask(lengths: Tensor, n: int) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels.structs import eisner
-from phrasemodels.structs.dispatch import Unscripted, check_lengths, not_traced, refuse_tracing, transformed
+from phrasemodels.structs.dispatch import Unscripted, as_numbers, check_lengths, not_traced, refuse_tracing, transformed
 from phrasemodels.structs.distributions import DependencyTree, LinearChain
 from phrasemodels.structs.eisner import Projective
 from phrasemodels.structs.nonprojective import NonProjective
@@ -102,10 +102,11 @@ class CRF(Unscripted):
             raise ValueError(
                 f"emissions must have 3 dimensions, the last of {self.num_tags} tags, not {tuple(emissions.shape)}"
             )
+        mask = _booleans(mask)
         if not self.batch_first:
-            emissions, mask = emissions.transpose(0, 1), None if mask is None else mask.T
+            emissions, mask = emissions.transpose(0, 1), None if mask is None else mask.mT
         B, T, _ = emissions.shape
-        lengths = check_lengths(None if mask is None else mask.bool(), B, T, emissions.device)
+        lengths = check_lengths(mask, B, T, emissions.device)
         at = torch.arange(T, device=emissions.device)
         first, last = (at == 0)[:, None], (at == lengths - 1)[..., None]
         given: tuple[Tensor, ...] = (self.start_transitions, self.end_transitions, self.transitions)
@@ -212,8 +213,18 @@ class TreeCRF(Unscripted):
     def distribution(self, arcs: Tensor, mask: Tensor | None = None) -> DependencyTree:
         """Return the distribution over trees, with its marginals, samples, k best and entropy."""
         refuse_tracing()
-        lengths = check_lengths(None if mask is None else mask.bool(), len(arcs), arcs.shape[1] - 1, arcs.device)
+        lengths = check_lengths(_booleans(mask), len(arcs), arcs.shape[1] - 1, arcs.device)
         return DependencyTree(arcs, lengths[:, 0], self.trees)
+
+
+def _booleans(mask: object) -> Tensor | None:
+    """Return a mask of any type as booleans. ValueError: it does not have two dimensions."""
+    if mask is None:
+        return None
+    given = as_numbers(mask)
+    if given.dim() != 2:
+        raise ValueError(f"mask must have 2 dimensions, as tags or heads have, not {tuple(given.shape)}")
+    return given.bool()
 
 
 def _inside(lengths: object, longest: int, device: torch.device) -> Tensor:

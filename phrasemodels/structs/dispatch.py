@@ -270,6 +270,20 @@ def warm(on_progress: Callable[[str, float], None] = lambda name, seconds: None)
     return time.perf_counter() - begin
 
 
+def is_integer(x: Tensor) -> bool:
+    """Return whether a tensor has an integer type."""
+    return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+
+
+def as_numbers(lengths: Any) -> Tensor:
+    """Return lengths as a tensor. ValueError: they are none."""
+    try:
+        return torch.as_tensor(lengths)
+    except (TypeError, ValueError, RuntimeError):
+        given = f"a {type(lengths).__name__}"
+        raise ValueError(f"lengths must be integers, a tensor or a list, or a mask of booleans, not {given}") from None
+
+
 def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.device) -> Tensor:
     """Return lengths (batch, 1) as int64 on the device; None: all are `longest`. ValueError: a length is not in 0..longest, or a mask has
     gaps.
@@ -281,7 +295,7 @@ def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.devi
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
             return torch.full((batch, 1), longest, dtype=torch.int64, device=device)
     with torch.inference_mode(False):
-        lengths = torch.as_tensor(lengths)
+        lengths = as_numbers(lengths)
         if (
             lengths.dtype == torch.bool
             and lengths.shape == (batch, longest)
@@ -292,9 +306,10 @@ def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.devi
                 raise ValueError(
                     "lengths: a mask must be true from the first word of a sentence to its last, and false after it"
                 )
-        integers = not lengths.is_floating_point() and lengths.dtype != torch.bool
-        if lengths.shape != (batch,) or (batch and not integers):  # an empty list has no type
-            raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}")
+        if lengths.shape != (batch,) or (batch and not is_integer(lengths)):  # an empty list has no type
+            wanted = f"{(batch, longest)}" if lengths.dtype == torch.bool else "bool: mask.bool()"
+            hint = f"; a mask must be {wanted}" if lengths.dim() == 2 else ""
+            raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}{hint}")
         if batch and not transformed() and ((lengths < 0) | (lengths > longest)).any():  # a GPU is waited for once
             raise ValueError(f"lengths must be in 0..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
         return (lengths.clone() if lengths.is_inference() else lengths).to(device=device, dtype=torch.int64)[:, None]

@@ -422,7 +422,7 @@ class Structure:
                 for s, common in zip(scores, self.shared_dims, strict=False)
             )
             if lengths is not None:
-                lengths = _of_batch(torch.as_tensor(lengths), batch, self.length_axes)
+                lengths = _of_batch(dispatch.as_numbers(lengths), batch, self.length_axes)
             if "rows" in options:
                 event = options["rows"].dim() - self.event_dims
                 options["rows"] = (

@@ -9,6 +9,7 @@ import torch
 
 from phrasemodels.encoders.parents import HardParentsConfig, NoParentsConfig, SoftParentsConfig
 from phrasemodels.encoders.recurrent import LSTMEncoderConfig
+from phrasemodels.encoders.transformer import NgramEncoderConfig, PooledEncoderConfig, TransformerEncoderConfig
 from phrasemodels.layers.attention_weights import (
     EdgeSegmentWeights,
     HardWeights,
@@ -115,6 +116,32 @@ def test_weights_of_trees_equal_sums_over_all_projective_trees(part, single):
         trees = plain.projective_trees(n - 1, single)
         top = max(trees, key=lambda heads, b=b: sum(float(scores[b, m, h]) for m, h in enumerate(heads, 1)))
         assert best[b, 1:n].tolist() == list(top)
+
+
+ENCODERS = {
+    "n-grams": lambda: NgramEncoderConfig(d=5, heads=1, layers=1, d_ff=5, gram_sizes=(2,), phrase_layers=(1,)).build(),
+    "sentences": lambda: PooledEncoderConfig(TransformerEncoderConfig(d=5, heads=1, layers=1, d_ff=5), 2).build(),
+    "LSTM": lambda: LSTMEncoderConfig(5, 1).build(),
+}
+WEIGHERS = SoftmaxWeights, SigmoidWeights, SegmentWeights, TreeWeights, HardWeights
+
+
+@pytest.mark.parametrize("make", [*WEIGHERS, *ENCODERS.values()])
+def test_lengths_are_a_tensor_a_list_or_a_mask(make):
+    part, x = make().eval(), torch.randn(3, 5, 5)
+    expected, mask = part(x, LENGTHS), torch.arange(5) < LENGTHS[:, None]
+    for lengths in (LENGTHS.tolist(), mask, mask.tolist(), LENGTHS.int()):
+        assert torch.equal(part(x, lengths), expected)
+    wrong = {
+        "3 integers": [5],
+        "bool: mask": mask.long(),
+        r"\(3, 5\)$": mask[:, :4],
+        "not a str": "5",
+        "3 integers, ": LENGTHS + 0.5,
+    }
+    for said, lengths in wrong.items():
+        with pytest.raises(ValueError, match=f"^lengths must be .*{said}"):
+            part(x, lengths)
 
 
 def test_softmax_sigmoid_and_hard_weights_ignore_padding():

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch._dynamo.testing
 
-from phrasemodels.structs import crf, eisner, nonprojective
+from phrasemodels.structs import chain, crf, eisner, nonprojective
 
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]], dtype=torch.bool)
 
@@ -149,9 +149,9 @@ def test_a_compiled_model_calls_its_crf_between_two_graphs():
 
 @pytest.mark.parametrize("checked", [True, False])
 def test_tracers_are_refused_in_one_line(checked):
-    chain, tree = crf.CRF(3, batch_first=True, validate_args=checked), crf.TreeCRF(validate_args=checked)
+    tagger, tree = crf.CRF(3, batch_first=True, validate_args=checked), crf.TreeCRF(validate_args=checked)
     gold = {
-        chain: (torch.randn(2, 4, 3), torch.ones(2, 4).long()),
+        tagger: (torch.randn(2, 4, 3), torch.ones(2, 4).long()),
         tree: (torch.randn(2, 3, 3), torch.zeros(2, 3).long()),
     }
     for model, given in gold.items():
@@ -177,3 +177,14 @@ def test_the_mean_of_nothing_is_0_with_a_gradient_of_0():
         loss = model(*given, reduction=reduction)
         loss.backward()
         assert loss == 0 and not any(p.grad.any() for p in model.parameters())
+
+
+def test_a_mask_may_be_a_list_of_any_numbers():
+    model, emissions, tags = crf.CRF(3, batch_first=True), torch.randn(2, 3, 3), torch.zeros(2, 3).long()
+    expected = model(emissions, tags, torch.tensor([[True, True, True], [True, False, False]]))
+    assert model(emissions, tags, [[1, 1, 1], [1, 0, 0]]) == expected
+    for mask in ([3, 1], "words"):
+        with pytest.raises(ValueError, match=r"mask must have 2 dimensions|lengths must be integers"):
+            model(emissions, tags, mask)
+    with pytest.raises(ValueError, match=r"a mask must be bool: mask.bool\(\)$"):
+        chain.log_partition(emissions, torch.zeros(3, 3), torch.ones(2, 3).long())
