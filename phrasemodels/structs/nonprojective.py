@@ -24,8 +24,7 @@ from phrasemodels.structs import dispatch, kernels
 from phrasemodels.structs.dispatch import transformed
 from phrasemodels.structs.eisner import DependencyTrees
 from phrasemodels.structs.kernels import Entropy, Kernel
-from phrasemodels.structs.kernels.arborescences import Arborescences
-from phrasemodels.structs.kernels.determinants import Determinants
+from phrasemodels.structs.kernels.arborescences import Arborescences, Determinants
 from phrasemodels.structs.semiring import Log, in_float64, logsumexp
 from phrasemodels.structs.structure import Scores, differentiated
 

@@ -11,7 +11,7 @@ from test_enumeration import reaches_root
 from phrasemodels.structs import nonprojective
 from phrasemodels.structs.eisner import score_heads
 from phrasemodels.structs.kernels import arborescences, reference_only
-from phrasemodels.structs.kernels.determinants import Determinants, factorised
+from phrasemodels.structs.kernels.arborescences import Determinants, factorised
 
 F64 = torch.float64
 MASKS = {"forbidden": -torch.inf, "masked": -1e4}

@@ -6,6 +6,7 @@ list. `id` is the position of the row in its file from 0. `group` names a subset
 """
 
 import hashlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -282,3 +283,12 @@ def _update(digest: "hashlib._Hash", array: pa.Array) -> None:
         digest.update(np.ascontiguousarray(array.to_numpy(zero_copy_only=False)).tobytes())
     else:
         raise TypeError(f"{kind}: its values have no digest; cast the column to a type of data/formats/shards.py")
+
+
+def with_text_for_lists(table: pa.Table) -> pa.Table:
+    """Return an answer with lists and structures as JSON, since a CSV file has none."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_nested(field.type):
+            texts = [None if value is None else json.dumps(value, default=str) for value in table[place].to_pylist()]
+            table = table.set_column(place, field.name, pa.array(texts, pa.string()))
+    return table

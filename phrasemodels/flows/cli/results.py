@@ -104,7 +104,9 @@ def _print_claims(claims: list[dict[str, Any]]) -> None:
         for line in claim_lines(one):
             print(clean(line))
     counts = Counter(one["verdict"] for one in claims)
-    print(f"{len(claims)} claim{'s' * (len(claims) != 1)}: {', '.join(f'{n} {verdict}' for verdict, n in counts.most_common())}")
+    print(
+        f"{len(claims)} claim{'s' * (len(claims) != 1)}: {', '.join(f'{n} {verdict}' for verdict, n in counts.most_common())}"
+    )
 
 
 def _keep_tests() -> None:
@@ -254,17 +256,10 @@ def sql(
     from pyarrow import csv
 
     import phrasemodels.infra.environment  # noqa: F401
-    from phrasemodels.data.formats.shards import write_parquet
+    from phrasemodels.data.formats.shards import with_text_for_lists, write_parquet
     from phrasemodels.data.store.artifacts import atomic_replace
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.sql import (
-        answered,
-        arrow_of,
-        query,
-        with_text_for_lists,
-        write_database,
-        write_shards,
-    )
+    from phrasemodels.flows.results.sql import answered, arrow_of, query, write_database, write_shards
     from phrasemodels.folders import check_replaceable
 
     if to is not None and to.suffix not in (".parquet", ".csv"):

@@ -232,15 +232,6 @@ def arrow_of(connection: "DuckDBPyConnection", sql: str) -> pa.Table:
     return pa.table(list(map(_narrow, found.columns)), names=_unique(found.column_names))
 
 
-def with_text_for_lists(table: pa.Table) -> pa.Table:
-    """Return an answer with lists and structures as JSON, since a CSV file has none."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_nested(field.type):
-            texts = [None if value is None else json.dumps(value, default=str) for value in table[place].to_pylist()]
-            table = table.set_column(place, field.name, pa.array(texts, pa.string()))
-    return table
-
-
 def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_decimal(column.type) and column.type.scale == 0:
         with suppress(pa.ArrowInvalid):  # a number is too large
