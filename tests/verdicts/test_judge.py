@@ -292,7 +292,7 @@ BROKEN = {
         ),
         (
             b"seed,score\n0,1\n0,2\n",
-            "line 3: seed '0': two scores; give them a column item, or other seeds",
+            "line 3: seed '0': two scores; give them a column system or item, or other seeds",
         ),
         (b"seed,item,score,total\n0,1,1,1e308\n", "score 1.0 of 1e+308 is larger than 1e+15"),
         (b"seed,item,score\n0,1,-1e16\n", "score -1e+16 of 1.0 is larger than 1e+15"),
