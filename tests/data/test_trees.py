@@ -177,6 +177,7 @@ def test_heads_that_make_no_tree_are_a_reason(heads: tuple[int, ...], reason: st
         ("1\ta\n", "line 1: 2 columns"),
         ("1\ta\t_\tX Y\t_\t_\t0\troot\t_\t_\n", "line 1: 'X Y' is no tag or relation"),
         ("1\ta\t_\tX\t_\t_\t0\tro\x1b[2Jot\t_\t_\n", r"line 1: 'ro\\x1b\[2Jot' is no tag or relation"),
+        ("1\ta\t_\tX\tX(\t_\t0\ta[b]\t_\t_\n", r"line 1: 'a\[b\]' is no tag or relation"),
         (conllu(0).replace("1\tw1", "2\tw1"), "line 2: token 2 where 1 should be"),
         (conllu(0).replace("1\tw1", "1\t"), "line 2: token 1 has no form"),
         (conllu(0).replace("1\tw1", "x\tw1"), "line 2: 'x' is no token number"),

@@ -75,6 +75,9 @@ def test_a_study_adds_its_own_fields_to_the_space(monkeypatch):
     monkeypatch.setattr("phrasemodels.flows.run.tune.space_of", lambda paper: {"train.clip": 0.5})
     with pytest.raises(ValueError, match=r"SPACE: train.clip is 0.5: give values to choose from, or a factor above 1"):
         Search.of(row, 2)
+    monkeypatch.setattr("phrasemodels.flows.run.tune.space_of", lambda paper: {"model.encoder.gain": (1.0, 2.0)})
+    with pytest.raises(ValueError, match=r"SPACE: no row of 000 has a field model.encoder.gain; `phrasemodels exp"):
+        Search.of(row, 2)
 
 
 def test_a_row_of_ones_own_and_a_sweep_stand_beside_the_rows_of_a_table():

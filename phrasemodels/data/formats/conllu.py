@@ -141,9 +141,12 @@ def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> A
     if not words:
         raise ValueError(f"{where}, line {first}: a sentence without tokens")
     for number, fields in words:
-        if wrong := [fields[place] for place in (UNIVERSAL, TAG, RELATION) if not is_name(fields[place])]:
+        wrong = [fields[place] for place in (UNIVERSAL, TAG) if not is_name(fields[place])]
+        # a parser is packed with its relations: what it refuses there must not be found after a training
+        if wrong := [*wrong, *([fields[RELATION]] if not is_name(fields[RELATION], " ()[]") else [])]:
             raise ValueError(
-                f"{where}, line {number}: {wrong[0][:20]!a} is no tag or relation: it is long, or has blanks or codes"
+                f"{where}, line {number}: {wrong[0][:20]!a} is no tag or relation: it is long, or has blanks or codes, or it "
+                "is a relation with brackets"
             )
     heads = _heads(words, where) if any(fields[HEAD] != "_" for _, fields in words) else []
     reason = flaw(heads)

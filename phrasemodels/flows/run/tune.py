@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Any
 
 from phrasemodels.data.store.store import Step, Store
-from phrasemodels.flows.experiments.catalogue import MOST_SEEDS, Table, space_of
+from phrasemodels.flows.experiments.catalogue import MOST_SEEDS, Table, experiments, space_of
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.overrides import as_text, overridden
 from phrasemodels.flows.run.execute import SharedCheckpoints, stop_at
@@ -94,7 +94,15 @@ class Search:
             )
         # crc32, not hash(), which differs from process to process: a second run draws the same trials
         draw, trials = random.Random(zlib.crc32(row.name.encode())), []
-        space = (*SPACE, *(_dimension(path, values) for path, values in space_of(row.table.paper).items()))
+        added = space_of(row.table.paper)
+        rows = [one for one in experiments(row.table.paper) if one.profile == row.profile] if added else []
+        for path in added:
+            if all(_field(one, path) is _NONE for one in rows):
+                raise ValueError(
+                    f"SPACE: no row of {row.table.paper} has a field {path}; `phrasemodels experiments {row.name} --settings` "
+                    "lists the names"
+                )
+        space = (*SPACE, *(_dimension(path, values) for path, values in added.items()))
         for number in range(budget):
             changed = [text for one in space if (text := _drawn(draw, row, one))] if number else []
             # without answers: a trial answers no printed number
@@ -143,9 +151,8 @@ def _dimension(path: str, values: float | Sequence[Any]) -> Dimension:
 
 def _drawn(draw: random.Random, row: Experiment, one: Dimension) -> str:
     """Return a value of a dimension as an override. It is empty if the row lacks the field or uses none of it."""
-    try:
-        own: Any = reduce(getattr, one.path.split("."), row)
-    except AttributeError:
+    own = _field(row, one.path)
+    if own is _NONE:
         return ""
     if one.path == "train.warmup" and row.train.schedule in WITHOUT_WARMUP:
         return ""
@@ -155,6 +162,17 @@ def _drawn(draw: random.Random, row: Experiment, one: Dimension) -> str:
         return ""
     value = own * math.exp(draw.uniform(-1, 1) * math.log(one.factor))
     return f"{one.path}={max(1, round(value)) if isinstance(own, int) else float(f'{value:.3g}')}"
+
+
+_NONE = object()
+
+
+def _field(row: Experiment, path: str) -> Any:
+    """Return the value of a field of a row, or _NONE."""
+    try:
+        return reduce(getattr, path.split("."), row)
+    except AttributeError:
+        return _NONE
 
 
 def _dev_loss(store: Store, pipeline: Pipeline, share: float) -> tuple[float, int]:
