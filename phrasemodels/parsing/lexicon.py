@@ -24,12 +24,12 @@ class SuffixRules:
 
     @classmethod
     def learned(cls, seen: Iterable[tuple[str, str, str]]) -> "SuffixRules":
-        """Return rules from (tags, form, value) of each word of a treebank."""
+        """Return rules from (tags, form, value) of each word of a treebank. Values that no file may hold are left out."""
         of_form: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         of_suffix: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         for tags, form, value in seen:
-            own = form.lower()
-            of_form[tags, own][value] += 1
+            if _is_safe(value):
+                of_form[tags, form.lower()][value] += 1
         for (tags, own), counts in of_form.items():
             for size in range(min(LONGEST, len(own)) + 1):
                 of_suffix[tags, own[len(own) - size :]].update(counts.keys())  # each form counts once

@@ -28,7 +28,7 @@ from phrasemodels.flows.report.page import comparisons, origins, write_overview,
 from phrasemodels.flows.report.plots import attention_figures, write_attention
 from phrasemodels.flows.report.table import table_text
 from phrasemodels.flows.results.keep import join, keep
-from phrasemodels.flows.results.lineage import Lineage, difference
+from phrasemodels.flows.results.lineage import Lineage, difference, parts_of
 from phrasemodels.flows.results.models import champion, find, load, named
 from phrasemodels.flows.results.records import COMPLETED, KEPT, TESTS, records, seal
 from phrasemodels.flows.results.records import write as write_record
@@ -355,7 +355,7 @@ def test_lineage_leads_from_a_score_to_its_corpus_and_back(session):
 
 def test_the_difference_of_two_seeds_is_the_seed(session):
     trained = [session.store.find(p.trained) for p in session.plan.pipelines if p.experiment.name == ROW]
-    names = [name for name, _, _ in difference(*trained)]
+    names = [name for name, _, _ in difference(*map(parts_of, trained))]
     assert [name for name in names if not name.startswith("result.")] == ["settings.seed"]
 
 

@@ -13,6 +13,7 @@ from phrasemodels.flows.experiments.comparability import (
     STATED,
     THEIRS,
     UNLIKE,
+    _plain,
     kind_of,
     published_settings,
     setting_of,
@@ -25,6 +26,7 @@ from phrasemodels.flows.report.table import needed
 from phrasemodels.flows.results.needs import trainings
 from phrasemodels.flows.results.results import Result, _answer, kept_results
 from phrasemodels.flows.results.verdicts import AVERAGE, verdicts
+from phrasemodels.tasks.parsers.stanford import ByStanford
 from phrasemodels.tasks.train.config import OPTIONAL
 from phrasemodels.verdicts.significance import seed_group
 
@@ -292,3 +294,19 @@ def test_a_kept_result_has_the_precision_that_it_was_trained_with():
     row = {"experiment": "000/table1/paper/phrase-k2", "settings": {"config": {"precision": "float32"}}}
     found, _ = _answer(row)
     assert found.train.precision == "float32" and found.name == row["experiment"]
+
+
+def test_numbers_of_settings_are_compared_by_value() -> None:
+    assert [_plain(text) for text in ("1.0", "2e-3", "0.9,0.98", "0.10", "adam")] == [
+        "1",
+        "0.002",
+        "0.9 0.98",
+        "0.1",
+        "adam",
+    ]
+
+
+def test_trees_are_no_reason_for_a_row_without_trees() -> None:
+    rows = [experiment(f"across/entailment/laptop/{row}") for row in ("transformer", "psan")]
+    rows = [replace(row, recipe=replace(row.recipe, parsed=ByStanford())) for row in rows]
+    assert ["trees by" in row.reason_not(row.answers[0]) for row in rows] == [False, True]

@@ -33,6 +33,14 @@ def test_unseen_forms_get_the_value_of_their_longest_suffix() -> None:
     assert again == lexicon.lemmas
 
 
+def test_a_lemma_that_no_file_may_hold_is_left_out() -> None:
+    known = [("Dogs", "dog", "NOUN", "_", "_"), ("x", "10\u00a0000", "NUM", "_", "a\u202eb")]
+    lexicon = Lexicon.learned(known)
+    for rules in (lexicon.lemmas, lexicon.features):
+        assert SuffixRules.restored(json.loads(json.dumps(rules.described()))) == rules
+    assert (lexicon.lemma("x", "NUM"), lexicon.features_of("x", "NUM", "_")) == ("x", "_")
+
+
 def test_the_english_parser_knows_lemmas_and_features_and_refuses_damaged_ones(tmp_path: Path) -> None:
     (found,) = Parser.load().parse("The mice didn't see him.")
     assert found.lemmas == ["the", "mouse", "do", "not", "see", "he", "."]

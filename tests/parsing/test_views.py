@@ -121,6 +121,11 @@ def test_files_and_folders_are_parsed_to_a_folder(tmp_path: Path, capsys: pytest
     assert sorted(made) == ["a.conllu", "b.conllu"] and capsys.readouterr().out == ""
     assert made["a.conllu"].count("# sent_id = a-") == 2 and "# text = We stay." in made["a.conllu"]
     assert "\n\n\n" not in made["a.conllu"] and made["a.conllu"].endswith("\n\n")
+    command([str(tmp_path / "in" / "a.txt")], form="conllu", out=tmp_path)  # a folder above the texts
+    assert (tmp_path / "a.conllu").is_file()
+    for wrong_out, why in ((tmp_path / "in", "the texts are there"), (tmp_path / "in" / "a.txt", "it is a file")):
+        with pytest.raises(ValueError, match=why):
+            command([str(tmp_path / "in")], form="conllu", out=wrong_out)
     (tmp_path / "out" / "a.conllu").write_text("mine")
     with pytest.raises(ValueError, match="exists: name another place"):
         command([str(tmp_path / "in")], form="conllu", out=tmp_path / "out")

@@ -103,7 +103,7 @@ def parse(
         )
     model, given = model_and_files(what)
     table = Table(column, tuple(ids or ())) if column else None
-    files = [file for one in given for file in texts_of(one, table) if not (out and file.is_relative_to(out))]
+    files = _texts(given, table, out)
     kept = checked(files, table, ids, read)
     to = _outputs(files, given, form, out, force) if out else {}
     parser = reader(model, decode)
@@ -123,6 +123,23 @@ def parse(
             write(
                 chain.from_iterable(map(found, files)), sys.stdout.buffer, form, kept, len(files) > 1, shown, batch == 1
             )
+
+
+def _texts(given: Sequence[Path], table: "Table | None", out: Path | None) -> list[Path]:
+    """Return the files with texts, without those of an earlier run in a folder `out` below a given one. ValueError: `out` has the texts."""
+    files = []
+    for one in given:
+        found = texts_of(one, table)
+        if out and one.is_dir():
+            where, folder = out.resolve(), one.resolve()
+            if where == folder:
+                raise ValueError(f"--out {out}: the texts are there; name another folder")
+            below = where.is_relative_to(folder)
+            found = [file for file in found if not (below and file.resolve().is_relative_to(where))]
+        files += found
+    if out and out.is_file():
+        raise ValueError(f"--out {out}: it is a file; name a folder")
+    return files
 
 
 def checked(files: Sequence[Path], table: "Table | None", ids: Sequence[str] | None, read: str) -> "pa.Schema | None":

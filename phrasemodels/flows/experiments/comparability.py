@@ -128,14 +128,15 @@ def _compare(lines: Sequence[dict[str, str]], experiment: Any) -> Aspect:
     chosen: dict[str, list[str]] = {OURS: [], STATED: []}
     for line in last.values():
         ours = value_at(experiment, line["setting"]) if line["setting"] else line["value"]
-        if line["by"] == STATED and ours != line["value"]:
+        if line["by"] == STATED and _plain(ours) != _plain(line["value"]):
             line = theirs.get(line["setting"], line)
         size = "" if line["setting"] else elsewhere
         said = line["value"].split(EITHER)
-        source = line["source"] if ours in said else f"{elsewhere}{line['value']}; {line['source']}"
+        agrees = _plain(ours) in map(_plain, said)
+        source = line["source"] if agrees else f"{elsewhere}{line['value']}; {line['source']}"
         if line["by"] == UNLIKE:
             differing.append(f"{size}{line['value']} ({line['source']})")
-        elif ours not in said and line["by"] != OURS:  # what the paper leaves open may have any value
+        elif not agrees and line["by"] != OURS:  # what the paper leaves open may have any value
             differing.append(f"{line['setting']} is {ours or NO_VALUE}, not {' or '.join(said)} ({line['source']})")
         elif line["by"] in chosen:
             chosen[line["by"]].append(size + f"{line['setting']} {ours}".strip() + f" ({source})")
@@ -143,6 +144,17 @@ def _compare(lines: Sequence[dict[str, str]], experiment: Any) -> Aspect:
             agreeing += 1
             released += line["by"] == "code"
     return Aspect(agreeing, tuple(differing), tuple(chosen[OURS]), tuple(chosen[STATED]), released)
+
+
+def _plain(text: str) -> str:
+    """Return a value with its numbers as `value_at` writes them: 1.0 is 1, and 0.9,0.98 is 0.9 0.98."""
+    words = []
+    for word in text.replace(",", " ").split():
+        try:
+            words.append(_written(float(word)))
+        except ValueError:
+            words.append(word)
+    return " ".join(words)
 
 
 def value_at(experiment: Any, place: str) -> str:

@@ -11,7 +11,6 @@ import json
 import math
 import multiprocessing
 import os
-import pickle
 import shutil
 import statistics
 import sys
@@ -125,7 +124,8 @@ class LocalLaunch:
                 ) from error
             except ProcessRaisedException:
                 for found in sorted(Path(folder).glob("error-*")):
-                    raise pickle.loads(found.read_bytes()) from None
+                    said = json.loads(found.read_text(encoding="utf-8"))
+                    raise (OSError if said["of the system"] else ValueError)(said["words"]) from None
                 raise
 
     def _work(self, rank: int, folder: Path, function: Callable[..., None], *arguments: Any) -> None:
@@ -138,7 +138,8 @@ class LocalLaunch:
         try:
             function(*arguments[:-1], replace(arguments[-1], device=device))
         except (ValueError, OSError) as error:
-            (folder / f"error-{rank}").write_bytes(pickle.dumps(error))
+            said = {"of the system": isinstance(error, OSError), "words": str(error)}
+            (folder / f"error-{rank}").write_text(json.dumps(said), encoding="utf-8")
             raise
         torch.distributed.destroy_process_group()
 
