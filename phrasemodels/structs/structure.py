@@ -694,7 +694,7 @@ def _schedule(structure: Structure, shapes: tuple[torch.Size, ...], device: torc
     places[nodes[order, 0]] = np.arange(1, rows + 1)
     sizes: list[tuple[int, int, int, int]] = []
     owns, all_edges = [np.zeros(0, np.int64)], [np.zeros((3, 0), np.int64)]
-    begin = 0
+    node, edge = 1, 0
     for d in range(1, depth.max(initial=0) + 1):
         members = order[depth[order] == d]
         widest = max(1, *(len(edges[v][0]) for v in members))
@@ -705,8 +705,8 @@ def _schedule(structure: Structure, shapes: tuple[torch.Size, ...], device: torc
             left[row, : len(one)], right[row, : len(one)] = places[one], places[other]
             part[row, : len(one)] = np.where(scored < 0, P, scored)
         own = nodes[members, kernels.engine.OWN]
-        sizes.append((1 + sum(len(x) for x in owns), len(members), widest, begin))
-        begin += some[0].size
+        sizes.append((node, len(members), widest, edge))
+        node, edge = node + len(members), edge + some[0].size
         owns.append(np.where(own < 0, P, own))
         all_edges.append(some.reshape(3, -1))
     by_level = _on_device(np.array(sizes, np.int64).reshape(-1, 4), device)

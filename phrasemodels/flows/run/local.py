@@ -124,8 +124,8 @@ class LocalLaunch:
                 ) from error
             except ProcessRaisedException:
                 for found in sorted(Path(folder).glob("error-*")):
-                    said = json.loads(found.read_text(encoding="utf-8"))
-                    raise (OSError if said["of the system"] else ValueError)(said["words"]) from None
+                    kind, message = json.loads(found.read_text(encoding="utf-8"))
+                    raise (OSError if kind == "OSError" else ValueError)(message) from None
                 raise
 
     def _work(self, rank: int, folder: Path, function: Callable[..., None], *arguments: Any) -> None:
@@ -138,8 +138,8 @@ class LocalLaunch:
         try:
             function(*arguments[:-1], replace(arguments[-1], device=device))
         except (ValueError, OSError) as error:
-            said = {"of the system": isinstance(error, OSError), "words": str(error)}
-            (folder / f"error-{rank}").write_text(json.dumps(said), encoding="utf-8")
+            kind = "OSError" if isinstance(error, OSError) else "ValueError"
+            (folder / f"error-{rank}").write_text(json.dumps([kind, str(error)]), encoding="utf-8")
             raise
         torch.distributed.destroy_process_group()
 

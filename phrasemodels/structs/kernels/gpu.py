@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -269,6 +269,20 @@ def _of_labels(p, found):
     return torch.where(p[..., None] == 0, 0, found)
 
 
+class LevelRun(NamedTuple):
+    """What the forward program of a rule leaves for the backward one, and the goals of sentences, E at most."""
+
+    arrays: tuple[Tensor, ...]  # scores (B, P), nodes (B, V), moves (B, P), moved (B, V), choices (B, V)
+    steps: tuple[
+        Any, ...
+    ]  # sizes, own scores and edges of a `DepthSchedule`, and the numbers P, V, of levels, and of edges
+    options: dict[str, Any]
+    place: Tensor  # nodes of the goals (B, E)
+    part: Tensor  # their scores
+    shares: Tensor  # their marginals
+    log_z: Tensor  # (B,), or the largest score
+
+
 class LevelPrograms(Programs):
     """Every structure without programs of its own: its rule level by level."""
 
@@ -276,39 +290,36 @@ class LevelPrograms(Programs):
         return structure.has_levels and super().supports(structure, scores)
 
     def _forward(self, structure, scores, lengths, mean=0, moves=None, best=False):
-        """Return what the programs share, the goals' places and scores, and log Z (B,) with the shares of the goals."""
+        """Return a `LevelRun`. mean: as in the programs; best: of the largest score in place of sums."""
         flat, steps, place, part = structure.steps(tuple(s.detach() for s in scores), lengths)
         flat = flat.contiguous()
         nodes = flat.new_zeros(len(flat), len(steps.own) + 1)
         moved = torch.zeros_like(nodes) if mean else nodes
-        chosen = torch.zeros_like(nodes, dtype=torch.int64) if best else nodes
-        filled = flat, nodes, flat if moves is None else moves, moved, chosen
-        sizes = flat.shape[1], nodes.shape[1], len(steps.sizes), steps.edges.shape[1]
+        choices = torch.zeros_like(nodes, dtype=torch.int64) if best else nodes
+        arrays = flat, nodes, flat if moves is None else moves, moved, choices
+        numbers = flat.shape[1], nodes.shape[1], len(steps.sizes), steps.edges.shape[1]
+        given = steps.sizes, steps.own, steps.edges, *numbers
         tile = _block(min(steps.widest, 32))
         options = {"MEAN": mean, "MAX": best, "BLOCK": 1024 // tile, "TILE": tile}
-        given = steps.sizes, steps.own, steps.edges
-        _launch(_programs().levels_forward, flat, *filled, *given, *sizes, **options)
+        _launch(_programs().levels_forward, flat, *arrays, *given, **options)
         ends = nodes.gather(1, place) + flat.gather(1, part)
         log_z = ends.amax(1) if best else ends.logsumexp(1)
         shares = torch.nn.functional.one_hot(ends.argmax(1), ends.shape[1]) if best else (ends - log_z[:, None]).exp()
         shares = torch.where(log_z[:, None] == -torch.inf, 0, shares.to(ends))
-        return filled, (given, sizes, options), (place, part, shares), log_z
+        return LevelRun(arrays, given, options, place, part, shares, log_z)
 
-    def _backward(self, filled, program, goals, share_moves=None):
-        """Return the marginals of all scores (B, P + Q), with moves of the shares of goals their derivatives."""
-        flat, nodes = filled[:2]
-        place, part, shares = goals
-        of_nodes, of_scores = torch.zeros_like(nodes), torch.zeros_like(flat)
-        of_nodes.scatter_add_(1, place, shares)
-        of_scores.scatter_add_(1, part, shares)
-        found = of_nodes, of_scores, of_nodes, of_scores
-        if share_moves is not None:
-            found = of_nodes, of_scores, torch.zeros_like(nodes), torch.zeros_like(flat)
-            found[2].scatter_add_(1, place, share_moves)
-            found[3].scatter_add_(1, part, share_moves)
-        given, sizes, options = program
-        _launch(_programs().levels_backward, flat, *filled, *found, *given, *sizes, **options)
-        return found[3][:, :-2]
+    def _backward(self, run, share_moves=None):
+        """Return the marginals of all scores (B, P - 2), or with moves of the shares of goals their derivatives."""
+
+        def begun(shares):
+            """Return of_nodes and of_scores with the shares of the goals."""
+            empty = (torch.zeros_like(x) for x in reversed(run.arrays[:2]))
+            return [x.scatter_add_(1, place, shares) for x, place in zip(empty, (run.place, run.part), strict=True)]
+
+        found = begun(run.shares)
+        moved = found if share_moves is None else begun(share_moves)
+        _launch(_programs().levels_backward, run.arrays[0], *run.arrays, *found, *moved, *run.steps, **run.options)
+        return moved[1][:, :-2]
 
     def _shaped(self, structure, scores, flat):
         shapes = [s.shape for s in structure._expanded(scores)]
@@ -317,29 +328,30 @@ class LevelPrograms(Programs):
 
     def marginals(self, structure: Any, scores: Scores, lengths: Tensor, scale: Tensor | float | None,
                   which: Sequence[int], each: bool) -> tuple[Tensor, Scores]:  # fmt: skip
-        *run, log_z = self._forward(structure, scores, lengths)
+        run = self._forward(structure, scores, lengths)
         if scale is None:
-            return log_z, ()
-        found = self._shaped(structure, scores, self._backward(*run))
-        found = [_times(x, scale) for x in found]
-        return log_z, tuple(found[i] if each or found[i].dim() == scores[i].dim() else found[i].sum(0) for i in which)
+            return run.log_z, ()
+        found = [_times(x, scale) for x in self._shaped(structure, scores, self._backward(run))]
+        return run.log_z, tuple(
+            found[i] if each or found[i].dim() == scores[i].dim() else found[i].sum(0) for i in which
+        )
 
     def hessian_vector(self, structure: Any, scores: Scores, lengths: Tensor, grads: Sequence[Any]) -> Scores:
         expanded = structure._expanded(scores)
         own = [torch.zeros_like(s) if g is None else g for s, g in zip(expanded, grads, strict=True)]
         moves = torch.cat([g.flatten(1) for g in own] + [own[0].new_zeros(len(own[0]), 2)], 1).contiguous()
-        filled, program, (place, part, shares), _ = self._forward(structure, scores, lengths, 1, moves)
-        of_ends = filled[3].gather(1, place) + moves.gather(1, part)
-        share_moves = shares * (of_ends - (shares * of_ends).sum(1, keepdim=True))
-        found = self._shaped(structure, scores, self._backward(filled, program, (place, part, shares), share_moves))
+        run = self._forward(structure, scores, lengths, 1, moves)
+        of_ends = run.arrays[3].gather(1, run.place) + moves.gather(1, run.part)
+        share_moves = run.shares * (of_ends - (run.shares * of_ends).sum(1, keepdim=True))
+        found = self._shaped(structure, scores, self._backward(run, share_moves))
         return tuple(x if x.dim() == s.dim() else x.sum(0) for x, s in zip(found, scores, strict=True))
 
     def entropy(self, structure: Any, scores: Scores, lengths: Tensor) -> Tensor:
-        filled, _, (place, _, shares), _ = self._forward(structure, scores, lengths, 2)
-        return (shares * filled[3].gather(1, place) + torch.special.entr(shares)).sum(1)
+        run = self._forward(structure, scores, lengths, 2)
+        return (run.shares * run.arrays[3].gather(1, run.place) + torch.special.entr(run.shares)).sum(1)
 
     @not_traced
     def best(self, structure: Any, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        *run, best = self._forward(structure, scores, lengths, best=True)
-        flags = self._shaped(structure, scores, self._backward(*run))
-        return best, structure._rows(scores, [f[None] for f in flags], lengths)[0]
+        run = self._forward(structure, scores, lengths, best=True)
+        flags = self._shaped(structure, scores, self._backward(run))
+        return run.log_z, structure._rows(scores, [f[None] for f in flags], lengths)[0]

@@ -5,6 +5,9 @@ Recursions are as in `chain`, `eisner` and `spans`. A chart of projective trees 
 left, incomplete ones to the right and to the left, at [kind, i, j] for the words i..j; of labelled spans it is (N, N). All spans of a
 width are filled at once, over tiles of BLOCK spans × TILE splits. `moves` and `moved` are by MEAN: nothing (0); the derivatives of
 scores and of a chart in one direction (1); the entropies of labels, and of derivations of each span (2).
+
+`levels_forward` and `levels_backward` run any rule by the steps of `structure.DepthSchedule`: all nodes of a level at once, over tiles of
+BLOCK nodes × TILE edges. The arguments are scores (B, P), whose last one is -inf, nodes (B, V), and A edges of all nodes.
 """
 
 import triton
@@ -589,6 +592,22 @@ def spans_best(scores, lengths, chart, back, chosen, best, N, BLOCK: tl.constexp
 
 
 @triton.jit
+def _level(sizes, level):
+    """Return the first node of a level, its nodes, the edges of each, and where they begin."""
+    at = sizes + level * 4
+    return tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3)
+
+
+@triton.jit
+def _edges(edges, A, P, begin, i, n, j, wide):
+    """Return the tails and scores of edges j of the nodes i of a level, and which are there. What is not there has the weight 0."""
+    both = (i < n)[:, None] & (j < wide)[None, :]
+    at = edges + begin + i[:, None] * wide + j[None, :]
+    left, right = tl.load(at, mask=both, other=0), tl.load(at + A, mask=both, other=0)
+    return left, right, tl.load(at + 2 * A, mask=both, other=P - 1), both
+
+
+@triton.jit
 def levels_forward(
     scores,
     nodes,
@@ -613,18 +632,14 @@ def levels_forward(
     """
     b = tl.program_id(0).to(tl.int64)
     for level in range(L):
-        first, n = tl.load(sizes + level * 4), tl.load(sizes + level * 4 + 1)
-        wide, begin = tl.load(sizes + level * 4 + 2), tl.load(sizes + level * 4 + 3)
+        first, n, wide, begin = _level(sizes, level)
         for start in range(0, n, BLOCK):
             i = start + tl.arange(0, BLOCK)
             top = tl.full((BLOCK,), -float("inf"), nodes.dtype.element_ty)
             total, mean, best = tl.zeros_like(top), tl.zeros_like(top), tl.zeros((BLOCK,), tl.int64)
             for e in range(0, wide, TILE):
                 j = e + tl.arange(0, TILE)
-                both = (i < n)[:, None] & (j < wide)[None, :]
-                at = edges + begin + i[:, None] * wide + j[None, :]
-                left, right = tl.load(at, mask=both, other=0), tl.load(at + A, mask=both, other=0)
-                part = tl.load(at + 2 * A, mask=both, other=P - 1)
+                left, right, part, _both = _edges(edges, A, P, begin, i, n, j, wide)
                 x = tl.load(nodes + b * V + left) + tl.load(nodes + b * V + right) + tl.load(scores + b * P + part)
                 higher = tl.maximum(top, tl.max(x, 1))
                 weights, kept = _exact(x, higher[:, None]), _exact(top, higher)
@@ -684,8 +699,7 @@ def levels_backward(
     b = tl.program_id(0).to(tl.int64)
     for back in range(L):
         level = L - 1 - back
-        first, n = tl.load(sizes + level * 4), tl.load(sizes + level * 4 + 1)
-        wide, begin = tl.load(sizes + level * 4 + 2), tl.load(sizes + level * 4 + 3)
+        first, n, wide, begin = _level(sizes, level)
         for start in range(0, n, BLOCK):
             i = start + tl.arange(0, BLOCK)
             node = b * V + first + i
@@ -700,10 +714,7 @@ def levels_backward(
                 move = tl.load(moves + b * P + score) - tl.load(moved + node, mask=i < n, other=0.0)
             for e in range(0, wide, TILE):
                 j = e + tl.arange(0, TILE)
-                both = (i < n)[:, None] & (j < wide)[None, :]
-                at = edges + begin + i[:, None] * wide + j[None, :]
-                left, right = tl.load(at, mask=both, other=0), tl.load(at + A, mask=both, other=0)
-                part = tl.load(at + 2 * A, mask=both, other=P - 1)
+                left, right, part, both = _edges(edges, A, P, begin, i, n, j, wide)
                 if MAX:
                     weights = (tl.load(choices + node, mask=i < n, other=0)[:, None] == j[None, :]).to(
                         scores.dtype.element_ty
