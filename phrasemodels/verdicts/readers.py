@@ -113,6 +113,7 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
 
 
 OF_RUNS = (".hydra/overrides.yaml", "hparams.yaml", "config.yaml", "config.json", "args.json", "hparams.json")
+WRAPPERS = ("value", "desc")  # of W&B, around each setting
 MOST_SETTINGS = 1 << 20  # bytes of a file of them
 
 
@@ -129,7 +130,7 @@ def _beside(file: Path, root: Path) -> str:
             text = path.read_bytes().decode("utf-8", "replace")
             for key, value in re.findall(r"""(?:^|[,{])[ \t"'+~-]*+([\w./@-]++)["']?[ \t]*+[:=][ \t]*+["']?([^"',{}\s]+)""", text, re.M):
                 last = key if name == OF_RUNS[0] else key.rpartition(".")[2]
-                if is_setting(f"params.{last}" if name == OF_RUNS[0] else last):
+                if last not in WRAPPERS and is_setting(f"params.{last}"):
                     found[_text(f"{key} {value if is_value(value) else RUN.sub('#', value)}")] = None
     return "; ".join(found)
 

@@ -95,7 +95,8 @@ SETTINGS = frozenset(
 )
 KINDS = frozenset("num n number of init initial base peak max train per device".split())  # words before a setting
 NO_SETTING = frozenset(
-    "seed random dir path file name id time date host device gpu port tag tags note notes log output run worker pid job timestamp".split()
+    "seed random dir path file name id time date host device gpu port tag tags note notes log output run worker pid job timestamp "
+    "started created finished uuid hash sha commit url uri".split()
 )
 
 

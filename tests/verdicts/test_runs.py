@@ -102,7 +102,9 @@ def test_seeds_of_one_number_differ_by_nothing_but_the_seed(tmp_path):
         *({"runs.csv": f"model,seed,{name},accuracy\nA,0,2,82.1\nA,1,4,82.2\n"}
           for name in ("num_layers", "params_lr", "hparams.lr", "init_lr", "num_beams", "alpha")),
         *({f"{n}/{name}": text.format(n + 1) for n in range(2) for name, text in ((beside, said), ("s.csv", "system,accuracy\nA,82.{}\n"))}
-          for beside, said in ((".hydra/overrides.yaml", "- seed=3\n- model.width={}\n"), ("hparams.yaml", "a:\n  lr: {}\n"))),
+          for beside, said in (
+              (".hydra/overrides.yaml", "- seed=3\n- model.width={}\n"), ("hparams.yaml", "a:\n  lr: {}\n"),
+              ("args.json", '{{"window": {}}}'), ("config.yaml", "use_crf: {}\n"))),
     ):
         _, found = judged(tmp_path, ("t.csv", "system,accuracy\nA,82.0\n", Names()), files)
         assert found[0].verdict == "not comparable" and "differ by more than the seed" in found[0].reason, files
@@ -123,7 +125,8 @@ def test_numbers_that_folders_are_named_by_are_not_always_seeds(tmp_path):
         both, _ = scores_of(tmp_path / said, ours(*names), "system,accuracy\nA,82.0\n", Names(system="A"))
         assert sum(said in line for line in both.unread) == 1
     seeds = {f"{n}/{name}": text for n in range(3) for name, text in (
-        (".hydra/overrides.yaml", f"- seed={n}\n- out_dir=x{n}\n"), ("s.csv", f"accuracy\n82.{n}\n"))}  # fmt: skip
+        (".hydra/overrides.yaml", f"- seed={n}\n- out_dir=x{n}\n"), ("s.csv", f"accuracy\n82.{n}\n"),
+        ("args.json", json.dumps({"seed": n, "run_name": f"a{n}", "started": f"2026-01-0{n + 1}"})))}  # fmt: skip
     _, found = scores_of(tmp_path / "hydra", seeds, "system,accuracy\nA,82.1\n", Names(system="A"))
     assert found[("A", "accuracy")] == ("reproduced", 3)
 
