@@ -17,7 +17,7 @@ from typing import Any
 
 from phrasemodels.folders import check_inside
 from phrasemodels.verdicts.cells import content, text_of, value_of
-from phrasemodels.verdicts.scales import is_setting, known, words
+from phrasemodels.verdicts.scales import MEASURED, is_setting, known, words
 from phrasemodels.verdicts.scores import MOST_FILES, RUN, Observation
 from phrasemodels.verdicts.tables import (
     SPLITS,
@@ -28,6 +28,7 @@ from phrasemodels.verdicts.tables import (
     columns_of,
     folded,
     folded_metric,
+    is_score,
     is_value,
     json_of,
     role_of,
@@ -53,7 +54,12 @@ SAME_RUN = frozenset(
 )  # words of a run's files
 SUMMARIES = frozenset("mean average avg std sd stdev median all total max min best worst sum summary overall".split())
 ENDED = frozenset(("", "finished", "completed", "complete", "success", "succeeded", "done", "ok", "diverged"))
-FLAGS = frozenset(("diverged", "failed", "crashed"))  # columns that say so of a run
+FAILED = frozenset("diverged;failed;crashed;oom;out of memory;timeout;timed out;killed;aborted;interrupted;cancelled;canceled".split(";"))
+PASSED = frozenset("success;successful;succeeded;completed;complete;finished;done;ok".split(";"))
+CODES = frozenset("exit code;exitcode;return code;returncode;exit status".split(";"))
+FAULTS = frozenset("exception;traceback;error message;failure;error".split(";"))
+# Values that say where or when a run was made: paths, times, identities.
+NAMING = re.compile(r"[/~]|\.{1,2}/|\w+://|[^/]*/.*\.\w{1,5}$|.*\d{4}-\d\d-\d\d|.*\d\d:\d\d|[0-9a-f-]{36}$", re.I)
 
 
 def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observation]:
@@ -82,12 +88,12 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
         table.rows = list(table.rows)
     several = "split" in roles and len({row.get("split", roles) for row in table.rows}) > 1
     columns = [column for column in columns if column.long or not is_setting(column.name)]
-    used = {*roles.values(), *(column.name for column in columns)}
-    settings = [name for name in table.columns if name not in used and is_setting(name)]
+    flags = [name for name in table.columns if folded_metric(name) not in names.metrics and role_of(name) in OUTCOMES]
+    used = {*roles.values(), *flags, *(column.name for column in columns if is_score(column, names))}
+    settings = [name for name in table.columns if name not in used and ("item" not in roles or is_setting(name))]
     names_of_rows = (
         names.systems | {folded(row.get("system", roles)) for row in table.rows} if table.alone else frozenset()
     )
-    flags = [name for name in table.columns if role_of(name) in FLAGS and folded_metric(name) not in names.metrics]
     alone = [row for row in table.alone if folded(row.get("system", roles)) in names_of_rows]
     unread[:] = [line for line in unread if not any(line.startswith(f"{row.where}: ") for row in alone)]
     for row in chain(table.rows, alone):
@@ -95,13 +101,11 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
             unread.append(f"{row.where}: ± isn't read: a mean counts as one run; give the score of each run")
         if roles.get("seed") and row.get("seed", roles) == "":
             raise ValueError(f"{row.where}: no seed")
-        state = next((role_of(name) for name in flags if str(row.cells.get(name)).casefold() in ("true", "yes", "1")), "")
-        state = state or row.get("state", roles)
+        state = next(filter(None, (_outcome(role_of(name), row.cells.get(name)) for name in flags)), "") or row.get("state", roles)
         if why := _no_run(row, roles, state):
             unread.append(f"{row.where}: not read: {why}")
             continue
-        made = {name: _text(row.cells.get(name)) for name in settings}
-        setting = "; ".join(f"{name} {text if is_value(text) else RUN.sub('#', text)}" for name, text in made.items())
+        setting = "; ".join(filter(None, (_setting(name, row.cells.get(name)) for name in settings)))
         for column in columns:
             for one in _scores_of(row, column, roles, names, table.comma, several):
                 one = one._replace(setting="; ".join(filter(None, (one.setting, setting))))
@@ -133,6 +137,36 @@ def _beside(file: Path, root: Path) -> str:
                 if last not in WRAPPERS and is_setting(f"params.{last}"):
                     found[_text(f"{key} {value if is_value(value) else RUN.sub('#', value)}")] = None
     return "; ".join(found)
+
+
+OUTCOMES = FAILED | PASSED | CODES | FAULTS  # columns that say how a run ended
+
+
+def _outcome(column: str, cell: Any) -> str:
+    """Return how a run failed by a column that says how it ended; empty if it did not fail."""
+    said = str("" if cell is None else cell).strip().casefold().removesuffix(".0")
+    if column in FAULTS:
+        return "" if said in NOTHING or is_value(said) else column
+    if column in CODES:
+        return f"{column} {said}" if said not in ("", "0", "none", "nan") else ""
+    no = said in ("false", "no", "0")
+    return (column if said in ("true", "yes", "1") else "") if column in FAILED else f"{column}: {said}" if no else ""
+
+
+NOTHING = frozenset(("", "none", "nan", "false", "no", "null", "-"))
+
+
+def _setting(name: str, value: Any) -> str:
+    """Return a field of a run by which runs of one number must not differ, with its name; empty if it is measured, or names the run."""
+    if value is None or (isinstance(value, list) and any(isinstance(one, float | list | dict) for one in value)):
+        return ""
+    text, field = _text(value).strip(), role_of(name)
+    if not is_setting(name):
+        if {*field.split()} & MEASURED or known(field).kind or not is_setting(f"params.{field}") or NAMING.match(text):
+            return ""
+        if re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", text, re.I) and "." in text and len(re.sub(r"e.*|\D", "", text).strip("0")) > 2:
+            return ""  # a setting is a round number
+    return f"{name} {text if is_value(text) else RUN.sub('#', text)}" if text.casefold() not in ("", "nan") else ""
 
 
 def _no_run(row: Row, roles: Mapping[str, str], state: str) -> str:

@@ -96,7 +96,13 @@ SETTINGS = frozenset(
 KINDS = frozenset("num n number of init initial base peak max train per device".split())  # words before a setting
 NO_SETTING = frozenset(
     "seed random dir path file name id time date host device gpu port tag tags note notes log output run worker pid job timestamp "
-    "started created finished uuid hash sha commit url uri".split()
+    "start started end ended when created finished uuid hash sha commit url uri index idx user author comment comments description "
+    "hostname node machine command cmd argv message".split()
+)
+# Words of what a run measures, so of no setting.
+MEASURED = frozenset(
+    "epoch step iter iteration runtime elapsed flos best stopped converged improved correct wrong tp fp tn fn support hits matches count "
+    "dev val valid validation eval test predict per peak mean avg average std norm retries attempt attempts".split()
 )
 
 

@@ -270,7 +270,8 @@ class _Runs:
         if len(settings) > 1:
             (one, file), (other, second) = settings[:2]
             self.problem = self.problem or (
-                f"{file} and {second} differ by more than the seed ({_differing(one, other)}): judge one setting at a time"
+                f"{file} and {second} differ by more than the seed ({_differing(one, other)}): judge one setting at a time, or "
+                "say --same NAME of a field that makes no difference"
             )
         if not self.seeds:
             self.seeds[""] = {"": (math.nan, 1.0)}

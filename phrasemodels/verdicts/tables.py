@@ -87,7 +87,8 @@ JSON = (".json", ".jsonl", ".ndjson")
 
 
 class Names(NamedTuple):
-    """What files don't say: paper, table, system, data set, metric, seed and setting. columns: metric by the name of a column."""
+    """What files don't say: paper, table, system, data set, metric, seed and setting. columns: metric by the name of a column. same: in
+    what printed numbers and ours are alike for certain: words of a caption, averages, fields of runs."""
 
     paper: str = ""
     table: str = ""
@@ -97,6 +98,7 @@ class Names(NamedTuple):
     seed: str = "0"
     setting: str = ""
     columns: Mapping[str, str] = {}
+    same: frozenset[str] = frozenset()
     systems: frozenset[tuple[str, ...]] = frozenset()  # those that are printed, as `folded`
     datasets: frozenset[tuple[str, ...]] = frozenset()
     metrics: frozenset[tuple[tuple[str, ...], ...]] = frozenset()  # as `folded_metric`
@@ -472,6 +474,7 @@ class Column:
 
 
 NOT_READ = "{}: not read: column {}: no metric, data set or seed"
+FIELDS = "{}: column {}: taken as fields of runs, no scores"
 
 
 def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], list[Column]]:
@@ -513,7 +516,7 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
         rest.append(roles.pop("filter"))
     if left := [name for name in rest if name not in numeric]:
         hint = "; call it system if it names systems" if ours and "system" not in roles else ""
-        table.notes.append(NOT_READ.format(table.where, ", ".join(map(repr, left))[:100]) + hint)
+        table.notes.append((FIELDS if ours else NOT_READ).format(table.where, ", ".join(map(repr, left))[:100]) + hint)
     transposed = kind == "value" and "system" not in roles and ({"dataset", "metric"} & roles.keys())
     found: list[Column] = []
     tested, doubts = _of_test(numeric, names, table) if ours else ({}, {})
@@ -582,6 +585,12 @@ def _is_printed(one: Column, names: Names) -> bool:
     """Return whether a column of ours has the name of a printed data set and metric."""
     metrics = not one.metrics or any(folded_metric(metric) in names.metrics for metric in one.metrics)
     return metrics and (folded(one.dataset) in names.datasets if one.dataset else bool(one.metrics))
+
+
+def is_score(one: Column, names: Names) -> bool:
+    """Return whether a column of ours holds scores for certain: of something printed, of a seed, or of a well-known metric by its name."""
+    named = bool(split_header(plain(one.name))[1])
+    return one.long or bool(one.seed or one.system) or named or _is_printed(one, names) or one.name in names.columns
 
 
 SPLITS = frozenset("dev val valid validation train".split())

@@ -68,8 +68,12 @@ def test_a_cell_of_a_diverged_run_is_a_score_though_its_file_has_no_other(tmp_pa
     assert verdict_of(tmp_path / "2", csv_of("accuracy", "80.0", "80.1", "79.9", "nan"))[:2] == ("inconclusive", 4)
     wide = {"s.csv": "model,seed1,seed2,seed3\nA,80.0,80.1,\n"}
     assert verdict_of(tmp_path / "3", wide, names=Names(metric="accuracy"))[0] == "not comparable"
-    failed = of_a(*[{"accuracy": "SCORE"}] * 3, {"accuracy": 0.1, "failed": True})
-    assert "its state is 'failed'" in verdict_of(tmp_path / "4", failed)[2]
+    for name, value, said in (("failed", True, "failed"), ("oom", "yes", "oom"),
+                              ("exit_code", 137, "exit code 137"), ("timed_out", 1, "timed"),
+                              ("completed", False, "completed: false"), ("error", "CUDA", "error"), ("status", "oom", "oom")):  # fmt: skip
+        failed = of_a(*[{"accuracy": "SCORE"}] * 3, {"accuracy": 0.1, name: value})
+        found = verdict_of(tmp_path / name, failed)
+        assert found[:2] == ("reproduced", 3) and f"its state is '{said}" in found[2]
 
 
 @pytest.mark.parametrize(

@@ -399,6 +399,12 @@ def judge(
     table: Annotated[str, typer.Option(help="The table, if no column names it.")] = "",
     dataset: Annotated[str, typer.Option(help="The data set, if no column names it.")] = "",
     system: Annotated[str, typer.Option(help="The system, if no column or file name names it.")] = "",
+    same: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What is alike in yours for certain, if the command asks: a word of a caption, an average, a field of runs. Repeatable."
+        ),
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Show how the files are read, and stop.")] = False,
     page: Annotated[Path, typer.Option(help="Write the page to this file.")] = Path("judged.html"),
     force: Force = False,
@@ -423,7 +429,7 @@ def judge(
         check_replaceable(page, force or is_page(page))
     columns = dict(_pair(one, "=", "--metric") for one in metric or () if "=" in one)
     alone = next((one for one in metric or () if "=" not in one), "")
-    names = Names(paper, table, system, dataset, alone, columns=columns)
+    names = Names(paper, table, system, dataset, alone, columns=columns, same=frozenset(same or ()))
     scales = dict(_pair(one, "=", "--scale") for one in scale or ())
     both = read_both(printed, results, names, scales, dict(_pair(one, "=", "--better") for one in better or ()))
     claims = [_pair(one, ":", "--gain") for one in gain or ()]
@@ -473,8 +479,12 @@ def _print_read(read: Sequence[Any], unread: Sequence[str]) -> None:
     ]
     shown = [name for name in rows[0] if any(row[name] != "" for row in rows)]
     print_rows("How the files are read", shown, rows)
+    files: dict[str, list[str]] = {}  # by what is said of them
     for line in (*(one.problem for one in read if one.problem), *unread):
-        print(clean(f"  {line}"))
+        first, divider, rest = line.partition(": ")
+        files.setdefault(divider + rest or first, []).append(first)
+    for said, of in files.items():
+        print(clean(f"  {of[0]}{f' and {len(of) - 1} more' * (len(of) > 1)}{said * said.startswith(': ')}"))
 
 
 def _print_check(both: Any, claims: Sequence[tuple[str, str]], said: dict[str, Any] | None) -> None:

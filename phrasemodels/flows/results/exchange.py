@@ -118,8 +118,11 @@ def read_scores(
         from_mlflow(uri, left) if (uri := _tracking(source)) else read(Path(source), ALL_READERS, names, left, itself, taken)
         for source in sources
     )
+    every: Iterator[Observation] = chain.from_iterable(found)
+    if of := tuple(f"{name} " for name in names.same) if names else ():
+        every = (one._replace(setting="; ".join(part for part in one.setting.split("; ") if not part.startswith(of))) for one in every)
     try:
-        return collected(chain.from_iterable(found), is_printed, left, fold)
+        return collected(every, is_printed, left, fold)
     except ValueError as error:
         if any(source in str(error) for source in sources):
             raise
