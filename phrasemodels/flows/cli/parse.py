@@ -1,14 +1,13 @@
 """The commands that use a trained parser, parse and serve, and `phrasemodels parsers`: list, fetch, train and score parsers."""
 
-import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -91,6 +90,7 @@ def parse(
 
     Example: echo "The red house doesn't sleep." | phrasemodels parse - --format conllu
     """
+    from phrasemodels.data.store.artifacts import atomic_replace
     from phrasemodels.parsing.files import BINARY, Table, answers, warn, write
 
     form = "jsonl" if form == "json" else form
@@ -108,13 +108,11 @@ def parse(
     to = _outputs(files, given, form, out, force) if out else {}
     parser = reader(model, decode)
     check_decoder(parser, form, read)
-    with parsing(parser, model, decode, workers) as parse_texts, _progress(files) as told:
-
-        def found(file: Path) -> "Iterator[Answer]":
-            return told(answers(parser, file, read, batch, parse_texts, table))
-
+    with parsing(parser, model, decode, workers) as parse_texts:
+        found = _told(files, lambda file: answers(parser, file, read, batch, parse_texts, table))
         for file, place in to.items():
-            with _whole(place, force) as opened:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_replace(place) as path, path.open("wb") as opened:
                 write(found(file), opened, form, kept, len(files) > 1)
             warn(str(place))
         if not to:
@@ -165,22 +163,6 @@ def checked(files: Sequence[Path], table: "Table | None", ids: Sequence[str] | N
         )
     schema(kept[0])
     return kept[0]
-
-
-@contextmanager
-def _whole(to: Path, force: bool) -> Iterator[IO[bytes]]:
-    """Yield a file that is there when it is whole."""
-    from phrasemodels.folders import check_replaceable
-
-    to.parent.mkdir(parents=True, exist_ok=True)
-    part = to.with_name(f".{to.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-        check_replaceable(to, force)
-        os.replace(part, to)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def model_and_files(what: list[str]) -> tuple[list[str], list[Path]]:
@@ -301,21 +283,24 @@ def check_names(form: str, decode: str, read: str) -> None:
         raise ValueError("arcs alone have no brackets: ask for --format conllu or jsonl")
 
 
-@contextmanager
-def _progress(files: Sequence[Path]) -> "Iterator[Callable[[Iterable[Answer]], Iterator[Answer]]]":
-    """Yield a function that passes answers on, and shows on stderr how many lines are done."""
-    from phrasemodels.flows.run import bar
+def _told(files: Sequence[Path], read: "Callable[[Path], Iterator[Answer]]") -> "Callable[[Path], Iterator[Answer]]":
+    """Return a function that yields the answers of a file, and says on stderr how many lines of all files are done."""
+    from phrasemodels.flows.run import Pace
 
     lengths = [_rows_in(file) for file in files] if all(file.is_file() for file in files) else []
     before = dict(zip(map(str, files), accumulate(lengths, initial=0), strict=False))
-    with bar("lines", sum(lengths) or None) as update:
+    pace, total = Pace(), sum(lengths)
+    pace.is_due()  # the first line comes later
 
-        def told(answers: "Iterable[Answer]") -> "Iterator[Answer]":
-            for answer in answers:
-                update(before.get(answer.file, 0) + answer.line)
-                yield answer
+    def told(file: Path) -> "Iterator[Answer]":
+        for answer in read(file):
+            done = before.get(answer.file, 0) + answer.line
+            left = pace.time_left(done, total)
+            if pace.is_due():
+                print(f"{done:,} lines" + (f" of {total:,}" if total else "") + left, file=sys.stderr, flush=True)
+            yield answer
 
-        yield told
+    return told
 
 
 def _rows_in(file: Path) -> int:

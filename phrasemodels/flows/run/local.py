@@ -6,7 +6,6 @@ measurement runs in a process of its own. So a lack of memory ends nothing else.
 """
 
 import contextlib
-import datetime
 import json
 import math
 import multiprocessing
@@ -31,7 +30,7 @@ from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, HasKey, Job, Step, Store, call_here, digest_of, with_dependencies
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
-from phrasemodels.flows.run import LINES_EVERY
+from phrasemodels.flows.run import LINES_EVERY, Pace
 from phrasemodels.folders import check_folder, writing_folder
 from phrasemodels.tasks.train.batches import token_batches
 from phrasemodels.tasks.train.trainer import (
@@ -159,26 +158,18 @@ def _with_files(experiment: Experiment, sources: Sources) -> Experiment:
 @contextlib.contextmanager
 def progress_lines(checkpoints: Path, every: float = LINES_EVERY) -> Iterator[None]:
     """Print the progress of a training on stderr and the remaining time at its speed so far."""
-    ended = threading.Event()
+    ended, pace = threading.Event(), Pace()
 
     def print_lines() -> None:
         seen = 0
-        first: dict[str, float] = {}
         while not ended.wait(every):
-            try:
+            with contextlib.suppress(OSError, ValueError):  # not written yet
                 state = json.loads((checkpoints / PROGRESS).read_text(encoding="utf-8"))
-            except (OSError, ValueError):
-                continue
-            # an earlier run got further than its last checkpoint, from which this one resumes
-            if not first or state["step"] < first["step"]:
-                first = state
-            if seen < (step := state["step"]) < state["steps"]:
-                left = ""
-                if step > first["step"]:
-                    pace = (state["seconds"] - first["seconds"]) / (step - first["step"])
-                    left = f", about {datetime.timedelta(seconds=round(pace * (state['steps'] - step)))} left"
-                print(f"step {step} of {state['steps']}{left}", file=sys.stderr, flush=True)
-            seen = step
+                step, steps = state["step"], state["steps"]
+                left = pace.time_left(step, steps, state["seconds"])
+                if seen < step < steps:
+                    print(f"step {step} of {steps}{left}", file=sys.stderr, flush=True)
+                seen = step
 
     printer = threading.Thread(target=print_lines, daemon=True)
     printer.start()

@@ -1,8 +1,7 @@
-"""Progress of a run on stderr: bars on a terminal, plain lines elsewhere. Prefect has the same lines in its logs."""
+"""Progress of a run on stderr. Prefect has the same lines in its logs."""
 
 import contextlib
 import contextvars
-import datetime
 import math
 import sys
 import threading
@@ -13,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger
-from rich.progress import TaskID
 
 from phrasemodels.data.store.store import Step
-from phrasemodels.flows.run import LINES_EVERY, bars
+from phrasemodels.flows.run import Pace
 from phrasemodels.flows.run.execute import PROGRESS_EVERY, Execution, progress_of
 from phrasemodels.tasks.train.trainer import train
 
@@ -31,18 +29,13 @@ class Outcome:
 
 
 class Watch:
-    """Follows the steps of an execution. Trainings write their progress beside their checkpoints on any node.
+    """Follows the steps of an execution. Trainings write their progress beside their checkpoints on any node."""
 
-    total: the number of steps (0: as planned).
-    """
-
-    def __init__(self, execution: Execution, total: int = 0) -> None:
+    def __init__(self, execution: Execution) -> None:
         self.execution = execution
         self.seconds: dict[str, float] = {}
         self.running: dict[str, Step] = {}
-        self.bars: dict[str, TaskID] = {}
-        self.printed: dict[str, float] = {}  # when the last line of a step was printed
-        self.since: dict[str, tuple[int, float]] = {}  # the first progress that was seen of a step, and when
+        self.paces: dict[str, Pace] = {}  # of steps whose progress was seen
         # progress of each training, and when it was read
         self.states: dict[str, tuple[dict[str, Any] | None, float]] = {}
         self.workers: dict[str, int] = {}  # process of each training
@@ -51,11 +44,8 @@ class Watch:
         self.began = time.time()
         self.done = threading.Event()
         self.lock = threading.Lock()
-        self.bar = bars(disable=not sys.stderr.isatty())
-        self.all = self.bar.add_task("steps", total=total or len(execution.plan.steps))
 
     def __enter__(self) -> "Watch":
-        self.bar.start()
         context = contextvars.copy_context()  # Prefect's: its logs belong to this run
         self.thread = threading.Thread(target=context.run, args=(self._follow,), daemon=True)
         self.thread.start()
@@ -64,7 +54,6 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self.done.set()
         self.thread.join()
-        self.bar.stop()
 
     @contextlib.contextmanager
     def step(self, step: Step) -> Iterator["Outcome"]:
@@ -84,10 +73,7 @@ class Watch:
             with self.lock:
                 self.running.pop(step.key)
                 self.seconds[step.name] = self.seconds.get(step.name, 0.0) + took
-                if step.key in self.bars:
-                    self.bar.remove_task(self.bars.pop(step.key))
-                self.bar.advance(self.all)
-            if self.bar.disable and (outcome.text or took > 1):
+            if outcome.text or took > 1:
                 report_line(text)
             else:
                 log(text)
@@ -101,8 +87,8 @@ class Watch:
         # the smaller one: the manifest of a hit has the seconds of the run that made it
         if (made := self.execution.store.find(step, verify=False)) is not None:
             return min(now - started, made.manifest["seconds"])
-        _, since = self.since.get(step.key, (0, started))
-        return now - since
+        pace = self.paces.get(step.key)
+        return now - (pace.began[1] if pace and pace.began else started)
 
     def stages(self) -> dict[str, float]:
         """Return seconds by kind of step, summed over steps that may have run side by side."""
@@ -144,7 +130,7 @@ class Watch:
             if known is not None:
                 report_line(f"{step.label}: worker {known} was lost; worker {pid} continues at step {at}")
             self.workers[step.key] = pid
-            self.since.pop(step.key, None)
+            self.paces.pop(step.key, None)
             self.execution.waits.pop(step.key, None)
         if alive:
             self.missing.pop(step.key, None)
@@ -155,35 +141,19 @@ class Watch:
             )
             self.lost.add(step.key)
 
-    def _time_left(self, key: str, done: int, total: int) -> str:
-        """Return the estimated remaining time of a step as text, by its speed since its progress was first seen."""
-        began, since = self.since.setdefault(key, (done, time.monotonic()))
-        if done <= began:
-            return ""
-        seconds = (time.monotonic() - since) / (done - began) * (total - done)
-        return f", about {datetime.timedelta(seconds=round(seconds))} left"
-
     def _show(self, step: Step, done: int, total: int, best: float) -> None:
-        """Update the bar or print a line, and the step's line on the page. best: the lowest dev loss of a training (NaN: none)."""
+        """Print a line if it is due. best: the lowest dev loss of a training (NaN: none)."""
         lost = " (worker lost)" if step.key in self.lost else ""
+        pace = self.paces.setdefault(step.key, Pace())
         if waits := self.execution.waits.get(step.key):
             left = f", waits for {waits}"
-            self.since.pop(step.key, None)
+            pace.began = None
         else:
-            left = self._time_left(step.key, done, total)
+            left = pace.time_left(done, total)
         loss = f", best dev loss {best:.3f}" if math.isfinite(best) else ""
-        text = f"{step.label}: {'step' if step.make is train else 'part'} {done} of {total}{loss}{left}{lost}"
-        late = time.monotonic() - self.printed.get(step.key, 0) > LINES_EVERY
-        if late:
-            self.printed[step.key] = time.monotonic()
-        if not self.bar.disable:
-            if step.key not in self.bars:
-                self.bars[step.key] = self.bar.add_task(step.label, total=total)
-            self.bar.update(self.bars[step.key], completed=done, total=total, description=step.label + lost)
-            if late:
-                log(text)
-        elif late:
-            report_line(text)
+        if pace.is_due():
+            what = "step" if step.make is train else "part"
+            report_line(f"{step.label}: {what} {done} of {total}{loss}{left}{lost}")
 
 
 def report_line(line: str) -> None:

@@ -295,7 +295,7 @@ def _search(plan: Plan, store: Store, settings: Settings, budget: int, stages: C
     def run(execution: Execution, steps: list[Step]) -> None:
         if not steps:
             return
-        with Watch(execution, len(steps)) as watch:
+        with Watch(execution) as watch:
             run_steps(execution, watch, steps)
         stages.update(watch.stages())
 
