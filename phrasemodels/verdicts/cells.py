@@ -26,10 +26,11 @@ TABULAR = re.compile(r"\\begin\{(tabular[xy*]?|longtable|tabu|array)\}(?:\{[^{}]
 
 
 class Line(NamedTuple):
-    """A line of a table with its number in the file."""
+    """A line of a table with its number in the file. over: places of cells that stand over several columns or rows."""
 
     number: int
     cells: list[str]
+    over: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -229,16 +230,21 @@ def _tabular(where: str, text: str, start: int, end: int) -> Grid:
         body = RULES.sub(" ", row)
         if not body.strip():
             continue
-        cells: list[str] = []
+        cells, over = list[str](), set[int]()
         for cell in re.split(r"(?<!\\)&", body):
             if rows := re.search(r"\\multirow\*?(?:\[[^\]]*\])?\s*\{-(\d{1,3})\}", cell):  # it holds for the rows above
                 above |= {(len(grid.lines) - row, len(cells)): _spanned(_bounded(cell))[0] for row in range(1, int(rows[1]))}
-            cells += _spanned(_bounded(cell))
-        grid.lines.append(Line(first, cells))
+            made = _spanned(_bounded(cell))
+            over |= {*range(len(cells), len(cells) + len(made))} if len(made) > 1 or MULTIROW.search(cell) else set()
+            cells += made
+        grid.lines.append(Line(first, cells, frozenset(over)))
     for (line, place), name in above.items():
         if line >= 0 and place < len(grid.lines[line].cells):
             grid.lines[line].cells[place] = grid.lines[line].cells[place] or name
     return grid
+
+
+MULTIROW = re.compile(r"\\multirow\*?(?:\[[^\]]*\])?\s*\{-?(?!1\})[^{}]*\}")
 
 
 def _spanned(cell: str) -> list[str]:
@@ -313,11 +319,13 @@ def _sheet(where: str, sheet: Any, exact: bool) -> Grid:
     rows = [number for number, one in sheet.row_dimensions.items() if one.hidden]
     notes = [f"{where}: not read: hidden {kind} {', '.join(map(str, sorted(found)))[:80]}"
              for kind, found in (("rows", rows), ("columns", columns)) if found]  # fmt: skip
-    lines = [
-        Line(number, [_shown(cell, exact) for cell in row if cell.column not in columns])
-        for number, row in enumerate(sheet.iter_rows(), 1)
-        if number not in rows and any(cell.value is not None for cell in row)
-    ]
+    merged = {(part.min_row, part.min_col) for part in sheet.merged_cells.ranges}
+    lines = []
+    for number, row in enumerate(sheet.iter_rows(), 1):
+        if number not in rows and any(cell.value is not None for cell in row):
+            seen = [cell for cell in row if cell.column not in columns]
+            over = frozenset(place for place, cell in enumerate(seen) if (number, cell.column) in merged)
+            lines.append(Line(number, [_shown(cell, exact) for cell in seen], over))
     return Grid(where, lines, notes=notes, title=sheet.title)
 
 

@@ -363,6 +363,7 @@ def _numbers(table: Table, names: Names, problems: list[str]) -> Iterator[tuple[
             where = f"{row.where}, column {column.name}" if not column.long else row.where
             for metric, part in column.cells_of(row.cells.get(column.name), given.get("metric", "")):
                 try:
+                    row.number_of(column.name)
                     yield where, _number(given, column, metric, part, row, names, several, table, problems)
                 except _EmptyError:
                     continue

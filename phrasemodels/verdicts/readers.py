@@ -105,7 +105,9 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
         if why := _no_run(row, roles, state):
             unread.append(f"{row.where}: not read: {why}")
             continue
-        setting = "; ".join(filter(None, (_setting(name, row.cells.get(name)) for name in settings)))
+        scores = [str(row.cells.get(column.name)) for column in columns if column.name in used]
+        places = 2 if not names.metric else 0 if any("." in cell for cell in scores) else -1
+        setting = "; ".join(filter(None, (_setting(name, row.cells.get(name), places) for name in settings)))
         for column in columns:
             for one in _scores_of(row, column, roles, names, table.comma, several):
                 one = one._replace(setting="; ".join(filter(None, (one.setting, setting))))
@@ -156,16 +158,20 @@ def _outcome(column: str, cell: Any) -> str:
 NOTHING = frozenset(("", "none", "nan", "false", "no", "null", "-"))
 
 
-def _setting(name: str, value: Any) -> str:
-    """Return a field of a run by which runs of one number must not differ, with its name; empty if it is measured, or names the run."""
+def _setting(name: str, value: Any, places: int) -> str:
+    """Return a field of a run by which runs of one number must not differ, with its name; empty if it is measured, or names the run.
+
+    places: digits of a fraction that may be set, not measured; 0: only whole numbers may be, -1: no number, which may be of a data set.
+    """
     if value is None or (isinstance(value, list) and any(isinstance(one, float | list | dict) for one in value)):
         return ""
     text, field = _text(value).strip(), role_of(name)
     if not is_setting(name):
         if {*field.split()} & MEASURED or known(field).kind or not is_setting(f"params.{field}") or NAMING.match(text):
             return ""
-        if re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", text, re.I) and "." in text and len(re.sub(r"e.*|\D", "", text).strip("0")) > 2:
-            return ""  # a setting is a round number
+        number = re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", text, re.I)
+        if number and (places < 0 or ("." in text and len(re.sub(r"e.*|\D", "", text).lstrip("0")) > places)):
+            return ""
     return f"{name} {text if is_value(text) else RUN.sub('#', text)}" if text.casefold() not in ("", "nan") else ""
 
 
@@ -204,6 +210,7 @@ def _scores_of(
             _text(given["item"]),
         )
         try:
+            row.number_of(column.name)
             if column.problem:
                 raise ValueError(column.problem)
             percent = "%" in f"{column.name} {metric}" or str(part).rstrip().endswith("%")

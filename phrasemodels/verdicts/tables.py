@@ -105,10 +105,17 @@ class Names(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row by the names of its columns. where: file and line."""
+    """A row by the names of its columns. where: file and line. over: columns whose cell stands over several columns or rows."""
 
     where: str
     cells: dict[str, Any]
+    over: frozenset[str] = frozenset()
+
+    def number_of(self, column: str) -> Any:
+        """Return the cell of a column of numbers. ValueError: it stands over several."""
+        if column in self.over and is_value(self.cells[column]):
+            raise ValueError(f"{self.cells[column]!r} stands over several columns or rows: write it into each that it is of")
+        return self.cells.get(column)
 
     def get(self, role: str, roles: Mapping[str, str]) -> str:
         """Return the text of the column that has a role; empty if there is none."""
@@ -414,11 +421,17 @@ def _add(table: Table, rows: list[Row], grid: Grid, line: Line, kept: Sequence[i
         table.bad.append(f"{place}: {len(line.cells)} cells, but {width} columns{hint}")
     elif len(kept) > 1 and len(set(cells)) == 1 and not is_value(cells[0]):
         table.notes.append(_note(grid, line))
-        table.alone.append(Row(place, {name: _at(line, one) for name, one in zip(table.columns, kept, strict=True)}))
+        table.alone.append(_row(table, place, line, kept))
     elif len(line.cells) < width and grid.divider:
         table.bad.append(f"{place}: {len(line.cells)} cells, but {width} columns")
     else:
-        rows.append(Row(place, {name: _at(line, one) for name, one in zip(table.columns, kept, strict=True)}))
+        rows.append(_row(table, place, line, kept))
+
+
+def _row(table: Table, place: str, line: Line, kept: Sequence[int]) -> Row:
+    columns = dict(zip(table.columns, kept, strict=True))
+    over = frozenset(name for name, one in columns.items() if one in line.over)
+    return Row(place, {name: _at(line, one) for name, one in columns.items()}, over)
 
 
 def role_of(name: str) -> str:

@@ -150,6 +150,21 @@ def test_prose_captions_name_tables_and_claims_do_not_cross_them(tmp_path):
         judge_gains(both.printed, both.scores, [("CNN", "Base")])
 
 
+@pytest.mark.parametrize("cells", ["\\multicolumn{2}{c}{82.3}", "\\multirow{2}{*}{82.3} & 82.1", "B2:C2"])
+def test_a_number_over_several_cells_counts_for_none(cells, tmp_path):
+    if "\\" in cells:
+        name, text = "t.tex", f"\\begin{{tabular}}{{lcc}} Model & MR & CR \\\\ A & {cells} \\\\ B & 1 & 1 \\\\ \\end{{tabular}}".encode()
+    else:
+        book, name = pytest.importorskip("openpyxl").Workbook(), "t.xlsx"
+        for row in (("Model", "MR", "CR"), ("A", 82.3, None), ("B", 82.1, 82.1)):
+            book.active.append(row)
+        book.active.merge_cells(cells)
+        book.save(tmp_path / name)
+        text = (tmp_path / name).read_bytes()
+    both, found = judged(tmp_path, (name, text, Names(metric="accuracy")), {"s.csv": "model,MR,CR\nA,82.3,82.3\nB,82.1,82.1\n"})
+    assert not [one for one in found if one.printed.value == "82.3"] and "write it into each that it is of" in both.unread[-1]
+
+
 def test_a_name_over_several_rows_is_theirs_wherever_it_stands(tmp_path):
     right = {("Base", "SST"): "reproduced", ("CNN", "SST"): "reproduced", ("CNN", "MR"): "reproduced", ("Tree", "MR"): "reproduced"}
     for names in ("{2}{*}{SST}", "", "{2}{*}{MR}", ""), ("", "{-2}{*}{SST}", "", "{-2}{*}{MR}"):

@@ -135,11 +135,14 @@ def test_numbers_that_folders_are_named_by_are_not_always_seeds(tmp_path):
     _, found = scores_of(tmp_path / "hydra", seeds, "system,accuracy\nA,82.1\n", Names(system="A"))
     assert found[("A", "accuracy")] == ("reproduced", 3)
     fields = {"run_name": "a{}", "best_epoch": "1{}", "out": "/x/{}.pt", "when": "2026-01-01 0{}:00", "loss": 0.3, "host": "n{}",
-              "id": "{}", "duration": "{}", "global_step": "{}", "exit_code": 0, "converged": "{}", "git_commit": "abc{}", "TREC": "92.1{}"}
+              "id": "{}", "duration": "{}", "global_step": "{}", "exit_code": 0, "SST": "82.{}", "converged": "{}",
+              "git_commit": "abc{}", "TREC": "92.1{}"}
     rows = {f"{n}.json": json.dumps({"model": "A", "seed": n, "accuracy": 82.1 + n / 10} | {
         name: str(value).replace("{}", str(n)) for name, value in fields.items()}) for n in range(3)}  # fmt: skip
     _, found = scores_of(tmp_path / "rows", rows, "system,accuracy\nA,82.1\n")
     assert found[("A", "accuracy")] == ("reproduced", 3)
+    wide = of_seeds("model,MR,CR", "A,82,9{}")
+    assert judged(tmp_path / "wide", ("t.csv", "system,MR\nA,82\n", ACCURACY), wide)[1][0].verdict == "inconclusive"
     crf = {f"{n}.json": json.dumps({"model": "A", "seed": n, "accuracy": 82.1 + n / 10, "crf": n}) for n in range(3)}
     _, found = scores_of(tmp_path / "same", crf, "system,accuracy\nA,82.1\n", Names(same=frozenset(("crf",))))
     assert found[("A", "accuracy")] == ("reproduced", 3)
