@@ -35,13 +35,17 @@ class Line(NamedTuple):
 
 @dataclass
 class Grid:
-    """A table as text. where: its file. title: the heading above it, its caption or its sheet's name. notes: what isn't read of it."""
+    """A table as text. where: its file. title: the heading above it, its caption or its sheet's name. notes: what isn't read of it.
+
+    beside: all text that stands beside it, such as a caption below or a footnote.
+    """
 
     where: str
     lines: list[Line]
     divider: str = ""
     notes: list[str] = field(default_factory=list)
     title: str = ""
+    beside: list[str] = field(default_factory=list)
 
 
 def content(path: Path) -> bytes:
@@ -136,8 +140,10 @@ HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*)|\s*(\*\*|__)(.+)\2[\s:.]*|\W{0,4}Tab
 def _markdown(where: str, lines: Sequence[str]) -> list[Grid]:
     found: list[Grid] = []
     inside, title, captions, captioned = False, "", [""], list[Grid]()  # captions: the last one before each table, and after the last
+    texts = [list[str]()]  # paragraphs before each table, and after the last
     for number, line in enumerate(lines, 1):
         if "|" not in line:
+            texts[-1][-1:] = [f"{' '.join(texts[-1][-1:])} {line}".strip()[-LONGEST:]] if line.strip() else [*texts[-1][-1:], ""]
             inside, heading = False, HEADING.fullmatch(line[:LONGEST])
             if heading:
                 title = re.sub(r"^Tab(?:le|elle)?\.?\s*[\w.]{1,5}[:.)]\s*", "", heading[1] or heading[3] or heading[4], flags=re.I)
@@ -152,11 +158,16 @@ def _markdown(where: str, lines: Sequence[str]) -> list[Grid]:
             found.append(Grid(where, [], title=title))
             captioned += found[-1:] if captions[-1] else []
             captions.append("")
+            texts.append([])
         inside = True
         cells = re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
         found[-1].lines.append(Line(number, [plain(_bounded(cell.replace(r"\|", "|"))) for cell in cells]))
     for grid in captioned if captions[-1] and not captions[0] else ():
         grid.title = ""  # captions may be below their tables, or above
+    above, below = ([list(filter(None, part)) for part in parts] for parts in (texts, texts[1:]))
+    for place, grid in enumerate(found):
+        after = below[place][:1] if place + 1 == len(found) or not above[0] or len(below[place]) > 1 else []
+        grid.beside = [plain(text.strip(" #*_")) for text in above[place][-1:] + after]
     return [grid for grid in found if len(grid.lines) > 1]
 
 
@@ -173,7 +184,9 @@ def _latex(where: str, text: str) -> list[Grid]:
         start = _closing(text, begin.end())
         end = text.find("\\end{" + begin[1], start)
         found.append(_tabular(where, text, start, len(text) if end < 0 else end))
-        found[-1].title = captions.get(begin.start(), "")
+        found[-1].title, found[-1].beside = captions.get(begin.start(), ("", []))
+        left = re.split(r"\\end\{|\\begin\{tab|\\(?:sub)?caption", text[end : end + LONGEST].partition("}")[2])[0] if end > 0 else ""
+        found[-1].beside.append(plain(re.sub(r"\\(begin|item|par|small|footnotesize|vspace|subfloat)\b", " ", left)))
     return found or [_tabular(where, text, 0, len(text))]
 
 
@@ -184,8 +197,11 @@ CAPTIONED = re.compile(
 )
 
 
-def _captions(text: str) -> dict[int, str]:
-    """Return the caption of each LaTeX table by its place: of the innermost part that has captions; empty if it isn't clear which."""
+def _captions(text: str) -> dict[int, tuple[str, list[str]]]:
+    """Return the caption of each LaTeX table by its place, and all captions around it.
+
+    It is that of the innermost part that has captions, and empty if it isn't clear which.
+    """
     top = _Float(None)
     inside, tables, before = top, dict[int, tuple[_Float, str]](), ""
     for found in CAPTIONED.finditer(text):
@@ -201,7 +217,7 @@ def _captions(text: str) -> dict[int, str]:
         elif not found[1]:
             said = text[found.end() : found.end() + LONGEST]
             inside.captions.append(plain(said[: _closing(said, 0)]))
-    return {place: (said or part.title(place)).strip(" .:") for place, (part, said) in tables.items()}
+    return {place: ((said or part.title(place)).strip(" .:"), [said, *part.around()]) for place, (part, said) in tables.items()}
 
 
 @dataclass
@@ -211,6 +227,10 @@ class _Float:
     outer: "_Float | None"
     captions: list[str] = field(default_factory=list)
     tables: list[int] = field(default_factory=list)
+
+    def around(self) -> list[str]:
+        """Return its captions, and those of all that it is in."""
+        return [*self.captions, *(self.outer.around() if self.outer else ())]
 
     def title(self, place: int) -> str:
         """Return the caption of one of its tables, or that of what it is in."""
@@ -326,7 +346,7 @@ def _sheet(where: str, sheet: Any, exact: bool) -> Grid:
             seen = [cell for cell in row if cell.column not in columns]
             over = frozenset(place for place, cell in enumerate(seen) if (number, cell.column) in merged)
             lines.append(Line(number, [_shown(cell, exact) for cell in seen], over))
-    return Grid(where, lines, notes=notes, title=sheet.title)
+    return Grid(where, lines, notes=notes, title=re.sub(r"^(Sheet|Table|Tabelle|Feuil)\s*\d*$", "", sheet.title))
 
 
 def _shown(cell: Any, exact: bool) -> str:

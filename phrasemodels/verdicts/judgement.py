@@ -213,7 +213,7 @@ def matched(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Match]
     made = []
     for system, pairs in groups.items():
         found = [ours for _, ours, _ in pairs if ours and not ours.problem]
-        why = (_not_run(one, scores) if ours is None else ours.problem or deviation_apart(one, scale) for one, ours, scale in pairs)
+        why = (_not_run(one, scores) if ours is None else _withheld(one, ours, scale) for one, ours, scale in pairs)
         seeds = tuple(sorted({len(ours.seeds) for ours in found}))
         names = tuple(dict.fromkeys(ours.row for ours in found if ours.row))
         made.append(Match(system, len(pairs), len(found), seeds, names, tuple(dict.fromkeys(filter(None, why)))))
@@ -328,7 +328,7 @@ def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None
     """Return the answer to one claim, an open one if ours cannot tell."""
     lower = scale.lower_is_better if one.lower_is_better is None else one.lower_is_better
     how = PrintedValue(scale.scale, lower_is_better=bool(lower))
-    problem = scale.problem or next((s.problem for s in (ours, base) if s and s.problem), "")
+    problem = one.asked or other.asked or scale.problem or next((s.problem for s in (ours, base) if s and s.problem), "")
     if ours is None or base is None or problem:
         return ClaimVerdict(OPEN, problem or "ours lack one of the two systems", math.nan)
     if lower is None:
@@ -419,12 +419,17 @@ def _judged(
     return Judged(one, verdict.verdict, verdict.reason, seed_group(values), values, len(ours.items), None, scale)
 
 
+def _withheld(one: Printed, ours: Scores, scale: str) -> str:
+    """Return why a number has no verdict, whatever ours are; empty if it has one."""
+    return ours.problem or one.asked or deviation_apart(one, scale)
+
+
 def _verdict(
     one: Printed, ours: Scores, values: Sequence[float], scale: Decision, scores: Sequence[Scores]
 ) -> Verdict:
     """Return the verdict on a number. Without a scale or a margin it is not comparable; the others are judged all the same."""
     exact = one.arithmetic == COUNT
-    if one.value and (said := ours.problem or deviation_apart(one, scale.scale)):
+    if one.value and (said := _withheld(one, ours, scale.scale)):
         return Verdict("not comparable", said)
     if one.value and scale.problem and not (exact or one.margin or one.not_comparable):
         return Verdict("not comparable", scale.problem)
@@ -591,7 +596,7 @@ def plain(one: Judged) -> dict[str, object]:
             tested |= {"p": None, "p_randomisation": None}
         test = {"baseline": one.test.baseline, **tested, "p_holm": one.test.p_holm, "note": one.test.note}
     return {
-        **{name: value for name, value in asdict(one.printed).items() if name not in ("columns", "heading")},
+        **{name: value for name, value in asdict(one.printed).items() if name not in ("columns", "heading", "beside", "asked")},
         "verdict": one.verdict,
         "reason": one.reason,
         "ours": finite(asdict(one.ours)) if one.ours else None,

@@ -13,16 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from phrasemodels.verdicts.cells import LONGEST, plain, value_of
-from phrasemodels.verdicts.scales import CHANGING, is_share, scale_of_unit, words
+from phrasemodels.verdicts.scales import CHANGING, asked_of, is_share, scale_of_unit, words
 from phrasemodels.verdicts.tables import (
+    SPLITS,
     Column,
     Names,
     Row,
     Table,
     columns_of,
+    folded,
     folded_metric,
     has_two_metrics,
+    is_value,
+    metrics_of,
     roles_of,
+    split_header,
     tables,
     with_heading,
     with_split,
@@ -218,8 +223,8 @@ class Printed:
     row that it is tested against. our_row, our_dataset, our_metric: names in our results, if they are others. not_comparable:
     why it cannot be compared with them, such as other data. lower_is_better: None: by its metric. gain_over: the paper claims
     that it is better than this row. columns: its line, by the names of columns, with the system and data set that `row` and
-    `dataset` are made of. heading: what data set and metric are
-    made of, if it may be a metric. ValueError: a value that is none of these.
+    `dataset` are made of. heading: what data set and metric are made of, if it may be a metric. beside: the text beside its table, and
+    the line above its rows. asked: why it is judged only if `--same` says so. ValueError: a value that is none of these.
     """
 
     paper: str
@@ -244,6 +249,8 @@ class Printed:
     not_comparable: str = ""
     gain_over: str = ""
     heading: str = field(default="", compare=False, repr=False)
+    beside: str = field(default="", compare=False, repr=False)
+    asked: str = field(default="", compare=False, repr=False)
     columns: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -351,24 +358,46 @@ def _under_headings(
 
 def _numbers(table: Table, names: Names, problems: list[str]) -> Iterator[tuple[str, Printed]]:
     """Yield the printed numbers of a table with their places. problems: gets unreadable ones."""
-    roles, columns = columns_of(table, names, "value")
+    groups = {row.group: "/".join(metrics_of(row.group)) for row in table.rows}
+    roles, columns = columns_of(table, names if names.metric else names._replace(metric=next(filter(None, groups.values()), "")), "value")
     problems += table.bad
     several = len({row.get("split", roles) for row in table.rows}) > 1
+    used = {*roles.values(), *(name for column in columns for name in (column.name, column.deviation))}
+    said = " ".join((*table.columns, *(row.get("system", roles) for row in table.rows)))
+    table.notes = [note for note in table.notes if not any(of and f"{group[:60]!r} isn't read" in note for group, of in groups.items())]
+    if table.beside:
+        table.notes.append(f"{table.where}: beside the table stands: {table.beside[:200]!r}")
     for row in table.rows:
         given = {role: row.get(role, roles).strip() for role in roles}
+        if {*words(row.group)} <= SPLITS | {"test", "set", "split", "data", "results"}:
+            given["split"] = given.get("split") or next((word for word in words(row.group) if word in SPLITS | {"test"}), "")
+        texts = [text for name, cell in row.cells.items() if name not in used and (text := str(cell or "")) and not is_value(text)]
+        beside = ". ".join(filter(None, (table.beside, row.group, *texts)))
+        asked = asked_of(beside, f"{said} {given.get('dataset', '')} {given.get('metric', '')} {given.get('split', '')}")
+        if names.dataset and (on := ON.search(beside)) and not {*folded(names.dataset)} <= {*folded(beside)}:
+            asked = asked or on[1].casefold()
+        asked = asked if asked and asked not in {one.casefold() for one in names.same} else ""
+        if group := groups[row.group]:
+            names = names._replace(metric=group)
         if {*words(given.get("system", ""))} and {*words(given.get("system", ""))} <= CHANGING:
             table.notes.append(f"{row.where}: not read: {given['system'][:40]!r} is a difference of rows")
             continue
         for column in columns:
             where = f"{row.where}, column {column.name}" if not column.long else row.where
-            for metric, part in column.cells_of(row.cells.get(column.name), given.get("metric", "")):
+            own = given.get("metric", "") or ("" if split_header(plain(column.name))[1] else group)
+            for metric, part in column.cells_of(row.cells.get(column.name), own):
                 try:
                     row.number_of(column.name)
-                    yield where, _number(given, column, metric, part, row, names, several, table, problems)
+                    one = _number(given, column, metric, part, row, names, several, table, problems)
+                    yield where, replace(one, beside=beside, asked=asked and ASKED.format(asked))
                 except _EmptyError:
                     continue
                 except ValueError as error:
                     problems.append(f"{where}: {error}")
+
+
+ON = re.compile(r"\bon (?:the )?([A-Z0-9][\w.+-]*)")
+ASKED = "the text beside the number says {0!r}: if yours are of the same kind, say --same {0!r}"
 
 
 class _EmptyError(Exception):

@@ -17,7 +17,7 @@ from typing import Any
 
 from phrasemodels.folders import check_inside
 from phrasemodels.verdicts.cells import content, text_of, value_of
-from phrasemodels.verdicts.scales import MEASURED, is_setting, known, words
+from phrasemodels.verdicts.scales import MEASURED, asked_of, is_setting, known, words
 from phrasemodels.verdicts.scores import MOST_FILES, RUN, Observation
 from phrasemodels.verdicts.tables import (
     SPLITS,
@@ -270,11 +270,12 @@ def from_file(path: Path, names: Names, unread: list[str]) -> Iterator[Observati
         role = next((one for one in ("dataset", "system") if folded(table.title) in getattr(names, f"{one}s")), "")
         named = named._replace(**dict[str, Any]({role: table.title} if role and table.title else {}))
         own: set[Observation] = set()
-        some = False
+        some, asked = False, asked_of(table.beside, " ".join(table.columns))
+        doubt = f"the text beside it says {asked!r}: say --same {asked!r} if that is printed, too" * bool(asked and asked not in names.same)
         for one in from_table(table, named, unread):
             some = True
             if len(found) == 1 or (key := one._replace(where="")) not in seen:
-                yield one
+                yield one._replace(problem=one.problem or doubt) if doubt else one
             if len(found) > 1:
                 own.add(key)
         seen |= own

@@ -27,6 +27,44 @@ CHANGING = frozenset(
 )
 
 
+# What text beside a table may say of its numbers, so that they are no scores of the test set, or no means.
+_MARKS = re.compile(
+    r"mark|denot|indicat|signific|bold|underlin|bracket|parenthes|subscript|superscript|asterisk|dagger|stars?\b|colou?r|shad|arrow|italic|[†‡§*]"
+)
+_STORY = re.compile(r"\b(yield|achiev|bring|give|lead|obtain|provid|outperform|improve[sd]?\b|see\b|observe)")
+_CHOSEN = re.compile(r"tun(e|ing)|select|chos|choos|pick|stopp|hyper-?param|optimi[sz]|grid")
+_ASKED = (  # what a word before it in its clause makes harmless, and the words
+    (_CHOSEN, r"dev|val|valid|(?<!cross-)(?<!cross )validation|development (?:set|split|data|results)|"
+              r"train(?:ing)? (?:set|split|acc\w*|errors?|loss|f1|scores?|results)"),
+    (_STORY, r"gains?|improvements?|differences?|deltas?|δ|drops?|reductions?|degradations?|increases?|decreases?|gaps?"),
+    (None, r"best (?:of|over|out of|run|among|trial)|max(?:imum)? (?:of|over|across)|medians?|ablations?|oracles?|upper bounds?|"
+           r"relative (?:to|scores?|performance|accuracy|f1|errors?|results|numbers|values|percent\w*)|"
+           r"normali[sz]ed (?:to|by|scores?|relative|performance)|ensembles? of|subsets?|average ranks?|p-values?|std|"
+           r"standard (?:deviations?|errors?)|variances?"),
+)  # fmt: skip
+
+
+def asked_of(text: str, columns: str = "") -> str:
+    """Return the word of a text beside a table by which its numbers may be no scores of the test set, or no means; empty if none.
+
+    Clauses about marks do not count, nor how something was chosen. columns: what names of columns and rows say for themselves.
+    """
+    said = {*words(re.sub(r"[()\[\]]", " ", columns)), *(word.rstrip("s") for word in words(columns))}
+    for clause in re.split(r"[.;:,()](?!\d)|\n", re.sub(r"[_/]", " ", text).casefold()):
+        if _MARKS.search(clause):
+            continue
+        if re.search(r"±|mean|average|with", clause):
+            clause = re.sub(r"\bstd\b|standard \w+|variances?", "", clause)
+        for place, (before, known_words) in enumerate(_ASKED):
+            found = re.search(rf"(?<![\w-])(?:{known_words})(?![\w-])", clause)
+            if not found or (before and before.search(clause[: found.start()])):
+                continue
+            own = said & {"dev", "val", "valid", "validation", "train", "test"} if place == 0 else said & CHANGING if place == 1 else ()
+            if not own and found[0].split()[0].rstrip("s") not in said:
+                return found[0]
+    return ""
+
+
 COUNTS = frozenset("errors hits matches fehler".split())  # names of well-known metrics that counts have, too
 
 

@@ -105,11 +105,20 @@ class Names(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row by the names of its columns. where: file and line. over: columns whose cell stands over several columns or rows."""
+    """A row by the names of its columns. where: file and line. over: columns whose cell stands over several columns or rows.
+
+    group: the line above that has a name alone.
+    """
 
     where: str
     cells: dict[str, Any]
     over: frozenset[str] = frozenset()
+    group: str = ""
+
+    @property
+    def name(self) -> str:
+        """The text of its cells, each once."""
+        return " ".join(dict.fromkeys(str(cell) for cell in self.cells.values() if cell))
 
     def number_of(self, column: str) -> Any:
         """Return the cell of a column of numbers. ValueError: it stands over several."""
@@ -139,6 +148,7 @@ class Table:
     alone: list[Row] = field(default_factory=list)
     title: str = ""
     merged: bool = False
+    beside: str = ""  # all text above, below and beside it
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]], where: str) -> "Table":
@@ -305,7 +315,8 @@ def _table(grid: Grid) -> Table | None:
     """Return a grid as a table; None if it is empty. ValueError: it has no header."""
     lines = [line for line in grid.lines if any(line.cells)]
     width = max((len([cell for cell in line.cells if cell]) for line in lines[:50]), default=0)
-    notes = [_note(grid, line) for line in _before(lines, width)]
+    above = _before(lines, width)
+    notes = [_note(grid, line) for line in above]
     lines = lines[len(notes) :]
     if not lines:
         return None
@@ -325,6 +336,10 @@ def _table(grid: Grid) -> Table | None:
     table = Table(grid.where, names, rows, False, [], notes, title=grid.title, merged=not grid.divider)
     for line in body:
         _add(table, rows, grid, line, kept, len(header))
+    used = {row.group for row in rows}
+    below = [name for row in table.alone if (name := row.name) not in used]
+    texts = [text for text in (*grid.beside, *map(_said, above), *below) if text]
+    table.beside = ". ".join(dict.fromkeys(([grid.title] if not any(grid.title in text for text in texts) else []) + texts))
     cells = [str(cell) for row in rows for name, cell in row.cells.items() if "version" not in words(name)]
     table.comma = uses_decimal_commas(cells, grid.divider)
     return table
@@ -409,7 +424,11 @@ def _is_index(body: Sequence[Line], place: int) -> bool:
 
 
 def _note(grid: Grid, line: Line) -> str:
-    return f"{grid.where}, line {line.number}: {' '.join(dict.fromkeys(filter(None, line.cells)))[:60]!r} isn't read: it is no row"
+    return f"{grid.where}, line {line.number}: {_said(line)[:60]!r} isn't read: it is no row"
+
+
+def _said(line: Line) -> str:
+    return " ".join(dict.fromkeys(filter(None, line.cells)))
 
 
 def _add(table: Table, rows: list[Row], grid: Grid, line: Line, kept: Sequence[int], width: int) -> None:
@@ -431,7 +450,7 @@ def _add(table: Table, rows: list[Row], grid: Grid, line: Line, kept: Sequence[i
 def _row(table: Table, place: str, line: Line, kept: Sequence[int]) -> Row:
     columns = dict(zip(table.columns, kept, strict=True))
     over = frozenset(name for name, one in columns.items() if one in line.over)
-    return Row(place, {name: _at(line, one) for name, one in columns.items()}, over)
+    return Row(place, {name: _at(line, one) for name, one in columns.items()}, over, table.alone[-1].name if table.alone else "")
 
 
 def role_of(name: str) -> str:
@@ -656,8 +675,8 @@ def _column(name: str, names: Names, has_metric: bool) -> Column:
     dataset, metrics = split_header(text)
     for end in range(1, len(text.split())) if not metrics else ():
         first, rest = " ".join(text.split()[:end]), " ".join(text.split()[end:])
-        if folded(rest) in names.datasets and _metrics(first):
-            return Column(name, rest, _metrics(first))
+        if folded(rest) in names.datasets and metrics_of(first):
+            return Column(name, rest, metrics_of(first))
     if not metrics and folded(text) in names.systems:
         return Column(name, system=text, metrics=(names.metric,))
     if not metrics and (names.metric or folded(text) in names.datasets):
@@ -668,13 +687,13 @@ def _column(name: str, names: Names, has_metric: bool) -> Column:
 def split_header(text: str) -> tuple[str, tuple[str, ...]]:
     """Return data set and metrics of a header, such as "PTB UAS", "MNLI (acc)" or "accuracy/F1"; no metrics if none is well known."""
     outer, inner = re.fullmatch(r"(.*?)\s*(?:[(\[](.+)[)\]])?\s*", text).groups()  # type: ignore[union-attr]
-    metrics = _metrics(text) or _metrics(outer)
+    metrics = metrics_of(text) or metrics_of(outer)
     if inner and not _qualifies(inner):
         if has_two_metrics(text) or MULTIPLE.fullmatch(inner):
             return "", (text,)
-        if _metrics(inner):
-            return outer, _metrics(inner)
-        return (inner, _metrics(outer)) if _metrics(outer) else ("", ())
+        if metrics_of(inner):
+            return outer, metrics_of(inner)
+        return (inner, metrics_of(outer)) if metrics_of(outer) else ("", ())
     if metrics:
         return "", (text,) if len(metrics) == 1 else metrics
     for divider in (r"\s+", r"[\s_./:]+", r"[\s_./:-]+"):
@@ -682,7 +701,7 @@ def split_header(text: str) -> tuple[str, tuple[str, ...]]:
         for start in range(1, len(parts)):
             if not is_name(" ".join(parts[:start])):
                 continue
-            if metrics := _metrics(" ".join(parts[start:])):
+            if metrics := metrics_of(" ".join(parts[start:])):
                 unit = f" ({inner})" if inner else ""
                 dataset = " ".join(part for part in parts[:start] if part.casefold() not in PREFIXES)
                 return dataset, tuple(metric + unit for metric in metrics)
@@ -692,19 +711,19 @@ def split_header(text: str) -> tuple[str, tuple[str, ...]]:
 def has_two_metrics(header: str) -> bool:
     """Return whether a header names another metric in brackets, as in "EM (F1)"."""
     outer, inner = re.fullmatch(r"(.*?)\s*(?:[(\[](.+)[)\]])?\s*", header).groups()  # type: ignore[union-attr]
-    return bool(inner and _metrics(inner) and _metrics(outer)) and known(inner).name != known(outer).name
+    return bool(inner and metrics_of(inner) and metrics_of(outer)) and known(inner).name != known(outer).name
 
 
 def with_heading(names: Names, table: Table) -> Names:
     """Return the names that files don't say, with the metric that a table's heading is."""
-    return names if names.metric else names._replace(metric="/".join(_metrics(table.title)))
+    return names if names.metric else names._replace(metric="/".join(metrics_of(table.title)))
 
 
 def _qualifies(text: str) -> bool:
     return all(word in QUALIFIERS or word in UNITS or word.isdigit() for word in words(text))
 
 
-def _metrics(text: str) -> tuple[str, ...]:
+def metrics_of(text: str) -> tuple[str, ...]:
     """Return the well-known metrics that a text consists of, divided by slashes and the like; empty if it says more or less."""
     parts = [part.strip() for part in re.split(r"\s*[/&,]\s*|\s+and\s+", text) if part.strip()]
     return tuple(parts) if all(_pure(part) for part in parts) else ()

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_tables import judged
+from test_tables import judged, of_seeds
 
 from phrasemodels.verdicts import Names, judge_gains
 from phrasemodels.verdicts.cells import plain, value_of
@@ -162,7 +162,57 @@ def test_a_number_over_several_cells_counts_for_none(cells, tmp_path):
         book.save(tmp_path / name)
         text = (tmp_path / name).read_bytes()
     both, found = judged(tmp_path, (name, text, Names(metric="accuracy")), {"s.csv": "model,MR,CR\nA,82.3,82.3\nB,82.1,82.1\n"})
-    assert not [one for one in found if one.printed.value == "82.3"] and "write it into each that it is of" in both.unread[-1]
+    assert not [one for one in found if one.printed.value == "82.3"] and "write it into each that it is of" in " ".join(both.unread)
+
+
+ONE = "| model | accuracy |\n|---|---|\n| A | 82.1 |\n"
+HEAD = "| model | accuracy | dev accuracy |\n|---|---|---|\n| A | 82.1 | 1 |\n"
+CSV = "model,accuracy\nA,82.1\n"
+FLOAT = "\\begin{{table}}{}\\begin{{tabular}}{{lc}} model & accuracy \\\\ A & 82.1 \\\\ \\end{{tabular}}{}\\end{{table}}"
+OF_GROUP = "\\begin{{tabular}}{{lc}} model & accuracy \\\\ \\multicolumn{{2}}{{c}}{{{}}} \\\\ A & 82.1 \\\\ \\end{{tabular}}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "asked"),
+    [*(("t.md", f"{said}\n\n{ONE}", word) for said, word in (
+         ("Table 3: validation accuracy", "validation"), ("## Results on dev", "dev"), ("Table 3: Gains over the baseline.", "gains"),
+         ("Table 1. Results, best of 5 runs", "best of"), ("**Ablation study**", "ablation"), ("Numbers are relative to A.", "relative to"),
+         ("Differences from the baseline (%)", "differences"), ("Oracle results", "oracle"), ("Median over 5 runs", "median"),
+         ("Accuracy on the training set", "training set"), ("Standard deviations over 5 runs", "standard deviations"))),
+     ("t.md", f"{ONE}\nTable 3: validation accuracy\n", "validation"), ("t.md", f"{ONE}\nAll numbers are of the dev set.\n", "dev"),
+     ("t.csv", f"Results on dev,\n{CSV}", "dev"), ("t.csv", f"{CSV}all on dev,\n", "dev"),
+     ("t.csv", "model,Eval,accuracy\nA,dev,82.1\n", "dev"),
+     ("t.tex", FLOAT.format("\\caption{Dev \\textbf{accuracy}}", ""), "dev"), ("t.tex", FLOAT.format("", "\\caption{Gains.}"), "gains"),
+     ("t.tex", FLOAT.format("\\caption{All}", "\\small On the dev set."), "dev"),
+     ("t.tex", OF_GROUP.format("Upper bounds"), "upper bounds"),
+     *(("t.md", f"{said}\n\n{text}", "") for text, said in (
+         (ONE, "Table 2: Results on SST-2 and MR"), (ONE, "Best results are in bold."), (HEAD, "Dev and test accuracy"),
+         (ONE, "Test accuracy. Models are selected on the validation set."), (ONE, "† marks significant improvements over the baseline."),
+         (ONE, "Our model yields large improvements over CNN."), (ONE, "Mean and standard deviation over 5 runs"),
+         (ONE, "10-fold cross-validation"), (ONE, "Results with relative position encodings"), (ONE, "Development of accuracy"))),
+     ("t.tex", FLOAT.format("\\caption{All}\\label{tab:dev}", ""), ""), ("t.tex", OF_GROUP.format("Test set"), ""),
+     ("t.tex", OF_GROUP.format("Supervised"), "")],
+)  # fmt: skip
+def test_text_beside_a_table_is_understood_or_asked_about(name, text, asked, tmp_path):
+    ours = csv_of("accuracy", "82.0", "82.1", "82.2")
+    found = verdict_of(tmp_path, ours, text, name=name)
+    assert found[0] == ("not comparable" if asked else "reproduced") and f"say --same {asked!r}" * bool(asked) in found[2], found
+    if asked:
+        assert verdict_of(tmp_path, ours, text, Names(same=frozenset((asked,))), name)[0] == "reproduced"
+
+
+def test_a_line_above_rows_names_their_metric_or_split_and_a_data_set_is_no_other(tmp_path):
+    ours = of_seeds("model,MR,CR", "A,82.{},80.{}", "B,82.{},80.{}")
+    table = "Model & MR & CR \\\\ {} \\\\ A & 82.1 & 80.1 \\\\ {} \\\\ B & 82.1 & 80.1 \\\\"
+    for lines in (("Accuracy", "F1"), ("Test", "Dev")):
+        text = table.format(*(f"\\multicolumn{{3}}{{c}}{{{line}}}" for line in lines))
+        _, found = judged(tmp_path, ("t.tex", text, Names(metric="accuracy")), ours)
+        assert [one.verdict for one in found] == ["reproduced"] * 2 + ["not run"] * 2
+    found = verdict_of(tmp_path / "1", csv_of("accuracy", "82", "82.1", "82.2"), f"Results on MR\n\n{ONE}", Names(dataset="SST"))
+    assert found[0] == "not comparable" and "says 'mr'" in found[2]
+    ours = {f"seed{n}.md": f"## Dev accuracy\n\n{ONE.replace('.1', f'.{n}')}" for n in range(3)}
+    found = verdict_of(tmp_path / "2", ours, CSV, name="t.csv")
+    assert found[0] == "not comparable" and "--same 'dev'" in found[2]
 
 
 def test_a_name_over_several_rows_is_theirs_wherever_it_stands(tmp_path):
