@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import re
 import runpy
 import shlex
@@ -11,9 +12,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from conftest import PROJECT
+from scipy.stats import ttest_ind
 from typer.main import get_command
 
 from phrasemodels.flows.cli.main import app
@@ -28,7 +31,7 @@ README = (PROJECT / "README.md").read_text(encoding="utf-8")
 
 
 EVIDENCE = [  # a row of README's first table: claim, and where its numbers are from: a reading or a place elsewhere, also of another claim
-    ("000-1", ["30 epochs"]),
+    ("000-1", ["30 epochs", "10 epochs"]),
     ("001-1", ["at a small size, on SNLI 1.0 dev and test"]),
     ("002-2", ["", "at a small size"]),
     ("003-5", ["", *(f"{potential} against as published" for potential in
@@ -95,6 +98,21 @@ def test_a_page_quotes_the_intervals_of_the_claims(paper, claims):
         one = claim if claim["low"] is not None else claim["elsewhere"][0]
         low, high = (f"{one[end]:.2f}".replace("-", "−") for end in ("low", "high"))
         assert f"{abs(one['difference']):.2f}" in text and f"(90 %: {low} to {high})" in text, claim["id"]
+
+
+EASY = ("02", "11", "13", "14", "15", "17", "18", "19")  # tasks of bAbI that the chain of paper 003 learns in some way
+LEARNED = {"answer": (3, (*EASY, "07", "08")), "fact": (10, (*EASY, "03"))}  # seeds and tasks of an average
+
+
+@pytest.mark.parametrize("metric", LEARNED)
+def test_the_page_says_how_far_the_chain_is_ahead_where_it_learns(metric):
+    kept = json.loads((PROJECT / "results/003-tablebabi-paper/result.json").read_text(encoding="utf-8"))
+    values, (seeds, tasks) = {row["experiment"].split("/")[-1]: row["values"] for row in kept["rows"]}, LEARNED[metric]
+    ours = [np.mean([values[f"{of}-qa{t}"][metric][:seeds] for t in tasks], 0) for of in ("binary", "memn2n")]
+    low, high = ttest_ind(*ours, equal_var=False).confidence_interval(0.9)
+    text = " ".join((PROJECT / "docs/papers/003.md").read_text(encoding="utf-8").split())
+    shown = re.findall(rf"{np.subtract(*ours).mean():.2f}(?: ahead)? \(([\d.]+) to ([\d.]+); printed", text)
+    assert shown == [(f"{low:.2f}", f"{high:.2f}")]
 
 
 def test_the_code_gives_the_output_that_is_shown():
