@@ -7,6 +7,7 @@ them as they are.
 import ast
 import importlib
 import inspect
+import math
 import pkgutil
 import re
 import textwrap
@@ -142,16 +143,18 @@ def runs(metric: str, name: str, like: str, limit: int = 40) -> str:
 def claims(paper: str) -> str:
     """Return the claims of a paper: printed gain, our gain with its 90 % interval, the answer, and answers elsewhere.
 
-    A claim with several readings has a line for each below it.
+    A claim with several readings has a line for each below it, one about a resource a ratio in place of a gain.
     """
     from phrasemodels.flows.results.judged import judged_claims
 
     lines = []
     for one in judged_claims(*_opened(), paper):
         several = one["readings"] if len(one["readings"]) > 1 else []
-        others = "; ".join(dict.fromkeys(f"{other['verdict']} ({_gain(other)})" for other in one["elsewhere"]))
-        ours = "by reading:" if several else _gain(one)
-        lines.append([one["claim"], f"{one['printed']:+.2f}", ours, f"**{one['verdict']}**", others])
+        gain = _ratio if one["kind"] == "resource" else _gain
+        others = (f"{other['verdict']} ({gain(other)}; `{Path(other['source']).name}`)" for other in one["elsewhere"])
+        ours = "by reading:" if several else gain(one)
+        printed = gain({"difference": one["printed"], "low": None, "high": None})
+        lines.append([one["claim"], printed, ours, f"**{one['verdict']}**", "; ".join(others)])
         for r in several:
             vote = "" if r["votes"] else ", no vote"
             lines.append([f"– {r['reading'] or 'main'}", "", _gain(r), f"{r['verdict']}{vote}", ""])
@@ -163,6 +166,10 @@ def _gain(one: Mapping[str, Any]) -> str:
     if one["difference"] is None:
         return "–"
     return (f"{one['difference']:+.2f}" + (f" [{low:+.2f}, {high:+.2f}]" if low is not None else "")).replace("-", "−")
+
+
+def _ratio(one: Mapping[str, Any]) -> str:
+    return "–" if one["difference"] is None else f"{math.exp(one['difference']):.2f} times"
 
 
 def code(*things: Any) -> str:
