@@ -24,6 +24,7 @@ CASES = [
     ("best of 20", "92.0", [87, 87.5, 88], {"runs": 1, "of": 20}, "inconclusive", 1),
     ("one run, wider", "92.0", [87, 88, 89], {}, "inconclusive", 1),
     ("mean of 5", "92.0", [87, 88, 89], {"runs": 5}, "lower", NONE),
+    ("edge", "87.9", [86.79, 86.07, 86.07, 86.07, 84.29], {"items": 280, "deviation": 0.36}, "inconclusive", NONE),
 ]
 
 
@@ -33,6 +34,7 @@ CASES = [
 def test_the_twelve_cases_of_the_rule(printed, ours, how, verdict, further):
     found = judge_runs(printed, ours, PrintedValue(**how))
     assert (found.verdict, found.further_seeds) == (verdict, further), found
+    assert ("too near to the edge of the margin" in found.reason) == (printed == "87.9")  # of the others the paper's runs vary too far
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 1e30, 1.7976931348623157e308, -1e300])
