@@ -31,6 +31,7 @@ from phrasemodels.flows.experiments.experiment import (
     TableName,
     experiments,
 )
+from phrasemodels.inference.inputs import Dependencies, Levels
 from phrasemodels.layers.phrases import MeanInit, phrase_graph
 from phrasemodels.models.pretrained_words import PretrainedWordsConfig
 from phrasemodels.models.recurrent import RecurrentConfig
@@ -39,7 +40,6 @@ from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.project import StudyFile
 from phrasemodels.tasks.metrics.scores import CORPUS_BLEU
-from phrasemodels.tasks.prepare.constituents import Dependencies, Levels, none
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, adjacent, no_phrases, subtrees
 from phrasemodels.tasks.prepare.tokenise import join, moses, moses_lower, spaces
@@ -115,6 +115,7 @@ __all__ = [
 SIZE = Size(d=64, heads=2, layers=2, d_ff=128, dropout=0.1, hidden=64)  # of a table that says nothing else
 TRAIN = TrainConfig(steps=300, batch_tokens=1500, learning_rate=3e-3, evaluate_every=100, checkpoint_every=100)
 PRINTED = "printed.csv"
+none = "none"  # of trees: `Levels(trees=none)`
 
 
 @dataclass(frozen=True)

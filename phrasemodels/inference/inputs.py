@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -243,12 +243,29 @@ def words_and_tree(text: str) -> tuple[str, str]:
     return " ".join(tree.tokens), brackets(tree)
 
 
+class Structure(Protocol):
+    """Integers for each token of a sentence (n, k), from its tokens and its tree in brackets (or an empty text).
+
+    reads_trees: whether it needs trees.
+    """
+
+    @property
+    def reads_trees(self) -> bool: ...
+    def __call__(self, tokens: Sequence[str], tree: str) -> Numbers: ...
+
+
 @dataclass(frozen=True)
 class Levels:
-    """The number of each token's phrase on some levels of a tree (n, levels).
+    """The number of each token's phrase on some levels of a tree (n, levels), as in paper 001.
 
-    partition: syntactic, syntactic_binarised or equal_blocks. trees: given (the caller's), none, right_branching or
-    AtRandom with a seed. stop: the place of a full stop (apart or attached).
+    A level is a partition of the sentence. Its phrases are numbered from 0.
+
+    Args:
+        partition: The division: `syntactic` (phrases are constituents), `syntactic_binarised` or `equal_blocks` (as many, of equal sizes).
+        levels: The levels as numbers from 1.
+        trees: `given` (those of the corpus), `none` (a sentence is one phrase), `right_branching` or `AtRandom`.
+        seed: Seed of random trees.
+        stop: The place of a full stop: `apart` (a phrase of its own, as in the tree) or `attached` to the previous phrase.
     """
 
     partition: str = "syntactic"
@@ -261,7 +278,9 @@ class Levels:
         one_of(self, "partition", ("syntactic", "syntactic_binarised", "equal_blocks"))
         one_of(self, "trees", ("given", "none", "right_branching", "AtRandom"))
         one_of(self, "stop", ("apart", "attached"))
-        at_least(self, 1, "levels")
+        at_least(self, 0, "seed")
+        if not self.levels or not min(self.levels) >= 1:
+            raise ValueError(f"levels={self.levels}: must be one or more levels, numbered from 1")
 
     @property
     def reads_trees(self) -> bool:
@@ -391,9 +410,13 @@ RELATIONS = (
 
 @dataclass(frozen=True)
 class Dependencies:
-    """Head (from 1, 0 for the root) and relation of each token (n, 2) by head rules on constituency trees."""
+    """Head (from 1, 0 for the root) and relation of each token (n, 2) by head rules on constituency trees.
 
-    reads_trees: bool = True
+    The relation is the label of the token's largest phrase as head. Labels outside of RELATIONS share the last id. In a
+    sentence without a tree the head of each word is the next word.
+    """
+
+    reads_trees: ClassVar[bool] = True
 
     def __call__(self, tokens: Sequence[str], tree: str) -> Numbers:
         """Return heads and relations of one sentence."""
@@ -401,11 +424,7 @@ class Dependencies:
 
 
 def heads_and_relations(tokens: Sequence[str], tree: str) -> Numbers:
-    """Return heads (from 1, 0 for the root) and relations (n, 2).
-
-    The relation is the label of the token's largest phrase. Labels outside of RELATIONS share the last id. Without a tree the
-    head of each word is the next word.
-    """
+    """Return the numbers of `Dependencies`."""
     n, rare = len(tokens), len(RELATIONS)
     if not tree:
         return np.stack([np.r_[np.arange(2, n + 1), 0], np.full(n, rare)], 1).astype(np.int32)

@@ -25,6 +25,7 @@ from phrasemodels.inference.inputs import (
     STRUCTURES,
     Dependencies,
     Levels,
+    Structure,
     detokeniser,
     hashed,
     ids_of,
@@ -402,9 +403,10 @@ class _Structured(Predictor):
     def portable(self) -> bool:
         return OWN not in (self.unknown, self.structure["kind"])
 
-    def reads(self, model: "LoadedModel") -> Any:
+    def reads(self, model: "LoadedModel") -> Structure:
         """Return the structure that is read: Levels, Dependencies or one of a user's own."""
-        return model.parts["structure"] if self.structure["kind"] == OWN else self._reads
+        own: Structure = model.parts["structure"] if self.structure["kind"] == OWN else self._reads
+        return own
 
     @cached_property
     def _reads(self) -> Levels | Dependencies:
@@ -596,6 +598,13 @@ def story_of(story: Story) -> list[str]:
             f"{str(story)[:60]!r} is no story: give facts and then a question, each with a mark at its end"
         )
     return parts
+
+
+def described(structure: Structure) -> dict[str, Any]:
+    """Return a structure as exported models name it: of one of the user's own, that it is."""
+    if not isinstance(structure, Levels | Dependencies):
+        return {"kind": OWN}
+    return {"kind": type(structure).__name__, **dataclasses.asdict(structure)}
 
 
 PROBLEMS: Mapping[str, type[Predictor]] = {

@@ -31,7 +31,7 @@ from phrasemodels.flows.results.verdicts import (
     verdicts,
 )
 from phrasemodels.flows.run.plan import Plan
-from phrasemodels.tasks.prepare.constituents import Levels, none
+from phrasemodels.inference.inputs import Levels
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import write_shards
 from phrasemodels.tasks.problems.counting import (
@@ -85,7 +85,7 @@ def test_activations_that_are_saved_are_counted_once_and_as_float32(store: Store
     assert saved_bytes(Squares(), torch.tensor([3, 2]), torch.zeros(2, 1, 3), 5) == 2 * (2 * 3 * 5) * 4
     task = TransferTask("P", NESTED, SampleCorpus(60, 2, 2, records=Polarity()), ("train",), SentenceText(("text",)))
     found = {}
-    for name, levels in (("phrases", Levels()), ("whole", Levels(trees=none))):
+    for name, levels in (("phrases", Levels()), ("whole", Levels(trees="none"))):
         recipe = ActivationsRecipe(task.corpus, task, levels, {"multi-head": MultiHeadConfig(8, 2)})
         stage = recipe.stages(PsanConfig(8), TrainConfig(), 0)["scores"]
         made = store.run(Step(stage.make, name, stage.settings, recipe.data()))

@@ -22,7 +22,7 @@ from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion
 from phrasemodels.inference import inputs
-from phrasemodels.tasks.prepare import constituents, phrases, tokenise
+from phrasemodels.tasks.prepare import phrases, tokenise
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems import answering, decomposition, sentence_data
 
@@ -155,7 +155,7 @@ LEARNED = {
 
 
 @given(st.integers(1, 12), st.integers(0, 10**6), st.sampled_from([(1, 2, 3), (1, 3), (2,)]))
-def test_structures_of_a_sentence_are_those_of_the_pipeline(n: int, seed: int, levels: tuple[int, ...]) -> None:
+def test_levels_of_a_sentence_equal_plain_loops(n: int, seed: int, levels: tuple[int, ...]) -> None:
     rng = random.Random(seed)
     words = [rng.choice(["a", "b", ".", "c"]) for _ in range(n)]
     spans = inputs.random_spans(words, seed)
@@ -169,30 +169,27 @@ def test_structures_of_a_sentence_are_those_of_the_pipeline(n: int, seed: int, l
         ),
     )
     written = brackets(tree) if rng.random() < 0.9 else ""
-    given_trees, lengths = pa.chunked_array([[written]]), np.array([n])
     spans_of = {
-        constituents.given: {(start, end) for _, start, end in tree.spans} if written else None,
-        constituents.none: None,
-        constituents.right_branching: {(start, n) for start in range(n)},
-        constituents.AtRandom(seed): {*spans, (0, n)},
+        "given": {(start, end) for _, start, end in tree.spans} if written else None,
+        "none": None,
+        "right_branching": {(start, n) for start in range(n)},
+        "AtRandom": {*spans, (0, n)},
     }
-    for partition in (constituents.syntactic, constituents.syntactic_binarised, constituents.equal_blocks):
-        for trees_of, of in spans_of.items():
-            divided = (plain.halves if partition is constituents.syntactic_binarised else plain.with_words)(of or (), n)
+    for partition, divide in {**dict.fromkeys(PARTITIONS, plain.with_words), "syntactic_binarised": plain.halves}.items():
+        for trees, of in spans_of.items():
+            divided = divide(of or (), n)
             begins = plain.span_levels(divided, n, max(levels)) if of is not None else [[0]] * max(levels)
             numbers = [[sum(start <= word for start in begins[t - 1]) - 1 for t in levels] for word in range(n)]
-            if partition is constituents.equal_blocks:
+            if partition == "equal_blocks":
                 numbers = [[word * (last + 1) // n for last in numbers[-1]] for word in range(n)]
-            for stop in (constituents.apart, constituents.attached):
-                if stop is constituents.attached and n > 1 and words[-1] == ".":
+            for stop in ("apart", "attached"):
+                if stop == "attached" and n > 1 and words[-1] == ".":
                     numbers[-1] = numbers[-2]
-                theirs = constituents.Levels(partition, levels, trees_of, stop)
-                described = constituents.described(theirs)
-                assert described is not None and described.pop("kind") == "Levels"
-                assert inputs.Levels(**described)(words, written).tolist() == numbers, described
-                assert theirs([words], given_trees, lengths).tolist() == numbers, described
-    found = inputs.Dependencies()(words, written)
-    assert found.tolist() == constituents.Dependencies()([words], given_trees, lengths).tolist()
+                given_structure = inputs.Levels(partition, levels, trees, seed, stop)
+                assert given_structure(words, written).tolist() == numbers, given_structure
+
+
+PARTITIONS = ("syntactic", "syntactic_binarised", "equal_blocks")
 
 
 def test_random_trees_stay_those_of_kept_artifacts() -> None:

@@ -9,7 +9,7 @@ import pytest
 from phrasemodels.flows.experiments.catalogue import experiment as find
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.flows.experiments.overrides import overridden
-from phrasemodels.tasks.prepare.constituents import AtRandom, Dependencies, Levels
+from phrasemodels.inference.inputs import Levels
 from phrasemodels.tasks.prepare.corpora import Corpus, HeldOut, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases
 from phrasemodels.tasks.prepare.vocabulary import LearnBpe, VocabularySettings
@@ -45,10 +45,10 @@ WRONG = [
     *((TrainConfig, "precision", value) for value in ("foo", "Tensor", "float16", "float64")),
     *((TrainConfig, name, "cosine") for name in ("schedule", "decay", "optimiser")),
     *((SampleCorpus, name, 0) for name in ("train", "dev", "test")),
-    (AtRandom, "seed", -1),
+    (Levels, "seed", -1),
+    *((Levels, name, "other") for name in ("partition", "trees", "stop")),
     (HeldOut, "dev", 0),
     *((Levels, "levels", value) for value in ((), (0, 1))),
-    (Dependencies, "k", 3),
     (Phrases, "longest", 1),
     *((config, "max_tokens", -1) for config in (Phrases, TranslationText, EntailmentRecipe)),
     *(

@@ -17,10 +17,10 @@ from phrasemodels.encoders.transformer import PooledEncoderConfig, TransformerEn
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results import models
 from phrasemodels.flows.results.lineage import Lineage
+from phrasemodels.inference.inputs import Levels
 from phrasemodels.models.pretrained_words import PieceVectors, PretrainedWordsConfig, aligned
 from phrasemodels.models.sentence_pair import ClassifierConfig
 from phrasemodels.project import StudyFile
-from phrasemodels.tasks.prepare.constituents import Levels, none
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.classification import ClassificationRecipe
@@ -67,7 +67,7 @@ def test_a_classifier_over_a_pretrained_encoder_is_trained_exported_and_answers_
     corpus = SampleCorpus(60, 10, 20, records=Polarity())
     row = dataclasses.replace(
         experiment("001/table3/sample/psan"),
-        recipe=ClassificationRecipe(corpus, Levels(trees=none), vectors=config.vectors),
+        recipe=ClassificationRecipe(corpus, Levels(trees="none"), vectors=config.vectors),
         model=ClassifierConfig(config, hidden=8, dropout=0.0),
         train=TrainConfig(steps=20, batch_tokens=300, learning_rate=1e-2, evaluate_every=10),
     )
@@ -97,7 +97,7 @@ def test_another_file_of_the_encoder_is_another_training(tmp_path: Path) -> None
         (folder / "notes.json").write_text(text)
         config = PretrainedWordsConfig(PHRASES, StudyFile(str(folder)))
         recipe = ClassificationRecipe(
-            SampleCorpus(60, 10, 20, records=Polarity()), Levels(trees=none), vectors=config.vectors
+            SampleCorpus(60, 10, 20, records=Polarity()), Levels(trees="none"), vectors=config.vectors
         )
         row = dataclasses.replace(experiment("001/table3/sample/psan"), recipe=recipe, model=ClassifierConfig(config))
         keys.append(row.steps(0).trained.key)

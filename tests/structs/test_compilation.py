@@ -58,7 +58,7 @@ def test_without_a_place_for_a_cache_kernels_are_compiled_uncached_and_a_line_sa
     code = """
 import numpy as np
 from phrasemodels.layers import multidim, ngrams
-from phrasemodels.tasks.prepare import constituents, phrases
+from phrasemodels.tasks.prepare import phrases
 from phrasemodels.structs import dispatch
 from phrasemodels.structs.kernels import simd
 dispatch.announce(simd.exponential)

@@ -14,9 +14,9 @@ from phrasemodels.data.corpora.bitext import labelled_blocks
 from phrasemodels.data.formats.shards import SENTENCES, build, read_shard
 from phrasemodels.data.store.store import Store
 from phrasemodels.encoders.baselines import BiLSTMMaxConfig
+from phrasemodels.inference.inputs import Levels
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.models.sentence_pair import ClassifierConfig
-from phrasemodels.tasks.prepare.constituents import Levels, none
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
@@ -44,7 +44,7 @@ class Films:
 MODEL = ClassifierConfig(BiLSTMMaxConfig(16, 16), hidden=16, dropout=0.0)
 TRAIN = TrainConfig(steps=60, batch_tokens=400, learning_rate=1e-2, evaluate_every=20, checkpoint_every=60)
 CORPUS = SampleCorpus(200, 30, 40, records=Films())
-RECIPE = ClassificationRecipe(CORPUS, Levels(trees=none), text=SentenceText(("text",)))
+RECIPE = ClassificationRecipe(CORPUS, Levels(trees="none"), text=SentenceText(("text",)))
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +96,10 @@ def test_texts_are_parsed_before_a_model_that_reads_trees_answers(made: dict) ->
 class EachWordApart:
     """A structure of a user's own: each word is a phrase."""
 
-    k: int = 1
     reads_trees: bool = False
 
-    def __call__(self, tokens: list[list[str]], trees: pa.ChunkedArray, lengths: np.ndarray) -> np.ndarray:
-        return np.concatenate([np.arange(len(row)) for row in tokens])[:, None].astype(np.int32)
+    def __call__(self, tokens: list[str], tree: str) -> np.ndarray:
+        return np.arange(len(tokens), dtype=np.int32)[:, None]
 
 
 def test_a_structure_of_ones_own_is_read_for_texts_and_named_in_no_folder(made: dict) -> None:

@@ -11,16 +11,8 @@ import pytest
 from phrasemodels.data.corpora.samples import Entailment
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.trees import parse
-from phrasemodels.inference.inputs import dependencies, heads_and_relations
-from phrasemodels.tasks.prepare.constituents import (
-    AtRandom,
-    Levels,
-    attached,
-    equal_blocks,
-    none,
-    right_branching,
-    syntactic_binarised,
-)
+from phrasemodels.inference.inputs import Dependencies, Levels, dependencies
+from phrasemodels.tasks.problems.sentence_data import structures
 
 FIGURE_1 = (
     "(ROOT (S (NP (NP (DT A) (JJ little) (NN girl)) (VP (VBG wearing) (NP (DT a) (JJ green) (NN dress)) "
@@ -32,7 +24,7 @@ FIGURE_1 = (
 def applied(structure, *sentences: tuple[list[str], str]) -> np.ndarray:
     tokens = [words for words, _ in sentences]
     trees = pa.chunked_array([[tree for _, tree in sentences]], pa.string())
-    return structure(tokens, trees, np.array([len(words) for words in tokens]))
+    return structures(structure, tokens, trees)
 
 
 def phrases(numbers: np.ndarray, tokens: list[str]) -> list[list[str]]:
@@ -73,17 +65,15 @@ def test_levels_equal_an_independent_division():
 
 SOURCES = (
     Levels(),
-    Levels(syntactic_binarised),
-    Levels(trees=right_branching),
-    Levels(trees=AtRandom()),
-    Levels(trees=none),
-    Levels(equal_blocks, trees=AtRandom()),
+    Levels("syntactic_binarised"),
+    Levels(trees="right_branching"),
+    Levels(trees="AtRandom"),
+    Levels(trees="none"),
+    Levels("equal_blocks", trees="AtRandom"),
 )
 
 
-@pytest.mark.parametrize(
-    "source", SOURCES, ids=lambda s: f"{s.partition.__name__}-{getattr(s.trees, '__name__', s.trees)}"
-)
+@pytest.mark.parametrize("source", SOURCES, ids=lambda s: f"{s.partition}-{s.trees}")
 def test_every_level_is_a_partition_that_refines_the_previous_one(source):
     pairs = Entailment().tables({"test": 50})["test"].to_pylist()
     sentences = [(pair[side].split(), pair[f"{side}_tree"]) for pair in pairs for side in ("premise", "hypothesis")]
@@ -91,11 +81,11 @@ def test_every_level_is_a_partition_that_refines_the_previous_one(source):
     for words, tree in sentences:
         numbers, together = np.split(together, [len(words)])
         assert (numbers == applied(source, (words, tree))).all()
-        assert numbers.shape == (len(words), source.k)
+        assert numbers.shape == (len(words), 3)
         assert (numbers[0] == 0).all() and set(np.diff(numbers, axis=0).ravel()) <= {0, 1}
         cuts = [set(np.flatnonzero(np.diff(column))) for column in numbers.T]
-        assert source.partition is equal_blocks or cuts[0] <= cuts[1] <= cuts[2]
-        if source.trees is right_branching:
+        assert source.partition == "equal_blocks" or cuts[0] <= cuts[1] <= cuts[2]
+        if source.trees == "right_branching":
             n = len(words)
             assert [len(cut) for cut in cuts] == [
                 min(1, n - 1),
@@ -110,7 +100,7 @@ def test_sentences_of_one_word_and_full_stops():
         assert applied(source, (["yes"], "(ROOT (UH yes))")).tolist() == [[0, 0, 0]]
     sentence = ["we", "slept", "."], "(ROOT (S (NP (PRP we)) (VP (VBD slept)) (. .)))"
     assert applied(Levels(), sentence)[:, 0].tolist() == [0, 1, 2]
-    assert applied(Levels(stop=attached), sentence, sentence)[:, 0].tolist() == [0, 1, 1, 0, 1, 1]
+    assert applied(Levels(stop="attached"), sentence, sentence)[:, 0].tolist() == [0, 1, 1, 0, 1, 1]
 
 
 def test_dependencies_by_head_rules():
@@ -124,5 +114,34 @@ def test_dependencies_by_head_rules():
     for pair in Entailment().tables({"test": 50})["test"].to_pylist():
         tree = parse(pair["premise_tree"])
         assert flaw(dependencies(tree)[0]) == ""
-        assert heads_and_relations(tree.tokens, pair["premise_tree"]).max() < 34 + len(tree.tokens)
-    assert flaw(list(heads_and_relations(["a", "b", "c"], "")[:, 0])) == ""
+        assert Dependencies()(tree.tokens, pair["premise_tree"]).max() < 34 + len(tree.tokens)
+    assert flaw(list(Dependencies()(["a", "b", "c"], "")[:, 0])) == ""
+
+
+@pytest.mark.parametrize("partition", ["syntactic", "syntactic_binarised", "equal_blocks"])
+def test_blocks_are_as_many_as_constituents_and_of_equal_sizes(partition: str):
+    rng = random.Random(1)
+    for _ in range(100):
+        text = bracketed(random_tree(rng, 4))
+        tokens = list(parse(text).tokens)
+        wanted, got = (applied(Levels(how), (tokens, text)) for how in (partition, "equal_blocks"))
+        for level in range(3):
+            sizes = np.bincount(got[:, level])
+            assert partition == "syntactic_binarised" or len(np.bincount(wanted[:, level])) == len(sizes)
+            assert sizes.max() - sizes.min() <= 1
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [("(ROOT (X (NN a)", 1), ("(ROOT (NN a))) (", 1), ("(X (NN a)) (X (NN b))", 2), ("(X (NN a))", 2)],
+)
+@pytest.mark.parametrize("structure", [Levels(), Dependencies()], ids=["levels", "dependencies"])
+def test_malformed_trees_are_refused_by_row(structure, tree: str, words: int):
+    with pytest.raises(ValueError, match=rf"row 1: .* is no tree of {words} words; parse its tokens"):
+        applied(structure, (["a"], "(X (NN a))"), (["a"] * words, tree))
+
+
+def test_a_sentence_without_a_tree_is_one_phrase():
+    numbers = applied(Levels(), (["a"] * 3, ""), ([], ""), (["a", "b"], "(X (A a) (B b))"))
+    assert numbers.tolist() == [[0, 0, 0]] * 4 + [[1, 1, 1]]
+    assert applied(Levels()).shape == (0, 3) and applied(Dependencies()).shape == (0, 2)

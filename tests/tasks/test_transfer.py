@@ -18,9 +18,9 @@ from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.flows.experiments.catalogue import experiment, resolved
 from phrasemodels.flows.experiments.experiment import Experiment, TableName
 from phrasemodels.flows.experiments.paper_001 import CASED, as_published
+from phrasemodels.inference.inputs import Levels
 from phrasemodels.models.sentence_pair import BUCKETS, SentencePairConfig, as_built
 from phrasemodels.tasks.metrics.scores import pearson, spearman
-from phrasemodels.tasks.prepare.constituents import Levels
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words

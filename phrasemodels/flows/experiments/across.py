@@ -16,12 +16,12 @@ from phrasemodels.encoders.transformer import (
 )
 from phrasemodels.flows.experiments import paper_000, paper_001
 from phrasemodels.flows.experiments.experiment import Answer, Experiment, TableName
+from phrasemodels.inference.inputs import Levels
 from phrasemodels.layers.attention_weights import ReleasedSegmentWeights, SoftmaxWeights
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.sentence_pair import SentencePairConfig
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.metrics.scores import CORPUS_BLEU
-from phrasemodels.tasks.prepare.constituents import Levels, none
 
 PAPER = "across"
 SIZES = (0, 2, 3, 4)  # words of the n-gram of a quarter of the heads
@@ -55,7 +55,7 @@ def entailment(profile: str) -> list[Experiment]:
     known = paper_001.systems(profile)
     rows = [_row(e, "entailment", e.row, e.paper, e.system, e.variant, e.model) for e in known]
     size, first = paper_001.PROFILES[profile].size, known[0]
-    recipe = dataclasses.replace(first.recipe, structure=Levels(trees=none))  # type: ignore[call-arg]
+    recipe = dataclasses.replace(first.recipe, structure=Levels(trees="none"))  # type: ignore[call-arg]
     base = dataclasses.replace(first, recipe=recipe)
     widths = {"d": size.d, "heads": size.heads, "layers": LAYERS, "d_ff": 2 * size.d, "dropout": size.dropout / 2}
     encoders: tuple[tuple[str, str, str, str, EncoderConfig, int], ...] = (

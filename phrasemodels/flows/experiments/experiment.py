@@ -14,7 +14,6 @@ from phrasemodels import project
 from phrasemodels.data.store.store import HasKey, Step
 from phrasemodels.flows.experiments.comparability import Aspect, caveat, compare_settings, reason
 from phrasemodels.flows.experiments.published import CHANGE, PRINTED, printed_value, published_results
-from phrasemodels.tasks.prepare.constituents import none as no_trees
 from phrasemodels.tasks.prepare.corpora import leaks
 from phrasemodels.tasks.problems.recipe import Recipe, steps_of
 from phrasemodels.tasks.train.config import TrainConfig
@@ -184,7 +183,7 @@ class Experiment:
         reasons = [answer.why_not, self.differences] if answer.cell else []
         if answer.cell and not answer.exact:
             reasons.append(answer.cell.unread)
-        reads_trees = getattr(getattr(self.recipe, "structure", None), "trees", None) is not no_trees
+        reads_trees = getattr(getattr(self.recipe, "structure", None), "trees", None) != "none"
         if reads_trees and (named := getattr(getattr(self.recipe, "parsed", None), "card_name", "")):
             reasons.append(f"trees by the {named}")
         changed = ["changed: " + ", ".join(self.changed)] if self.changed else []

@@ -36,6 +36,7 @@ from phrasemodels.flows.experiments.experiment import (
     exact,
     experiments,
 )
+from phrasemodels.inference.inputs import Dependencies, Levels, Structure
 from phrasemodels.layers.blocks import max_with_padding
 from phrasemodels.layers.multidim import itself
 from phrasemodels.models.sentence_pair import (
@@ -49,16 +50,6 @@ from phrasemodels.tasks.metrics.scores import accuracy_of
 from phrasemodels.tasks.parsers.shipped import ByShippedParser
 from phrasemodels.tasks.parsers.stanford import ByStanford
 from phrasemodels.tasks.parsers.stanza import ByStanza, by_stanza
-from phrasemodels.tasks.prepare.constituents import (
-    AtRandom,
-    Dependencies,
-    Levels,
-    Structure,
-    equal_blocks,
-    none,
-    right_branching,
-    syntactic_binarised,
-)
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
 from phrasemodels.tasks.prepare.tokenise import Tokeniser, moses, moses_lower, spaces
 from phrasemodels.tasks.problems.counting import ActivationsRecipe, CorpusSizeRecipe, DivisionRecipe, ModelSizeRecipe
@@ -112,11 +103,11 @@ def disan(size: Size) -> SentencePairConfig:
 
 
 PSAN = system("psan", "PSAN", "", pair(psan), DIVISION)
-DISAN = system("disan", "DiSAN", "", disan, Levels(trees=none))
+DISAN = system("disan", "DiSAN", "", disan, Levels(trees="none"))
 SYSTEMS = (
-    system("bilstm-max", "BiLSTM-Max", "", bilstm_max, Levels(trees=none)),
-    system("adasent", "AdaSent", "", pair(lambda s: AdaSentConfig(s.d, s.adasent)), Levels(trees=none)),
-    system("hconvnet", "HConvNet", "", pair(lambda s: HConvNetConfig(s.d, s.channels)), Levels(trees=none)),
+    system("bilstm-max", "BiLSTM-Max", "", bilstm_max, Levels(trees="none")),
+    system("adasent", "AdaSent", "", pair(lambda s: AdaSentConfig(s.d, s.adasent)), Levels(trees="none")),
+    system("hconvnet", "HConvNet", "", pair(lambda s: HConvNetConfig(s.d, s.channels)), Levels(trees="none")),
     system("tbcnn", "TBCNN", "", pair(lambda s: TbcnnConfig(s.d, dropout=s.dropout)), Dependencies()),
     DISAN,
     PSAN,
@@ -127,10 +118,10 @@ NARROW_DISAN = system(
     "DiSAN",
     "",
     lambda size: replace(disan(size), encoder=DisanConfig(size.d, size.dropout / 2, size.d // 2)),
-    Levels(trees=none),
+    Levels(trees="none"),
 )
 MULTI_HEAD = system(
-    "multi-head", "Multi-head", "", pair(lambda s: MultiHeadConfig(s.d, s.heads, s.dropout)), Levels(trees=none)
+    "multi-head", "Multi-head", "", pair(lambda s: MultiHeadConfig(s.d, s.heads, s.dropout)), Levels(trees="none")
 )
 
 
@@ -143,10 +134,10 @@ ABLATIONS = (
     varied("psa-1", "(1) PSA on the first layer only", Levels(levels=(1,)), levels=1),
     varied("psa-2", "(2) PSA on the second layer only", Levels(levels=(2,)), levels=1),
     varied("psa-3", "(3) PSA on the third layer only", Levels(levels=(3,)), levels=1),
-    varied("no-psa", "(4) w/o PSA", Levels(trees=none)),
-    varied("no-syntax", "(5) w/o syntactic division", Levels(equal_blocks)),
+    varied("no-psa", "(4) w/o PSA", Levels(trees="none")),
+    varied("no-syntax", "(5) w/o syntactic division", Levels("equal_blocks")),
     varied("no-gate", "(6) w/o gated memory updating", memory=Concatenated),
-    varied("neither", "(7) w/o both", Levels(levels=(1,), trees=none), levels=1, memory=Stacked),
+    varied("neither", "(7) w/o both", Levels(levels=(1,), trees="none"), levels=1, memory=Stacked),
     replace(PSAN, slug="full", variant="(8) Full Model"),
 )
 
@@ -159,8 +150,8 @@ GATED_ABLATIONS = (
     varied("psa-1-highway", f"(1), {CARRIED}", Levels(levels=(1,)), levels=1, memory=HighwayMemory),
     varied("psa-2-highway", f"(2), {CARRIED}", Levels(levels=(2,)), levels=1, memory=HighwayMemory),
     varied("psa-3-highway", f"(3), {CARRIED}", Levels(levels=(3,)), levels=1, memory=HighwayMemory),
-    varied("no-psa-highway", f"(4), {CARRIED}", Levels(trees=none), memory=HighwayMemory),
-    varied("no-syntax-highway", f"(5), {CARRIED}", Levels(equal_blocks), memory=HighwayMemory),
+    varied("no-psa-highway", f"(4), {CARRIED}", Levels(trees="none"), memory=HighwayMemory),
+    varied("no-syntax-highway", f"(5), {CARRIED}", Levels("equal_blocks"), memory=HighwayMemory),
     varied("full-highway", f"(8), {CARRIED}", memory=HighwayMemory),
     varied("full-steady", f"(8), {LARGER}", memory=SteadyMemory),
 )
@@ -174,11 +165,11 @@ SWITCHES = (
 # The same encoder with phrases from elsewhere; the first is what the others are tested against.
 SOURCES = (
     varied("given", "trees of the corpus"),
-    varied("binarised", "trees of the corpus, binarised", Levels(syntactic_binarised)),
-    varied("blocks", "equal blocks", Levels(equal_blocks)),
-    varied("random", "random trees", Levels(trees=AtRandom())),
-    varied("right-branching", "right-branching trees", Levels(trees=right_branching)),
-    varied("whole", "the sentence as one phrase", Levels(trees=none)),
+    varied("binarised", "trees of the corpus, binarised", Levels("syntactic_binarised")),
+    varied("blocks", "equal blocks", Levels("equal_blocks")),
+    varied("random", "random trees", Levels(trees="AtRandom")),
+    varied("right-branching", "right-branching trees", Levels(trees="right_branching")),
+    varied("whole", "the sentence as one phrase", Levels(trees="none")),
 )
 OF_CORPUS = ("given", "binarised")
 
@@ -644,7 +635,7 @@ def memory(profile: str) -> list[Experiment]:
     (trec,) = (task for task in SUITE if task.name == "TREC")
     encoders = {row.slug: row.model(PUBLISHED_SIZE).encoder for row in (MULTI_HEAD, NARROW_DISAN, PSAN)}
     rows = []
-    for slug, levels in (*((slug, DIVISION) for slug in encoders), ("whole", Levels(trees=none))):
+    for slug, levels in (*((slug, DIVISION) for slug in encoders), ("whole", Levels(trees="none"))):
         system = {row.slug: row.system for row in (MULTI_HEAD, NARROW_DISAN)}.get(slug, PSAN.system)
         answers: tuple[Answer, ...] = (Answer("memory", exact=True),)
         if slug in encoders:

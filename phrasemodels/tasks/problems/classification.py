@@ -16,14 +16,14 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
+from phrasemodels.inference.inputs import Levels, Structure
 from phrasemodels.inference.loaded import LoadedModel
-from phrasemodels.inference.problems import OWN, Predictor
 from phrasemodels.inference.problems import Classification as SentencePredictor
+from phrasemodels.inference.problems import Predictor, described
 from phrasemodels.models.pretrained_words import PieceVectors
 from phrasemodels.models.sentence_pair import ClassifierConfig
 from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy_of, write_scores
 from phrasemodels.tasks.parsers.shipped import ByShippedParser
-from phrasemodels.tasks.prepare.constituents import Levels, OneSentence, Structure, described
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
 from phrasemodels.tasks.prepare.tokenise import moses_lower
@@ -172,7 +172,7 @@ class ClassificationRecipe(Recipe):
     """A corpus of sentences with labels, and the structure of each token.
 
     structure: the input of an encoder beside each token. The default is the levels of phrases of PSAN, `Levels()`.
-    Encoders without phrases take Levels(trees=none) and need no parser. parsed: gives sentences their trees. The
+    Encoders without phrases take `Levels(trees="none")` and need no parser. parsed: gives sentences their trees. The
     default is the English parser of this package. It runs only if the structure reads trees. text: the tokeniser. Words
     with fewer than min_count occurrences are unknown. max_tokens: longer sentences are dropped from training alone (0:
     none). vectors: a file of word vectors. Without a file the vectors are learned.
@@ -235,11 +235,11 @@ class ClassificationRecipe(Recipe):
     def predictor(self, vocabulary: Artifact) -> Predictor:
         labels = tuple(read_words(vocabulary, "labels"))
         parser = "english" if isinstance(self.parsed, ByShippedParser) else ""
-        structure = described(self.structure) or {"kind": OWN}
+        structure = described(self.structure)
         return SentencePredictor(labels, text_name(self.text.tokeniser), structure, hashed.__name__, parser)
 
     def own_parts(self) -> Mapping[str, Any]:
-        return {text_name(self.text.tokeniser): self.text.tokeniser, "structure": OneSentence(self.structure)}
+        return {text_name(self.text.tokeniser): self.text.tokeniser, "structure": self.structure}
 
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
         """Return the confusions of classes of each row, over all seeds."""

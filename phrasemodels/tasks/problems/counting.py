@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from phrasemodels.config import at_least
 from phrasemodels.data.download.manifest import load
 from phrasemodels.data.store.store import Job, Step
+from phrasemodels.inference.inputs import Levels
 from phrasemodels.models.sentence_pair import SentenceEncoderConfig
 from phrasemodels.tasks.metrics.scores import Score, write_scores
-from phrasemodels.tasks.prepare.constituents import Levels
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, Tokeniser, tokenise
 from phrasemodels.tasks.problems.entailment import TransferTask
 from phrasemodels.tasks.problems.recipe import Recipe, Stage
-from phrasemodels.tasks.problems.sentence_data import SentenceText
+from phrasemodels.tasks.problems.sentence_data import SentenceText, structures
 from phrasemodels.tasks.problems.translation import TranslationObjective
 from phrasemodels.tasks.train.config import TrainConfig
 
@@ -176,14 +176,14 @@ def count_phrases(job: Job, settings: Division) -> dict[str, Any]:
 
     Each sentence counts as often as it stands there. Both numbers are means.
     """
-    sentences, words, phrases = 0, 0, np.zeros(settings.levels.k)
+    sentences, words, phrases = 0, 0, np.zeros(len(settings.levels.levels))
     for rows in job.inputs.values():
         table = read_shards(rows)
         for side in settings.text.sides:
             tokens = [settings.text.words(text) for text in table[side].to_pylist()]
             trees = table["tree" if side == "text" else f"{side}_tree"]
             lengths = np.array([len(row) for row in tokens], np.int64)
-            numbers = settings.levels(tokens, trees, lengths)
+            numbers = structures(settings.levels, tokens, trees)
             sentences, words = sentences + len(tokens), words + int(lengths.sum())
             phrases += _phrases(numbers, lengths)
     scores, by = {}, f"; trees by {settings.by}" if settings.by else ""
@@ -352,7 +352,7 @@ def _sentences(job: Job, settings: Activations) -> list[tuple[Tensor, Tensor]]:
     for rows in job.inputs.values():
         table = read_shards(rows)
         own = [settings.task.text.words(text) for text in table["text"].to_pylist()]
-        divided = settings.levels(own, table["tree"], np.array([len(row) for row in own], np.int64))
+        divided = structures(settings.levels, own, table["tree"])
         numbers += np.split(divided, np.cumsum([len(row) for row in own])[:-1])
         tokens += own
     order = np.random.default_rng(0).permutation(len(tokens))

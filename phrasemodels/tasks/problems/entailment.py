@@ -21,15 +21,15 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.psan import Psan
 from phrasemodels.encoders.transformer import PooledEncoder, adjacent_spans
+from phrasemodels.inference.inputs import Structure
 from phrasemodels.inference.loaded import LoadedModel
-from phrasemodels.inference.problems import OWN, Predictor
+from phrasemodels.inference.problems import OWN, Predictor, described
 from phrasemodels.inference.problems import Classification as SentencePredictor
 from phrasemodels.inference.problems import Entailment as PairPredictor
 from phrasemodels.layers.attention import attention_probe
 from phrasemodels.models.pretrained_words import PieceVectors
 from phrasemodels.models.sentence_pair import SentencePairClassifier, SentencePairConfig
 from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy, write_scores
-from phrasemodels.tasks.prepare.constituents import OneSentence, Structure, described
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.problems.recipe import Recipe, Stage, text_name, training_stage
@@ -388,9 +388,9 @@ class EntailmentRecipe(Recipe):
 
     def predictor(self, vocabulary: Artifact) -> Predictor:
         unknown = self.unknown.__name__ if self.unknown in (hashed, left_out) else OWN
-        structure = described(self.structure) or {"kind": OWN}
+        structure = described(self.structure)
         return PairPredictor(LABELS, text_name(self.text.tokeniser), structure, unknown)
 
     def own_parts(self) -> Mapping[str, Any]:
-        own = {"structure": OneSentence(self.structure), "unknown": self.unknown}
+        own = {"structure": self.structure, "unknown": self.unknown}
         return {text_name(self.text.tokeniser): self.text.tokeniser, **own}

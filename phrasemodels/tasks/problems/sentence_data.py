@@ -28,17 +28,16 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, sha256_of
 from phrasemodels.data.store.store import Job
+from phrasemodels.inference.inputs import NOTHING, Structure
 from phrasemodels.layers.blocks import PAD
 from phrasemodels.layers.ngrams import PhraseAttention
 from phrasemodels.models.pretrained_words import PieceVectors
 from phrasemodels.models.sentence_pair import BUCKETS, RANGE
-from phrasemodels.tasks.prepare.constituents import Structure
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
 from phrasemodels.tasks.prepare.tokenise import Tokeniser
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_ids, write_words
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 
-NOTHING = "."  # the only word of an empty sentence, as in SentEval; its corpora have such lines
 VECTORS = "vectors.safetensors"
 
 
@@ -256,7 +255,7 @@ def number_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
     for side in settings.text.sides:
         trees = _trees(table, side, settings.structure, str(job.inputs["shard"].path))
         columns[f"{side}_ids"] = _lists(tokens[side], _ids(tokens[side], words))
-        columns[f"{side}_structure"] = _lists(tokens[side], _structures(tokens[side], trees, settings.structure))
+        columns[f"{side}_structure"] = _lists(tokens[side], structures(settings.structure, tokens[side], trees))
     return {"dropped": before - table.num_rows, **write_shard(job.out / SHARD, pa.table(columns))}
 
 
@@ -280,13 +279,17 @@ def _trees(table: pa.Table, side: str, structure: Structure, where: str) -> pa.C
     return trees
 
 
-def _structures(tokens: list[list[str]], trees: pa.ChunkedArray, structure: Structure) -> NDArray[np.int32]:
-    """Return the structure of all tokens (tokens, k). ValueError: the trees have other words."""
-    lengths = np.array([len(row) for row in tokens], np.int64)
-    numbers = structure(tokens, trees, lengths)
-    if len(numbers) != lengths.sum():
-        raise ValueError(f"trees of {len(numbers)} words for {lengths.sum()} tokens: parse the tokens that are read")
-    return numbers
+def structures(structure: Structure, tokens: list[list[str]], trees: pa.ChunkedArray) -> NDArray[np.int32]:
+    """Return the structure of all tokens (tokens, k). ValueError: a tree is malformed, or has other words."""
+    found = [structure([NOTHING], "")[:0]]
+    for row, (own, tree) in enumerate(zip(tokens, trees.to_pylist(), strict=True)):
+        try:
+            found += [structure(own, tree)] if own else [found[0]]
+            if len(found[-1]) != len(own):
+                raise ValueError("another number of words")
+        except ValueError as error:
+            raise ValueError(f"row {row}: {tree[:60]!r} is no tree of {len(own)} words; parse its tokens") from error
+    return np.concatenate(found)
 
 
 def _lists(tokens: list[list[str]], values: NDArray[np.int32]) -> pa.ListArray:
