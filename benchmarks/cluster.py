@@ -27,9 +27,10 @@ from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.shared import ObjectStorage
 from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.flows.run.execute import NodeMap
+from phrasemodels.inference.inputs import spaces
 from phrasemodels.infra.cluster import ray_map
 from phrasemodels.infra.services import free_port
-from phrasemodels.tasks.prepare.tokenise import Tokenise, spaces, tokenise
+from phrasemodels.tasks.prepare.tokenise import Tokenise, tokenise
 
 LAYOUTS = ("10x1", "100x1", "1000x1", "40x10000")
 NODES = 2

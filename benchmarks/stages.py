@@ -32,12 +32,13 @@ from phrasemodels.data.corpora.bitext import column_blocks
 from phrasemodels.data.corpora.readers import leakage
 from phrasemodels.data.formats.shards import SHARD_ROWS, write_shard
 from phrasemodels.data.store.store import Job, Step, Store
+from phrasemodels.inference.inputs import moses, spaces
 from phrasemodels.infra.cluster import ray_map
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacent, lists, phrases
 from phrasemodels.tasks.prepare.sharded import run_step, shard_tables, shards, write_shards
-from phrasemodels.tasks.prepare.tokenise import Tokenise, moses, spaces, tokenise, tokenise_shard
+from phrasemodels.tasks.prepare.tokenise import Tokenise, tokenise, tokenise_shard
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
 from phrasemodels.tasks.problems.sentence_data import PhraseExamples
 from phrasemodels.tasks.train.batches import batches_from

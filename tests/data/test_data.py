@@ -23,21 +23,12 @@ from phrasemodels.data.download.manifest import Split
 from phrasemodels.data.formats.shards import TOKENS, check, content_digest, read_shard, write_parquet, write_shard
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Executor, Step, Store
-from phrasemodels.inference.inputs import tokeniser
+from phrasemodels.inference.inputs import detokenise_moses, moses, moses_lower, moses_then_lower, spaces, tokeniser
 from phrasemodels.layers.blocks import BEGIN, END, SPECIAL
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacent, no_phrases, phrases
 from phrasemodels.tasks.prepare.sharded import read_shards, shard_tables, shards, write_shards
-from phrasemodels.tasks.prepare.tokenise import (
-    TOKENISERS,
-    Tokenise,
-    detokenise_moses,
-    moses,
-    moses_lower,
-    moses_then_lower,
-    spaces,
-    tokenise,
-)
+from phrasemodels.tasks.prepare.tokenise import TOKENISERS, Tokenise, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_ids, read_words, vocabulary, word_counts
 from phrasemodels.tasks.problems.sentence_data import PhraseExamples
 from phrasemodels.tasks.train.batches import (

@@ -21,11 +21,11 @@ from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, find
 from phrasemodels.flows.results.results import stored_results
 from phrasemodels.flows.results.sql import VIEWS, query
+from phrasemodels.inference.inputs import moses_lower
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import ALIAS, DEV_LOSS, SETTING, _better
 from phrasemodels.tasks.metrics import compare
-from phrasemodels.tasks.prepare.tokenise import moses_lower
 from phrasemodels.verdicts.significance import Statistic
 
 ROW = "000/table1/sample/transformer"

@@ -16,6 +16,7 @@ from phrasemodels.data.formats.shards import BITEXT, PAIRS, TREES, build
 from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Executor, Step, Store
+from phrasemodels.inference.inputs import moses_lower
 from phrasemodels.tasks.parsers.parse import (
     AddTrees,
     Analysis,
@@ -31,7 +32,6 @@ from phrasemodels.tasks.parsers.parse import (
 from phrasemodels.tasks.parsers.stanza import Stanza, fetched, load_pipeline
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
-from phrasemodels.tasks.prepare.tokenise import moses_lower
 
 PLACES = Executor(sources=Sources((PARSERS,), offline=True))
 needs_models = pytest.mark.needs_mirror("parsers")

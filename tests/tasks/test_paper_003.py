@@ -15,11 +15,11 @@ from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.encoders.parents import NoParentsConfig
 from phrasemodels.flows.experiments.catalogue import PROFILES, experiment, tables_of
 from phrasemodels.flows.results.verdicts import verdicts
+from phrasemodels.inference.inputs import characters, letters
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.models.sentence_pair import DecomposableConfig
 from phrasemodels.tasks.metrics.scores import length_to_failure
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
-from phrasemodels.tasks.prepare.tokenise import characters, letters
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.answering import ANSWERS, AnswerScoring, score_answers, words
 from phrasemodels.tasks.problems.decomposition import (

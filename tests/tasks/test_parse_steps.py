@@ -23,6 +23,7 @@ from phrasemodels.data.store.store import Job, Step, Store
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.results.models import Model, load
+from phrasemodels.inference.inputs import penn_treebank
 from phrasemodels.layers.labels import AsSelfAttention
 from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
@@ -33,7 +34,6 @@ from phrasemodels.tasks.parsers.parse import models_of
 from phrasemodels.tasks.parsers.shipped import ShippedParser, by_shipped_parser, shipped, shipped_card
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, shards, write_shards
-from phrasemodels.tasks.prepare.tokenise import penn_treebank
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.our_parser import ByOurParser, OurParser, WithPhrases, add_phrases
 from phrasemodels.tasks.problems.parse_data import COLUMNS, ParseExamples

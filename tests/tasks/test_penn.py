@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phrasemodels.inference.inputs import penn_treebank
 from phrasemodels.parsing import words
-from phrasemodels.tasks.prepare.tokenise import penn_treebank
 
 CLITIC = r"n['’]t|['’](?:s|re|ve|ll|d|m)"
 CLITICS = re.compile(rf"(?i)^(.+?)((?:{CLITIC})+)$")

@@ -13,6 +13,7 @@ from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.store import Step, Store
+from phrasemodels.inference.inputs import spaces
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.phrases import (
     LengthsAndHeads,
@@ -25,7 +26,7 @@ from phrasemodels.tasks.prepare.phrases import (
     subtrees,
 )
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
-from phrasemodels.tasks.prepare.tokenise import Tokenise, spaces, tokenise
+from phrasemodels.tasks.prepare.tokenise import Tokenise, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
 
 

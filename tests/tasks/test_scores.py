@@ -20,6 +20,7 @@ from phrasemodels.flows.experiments.overrides import overridden
 from phrasemodels.flows.experiments.published import published_results
 from phrasemodels.flows.report.plots import curves
 from phrasemodels.flows.report.table import findings
+from phrasemodels.inference.inputs import joined_letters_or_words
 from phrasemodels.tasks.metrics.compare import CompareSettings, RowSettings, compare
 from phrasemodels.tasks.metrics.scores import (
     OwnScoring,
@@ -31,7 +32,6 @@ from phrasemodels.tasks.metrics.scores import (
     tokenised_bleu,
 )
 from phrasemodels.tasks.prepare.sharded import write_shards
-from phrasemodels.tasks.prepare.tokenise import joined_letters_or_words
 from phrasemodels.tasks.problems.translation import TranslationScoring, score_translations
 from phrasemodels.verdicts.judgement import judge
 from phrasemodels.verdicts.significance import Statistic, holm, seed_group

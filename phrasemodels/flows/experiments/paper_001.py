@@ -36,7 +36,17 @@ from phrasemodels.flows.experiments.experiment import (
     exact,
     experiments,
 )
-from phrasemodels.inference.inputs import Dependencies, Levels, Structure
+from phrasemodels.inference.inputs import (
+    Dependencies,
+    Levels,
+    Marked,
+    Structure,
+    Tokeniser,
+    left_out,
+    moses,
+    moses_lower,
+    spaces,
+)
 from phrasemodels.layers.blocks import max_with_padding
 from phrasemodels.layers.multidim import itself
 from phrasemodels.models.sentence_pair import (
@@ -51,7 +61,6 @@ from phrasemodels.tasks.parsers.shipped import ByShippedParser
 from phrasemodels.tasks.parsers.stanford import ByStanford
 from phrasemodels.tasks.parsers.stanza import ByStanza, by_stanza
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
-from phrasemodels.tasks.prepare.tokenise import Tokeniser, moses, moses_lower, spaces
 from phrasemodels.tasks.problems.counting import ActivationsRecipe, CorpusSizeRecipe, DivisionRecipe, ModelSizeRecipe
 from phrasemodels.tasks.problems.entailment import (
     EntailmentRecipe,
@@ -59,7 +68,7 @@ from phrasemodels.tasks.problems.entailment import (
     all_but_scores,
 )
 from phrasemodels.tasks.problems.our_parser import ByOurParser
-from phrasemodels.tasks.problems.sentence_data import Marked, SentenceText, VectorFile, left_out
+from phrasemodels.tasks.problems.sentence_data import SentenceText, VectorFile
 from phrasemodels.tasks.problems.transfer import (
     FOLDS,
     NESTED,

@@ -32,6 +32,7 @@ from phrasemodels.flows.experiments.experiment import (
     exact,
     experiments,
 )
+from phrasemodels.inference.inputs import spaces, underscores_as_spaces
 from phrasemodels.layers.blocks import AddNorm, PreNorm, Residual, Start, normal_by_width
 from phrasemodels.layers.ngrams import (
     Gate,
@@ -46,7 +47,6 @@ from phrasemodels.layers.ngrams import (
 from phrasemodels.models.translation import BeamSearch, TranslationConfig
 from phrasemodels.tasks.metrics.scores import accuracy_of
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.tokenise import spaces, underscores_as_spaces
 from phrasemodels.tasks.problems.counting import CorpusSizeRecipe, ModelSizeRecipe, VocabularyRecipe
 from phrasemodels.tasks.problems.semantic_parsing import SAME, Forms, SemanticParsingRecipe, WatchedOnTest
 from phrasemodels.tasks.train.config import TrainConfig, inverse_sqrt, linear_decay

@@ -15,8 +15,8 @@ from phrasemodels.data.formats.shards import TREES, build, check, columns, read_
 from phrasemodels.data.formats.trees import ROOT, Span, Tree, brackets
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, digest_of
+from phrasemodels.inference.inputs import Tokeniser, spaces
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
-from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
 from phrasemodels.tasks.train.trainer import HISTORY
 
 NO_WORDS = "no words"

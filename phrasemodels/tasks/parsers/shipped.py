@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.store import Job, Step
+from phrasemodels.inference.inputs import Tokeniser, spaces
 from phrasemodels.parsing.parser import Parser
 from phrasemodels.parsing.saved import ENGLISH
 from phrasemodels.tasks.parsers.parse import (
@@ -24,7 +25,6 @@ from phrasemodels.tasks.parsers.parse import (
     sentences,
     trees,
 )
-from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
 
 NAME = "english"  # in commands and overrides
 FILES = ("parser.json", "model.safetensors", "splitter.safetensors")

@@ -20,6 +20,7 @@ from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import brackets, plain, read_brackets
 from phrasemodels.data.store.artifacts import sha256_of
 from phrasemodels.data.store.store import Job, Step
+from phrasemodels.inference.inputs import Tokeniser, spaces
 from phrasemodels.tasks.parsers.parse import (
     NO_WORDS,
     AddTrees,
@@ -31,7 +32,6 @@ from phrasemodels.tasks.parsers.parse import (
     sentences,
     trees,
 )
-from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
 
 NAME = "stanford"  # in commands, and of the folder of its files
 GRAMMAR = "englishPCFG.ser.gz"

@@ -12,6 +12,7 @@ from phrasemodels.data.download.manifest import load_parser
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.trees import Span, Tree, brackets, plain
 from phrasemodels.data.store.store import Job, Step
+from phrasemodels.inference.inputs import Tokeniser, spaces
 from phrasemodels.parsing.parser import on_threads
 from phrasemodels.tasks.parsers.parse import (
     AddTrees,
@@ -23,7 +24,6 @@ from phrasemodels.tasks.parsers.parse import (
     sentences,
     trees,
 )
-from phrasemodels.tasks.prepare.tokenise import Tokeniser, spaces
 
 PROCESSORS = ("pos", "lemma", "depparse", "constituency")
 BATCH_WORDS = 1000  # words that the parser of dependencies takes together

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job, Step, Store
+from phrasemodels.inference.inputs import words
 from phrasemodels.inference.problems import Answering, story_of
 from phrasemodels.layers.blocks import PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.memory import Chain, ChainConfig, Hops, HopsConfig
@@ -44,13 +44,6 @@ from phrasemodels.tasks.train.batches import Batch, Columns, Rows, in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, load_tensors, load_trained
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.trainer import HISTORY, PROGRESS, DivergedError, Objective, TrainSettings, train
-
-_WORD = re.compile(r"[\w'-]+")
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a fact or a question in lower case, without punctuation."""
-    return _WORD.findall(text.lower())
 
 
 def story_vocabulary(job: Job, settings: None) -> dict[str, Any]:

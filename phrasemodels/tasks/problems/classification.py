@@ -16,7 +16,7 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
-from phrasemodels.inference.inputs import Levels, Structure
+from phrasemodels.inference.inputs import Levels, Structure, moses_lower
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Classification as SentencePredictor
 from phrasemodels.inference.problems import Predictor, described
@@ -26,7 +26,6 @@ from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy_of, wr
 from phrasemodels.tasks.parsers.shipped import ByShippedParser
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
-from phrasemodels.tasks.prepare.tokenise import moses_lower
 from phrasemodels.tasks.prepare.vocabulary import read_ids, read_words, write_words
 from phrasemodels.tasks.problems.entailment import predict_classes, sentence_attention
 from phrasemodels.tasks.problems.recipe import Outcome, Recipe, Section, Stage, text_name, training_stage

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from phrasemodels.config import at_least
 from phrasemodels.data.download.manifest import load
 from phrasemodels.data.store.store import Job, Step
-from phrasemodels.inference.inputs import Levels
+from phrasemodels.inference.inputs import Levels, Tokeniser
 from phrasemodels.models.sentence_pair import SentenceEncoderConfig
 from phrasemodels.tasks.metrics.scores import Score, write_scores
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
-from phrasemodels.tasks.prepare.tokenise import Tokenise, Tokeniser, tokenise
+from phrasemodels.tasks.prepare.tokenise import Tokenise, tokenise
 from phrasemodels.tasks.problems.entailment import TransferTask
 from phrasemodels.tasks.problems.recipe import Recipe, Stage
 from phrasemodels.tasks.problems.sentence_data import SentenceText, structures

@@ -21,6 +21,7 @@ from phrasemodels.data.formats.trees import heads, parse
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.parents import SoftParents
+from phrasemodels.inference.inputs import Tokeniser, lower_case
 from phrasemodels.inference.problems import Decomposition as DecomposedPairs
 from phrasemodels.layers.attention_weights import TreeWeights
 from phrasemodels.layers.blocks import BEGIN, SPECIAL, UNKNOWN
@@ -49,21 +50,10 @@ from phrasemodels.tasks.train.trainer import Objective
 
 ROOT = BEGIN
 OUTSIDE = 100  # vectors that words without one share (Parikh et al. 2016)
-Words = Callable[[str], list[str]]
 SIDES = ("premise", "hypothesis")
 _NUMBERS = pa.list_(pa.field("item", pa.int32(), nullable=False))
 _SENTENCES = {f"{side}_{kind}": _NUMBERS for side in SIDES for kind in ("ids", "heads")}
 NUMBERED = required(id=pa.int64(), **_SENTENCES, label=_NUMBERS, group=pa.string())
-
-
-def lower_case(text: str) -> list[str]:
-    """Return the words of a text in lower case."""
-    return text.lower().split()
-
-
-def as_written(text: str) -> list[str]:
-    """Return the words of a text as they are written."""
-    return text.split()
 
 
 @dataclass(frozen=True)
@@ -74,7 +64,7 @@ class PairVocabulary:
     """
 
     min_count: int = 1
-    words: Words = lower_case
+    words: Tokeniser = lower_case
     vectors: VectorFile | None = None
 
     def __post_init__(self) -> None:
@@ -89,7 +79,7 @@ def pair_vocabulary(job: Job, settings: PairVocabulary) -> dict[str, Any]:
     """
     tables = [read_shards(rows) for _, rows in sorted(job.inputs.items())]
     texts = (text for table in tables for side in SIDES for text in table[side].to_pylist())
-    counts = Counter(word for text in texts for word in settings.words(text))
+    counts = Counter(word for text in texts for word in settings.words(text, "en"))
     if settings.vectors is None:
         return {"words": write_words(job.out, "words", by_frequency(counts, settings.min_count)), "outside": 0}
     known = dict(settings.vectors.read(counts.keys(), job.executor.sources.mirrors))
@@ -122,7 +112,7 @@ def numbers_of(vocabulary: Artifact) -> Callable[[Sequence[str]], list[int]]:
 class PairNumbers:
     """How a text becomes words."""
 
-    words: Words = lower_case
+    words: Tokeniser = lower_case
 
 
 def pairs(job: Job, settings: PairNumbers) -> dict[str, Any]:
@@ -143,7 +133,7 @@ def pair_shard(job: Job, settings: PairNumbers) -> dict[str, Any]:
             continue
         made = {"id": row["id"], "label": [LABELS.index(row["label"])], "group": row["group"]}
         for side in SIDES:
-            words = settings.words(row[side])
+            words = settings.words(row[side], "en")
             positions = _positions(row[f"{side}_tree"], len(words))
             headless += not any(p >= 0 for p in positions)
             made |= {f"{side}_ids": [ROOT, *ids(words)], f"{side}_heads": positions}
@@ -294,7 +284,7 @@ class DecompositionRecipe(Recipe):
     corpus: AnyCorpus
     min_count: int = 1
     parsed: Callable[[Step], Step] = as_they_are
-    words: Words = lower_case
+    words: Tokeniser = lower_case
     vectors: VectorFile | None = None
 
     slug: ClassVar = "entailment"
@@ -334,4 +324,4 @@ class DecompositionRecipe(Recipe):
 
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
         """Return the soft parents of a sentence."""
-        return parents_figure(one_model(models), self.words(text))
+        return parents_figure(one_model(models), self.words(text, "en"))

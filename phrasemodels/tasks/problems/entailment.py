@@ -21,7 +21,7 @@ from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.psan import Psan
 from phrasemodels.encoders.transformer import PooledEncoder, adjacent_spans
-from phrasemodels.inference.inputs import Structure
+from phrasemodels.inference.inputs import Structure, left_out
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import OWN, Predictor, described
 from phrasemodels.inference.problems import Classification as SentencePredictor
@@ -44,7 +44,6 @@ from phrasemodels.tasks.problems.sentence_data import (
     attention_row,
     attention_rows,
     hashed,
-    left_out,
     number,
     vectors_of,
     word_list,

@@ -16,6 +16,7 @@ from phrasemodels.data.formats.trees import Span, Tree, joint, parse
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.inputs import ParserInput
+from phrasemodels.inference.inputs import Tokeniser, penn_treebank
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import DECODERS, OWN, Parsing
 from phrasemodels.layers.scorers import contributions, shares
@@ -38,7 +39,6 @@ from phrasemodels.tasks.metrics.parseval import (
 from phrasemodels.tasks.metrics.scores import Score, write_scores
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, required, shards
-from phrasemodels.tasks.prepare.tokenise import Tokeniser, penn_treebank
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.parse_data import (
     COLUMNS,

@@ -7,7 +7,6 @@ come as rows.
 
 import hashlib
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,36 +27,17 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, sha256_of
 from phrasemodels.data.store.store import Job
-from phrasemodels.inference.inputs import NOTHING, Structure
+from phrasemodels.inference.inputs import NOTHING, Structure, Tokeniser, lower_spaces
+from phrasemodels.inference.inputs import hashed as numbered
 from phrasemodels.layers.blocks import PAD
 from phrasemodels.layers.ngrams import PhraseAttention
 from phrasemodels.models.pretrained_words import PieceVectors
 from phrasemodels.models.sentence_pair import BUCKETS, RANGE
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
-from phrasemodels.tasks.prepare.tokenise import Tokeniser
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_ids, write_words
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 
 VECTORS = "vectors.safetensors"
-
-
-def lower_spaces(text: str, language: str) -> list[str]:
-    """Return the words of tokenised text, in lower case."""
-    return text.lower().split()
-
-
-@dataclass(frozen=True)
-class Marked:
-    """A tokeniser with <s> before and </s> behind its tokens.
-
-    Args:
-        tokeniser: The tokeniser without marks.
-    """
-
-    tokeniser: Tokeniser
-
-    def __call__(self, text: str, language: str) -> list[str]:
-        return ["<s>", *self.tokeniser(text, language), "</s>"]
 
 
 # (words of a sentence, vocabulary) -> the words that are read
@@ -67,11 +47,6 @@ Unknown = Callable[[list[str], Container[str]], list[str]]
 def hashed(tokens: list[str], words: Container[str]) -> list[str]:
     """Keep unknown words. They share BUCKETS vectors."""
     return tokens
-
-
-def left_out(tokens: list[str], words: Container[str]) -> list[str]:
-    """Leave out unknown words. At least one word stays."""
-    return [word for word in tokens if word in words] or [NOTHING]
 
 
 @dataclass(frozen=True)
@@ -261,14 +236,7 @@ def number_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
 
 def _ids(tokens: list[list[str]], words: Mapping[str, int]) -> NDArray[np.int32]:
     """Return the ids of all tokens (tokens). An unknown word has the id of its bucket, after the vocabulary."""
-    return np.fromiter(
-        (
-            words[word] if word in words else len(words) + zlib.crc32(word.encode()) % BUCKETS
-            for row in tokens
-            for word in row
-        ),
-        np.int32,
-    )
+    return np.fromiter((number for row in tokens for number in numbered(row, words)), np.int32)
 
 
 def _trees(table: pa.Table, side: str, structure: Structure, where: str) -> pa.ChunkedArray:

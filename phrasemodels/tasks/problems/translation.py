@@ -15,6 +15,7 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
+from phrasemodels.inference.inputs import UNSPACED, Detokeniser, Tokeniser, detokenise_moses, moses_lower
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Sentences, Translation
 from phrasemodels.layers.attention import attention_probe
@@ -45,17 +46,7 @@ from phrasemodels.tasks.metrics.scores import (
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases, phrases
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
-from phrasemodels.tasks.prepare.tokenise import (
-    TOKENISERS,
-    UNSPACED,
-    Detokenise,
-    Tokenise,
-    Tokeniser,
-    check_language,
-    detokenise_moses,
-    moses_lower,
-    tokenise,
-)
+from phrasemodels.tasks.prepare.tokenise import TOKENISERS, Tokenise, check_language, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, ids_of, read_words, vocabulary
 from phrasemodels.tasks.problems.recipe import (
     Figure,
@@ -225,7 +216,7 @@ class TranslationScoring:
     count_end: </s> counts as a token of hypotheses but not of references.
     """
 
-    detokenise: Detokenise | None
+    detokenise: Detokeniser | None
     language: str
     count_end: bool = False
 
@@ -323,7 +314,7 @@ class TranslationText:
     """
 
     tokeniser: Tokeniser = moses_lower
-    detokenise: Detokenise | None = detokenise_moses
+    detokenise: Detokeniser | None = detokenise_moses
     min_count: int = 1
     max_tokens: int = 0
 
@@ -367,7 +358,7 @@ class TranslationRecipe(Recipe):
         return TOKENISERS[named][0] if named else self.text.tokeniser
 
     @property
-    def detokenise(self) -> Detokenise | None:
+    def detokenise(self) -> Detokeniser | None:
         """The function from tokens to running text. None if no metric and no answer needs it."""
         named = self.corpus.languages.tokeniser
         return TOKENISERS[named][1] if named and self.text.detokenise else self.text.detokenise
