@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from structs import Run, compare, peak_memory
 from torch import Tensor, nn
@@ -44,6 +43,7 @@ from phrasemodels.encoders.recurrent import LSTMEncoderConfig
 from phrasemodels.encoders.transformer import NgramEncoderConfig, TransformerEncoderConfig, TransformerEncoderLayer
 from phrasemodels.flows.experiments.paper_002 import LAYERS, MODELS, PAPERS, TRANSFORMER, Size, changed
 from phrasemodels.flows.experiments.paper_003 import ENTAILMENT, PARENTS, SYSTEMS, TRANSLATION, WEIGHTS
+from phrasemodels.inference.inputs import phrases
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.blocks import Packing, Replace
 from phrasemodels.layers.labels import LabelAttentionConfig
@@ -53,7 +53,6 @@ from phrasemodels.layers.phrases import PhraseGraph, neighbours, phrase_graph
 from phrasemodels.models.recurrent import RecurrentConfig
 from phrasemodels.models.sentence_pair import DecomposableConfig, LearnedEmbedding, SentencePairConfig
 from phrasemodels.models.translation import TranslationConfig, token_loss
-from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, adjacent
 from phrasemodels.tasks.train.trainer import keep_freed_memory
 
 Mask = Callable[[Tensor, PhraseGraph], Tensor]
@@ -109,7 +108,7 @@ class Stack(nn.Module):
 
 def spans_of_sentences(n: int, k: int, B: int) -> tuple[Tensor, Tensor, Tensor]:
     """Words (B, n, d), lengths and adjacent spans of sentences of the same length."""
-    _, members = adjacent(LengthsAndHeads(np.array([n])), k)
+    members = phrases("adjacent", n, k)
     words = torch.randn(B, n, D, requires_grad=True)
     return words, torch.full((B,), n), torch.from_numpy(members).long().expand(B, -1, -1)
 

@@ -32,11 +32,11 @@ from phrasemodels.data.corpora.bitext import column_blocks
 from phrasemodels.data.corpora.readers import leakage
 from phrasemodels.data.formats.shards import SHARD_ROWS, write_shard
 from phrasemodels.data.store.store import Job, Step, Store
-from phrasemodels.inference.inputs import moses, spaces
+from phrasemodels.inference.inputs import adjacent, moses, spaces
 from phrasemodels.infra.cluster import ray_map
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacent, lists, phrases
+from phrasemodels.tasks.prepare.phrases import Phrases, enumerated, lists, phrases
 from phrasemodels.tasks.prepare.sharded import run_step, shard_tables, shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, tokenise, tokenise_shard
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
@@ -226,10 +226,9 @@ def enumeration() -> None:
     """Print millions of phrases a CPU second beside a loop in Python: adjacent spans."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.poisson(19.6, SHARD_ROWS), 1, None).astype(np.int64)
-    sentences = LengthsAndHeads(lengths)
     with tempfile.TemporaryDirectory() as folder:
         for longest in (2, 3):
-            counts, members = adjacent(sentences, longest)
+            counts, members = enumerated(Phrases(adjacent, longest), lengths, None)
             table = pa.table({"phrases": lists(counts, members)})
 
             def writing(table: pa.Table = table, count: int = len(members)) -> int:
@@ -238,7 +237,7 @@ def enumeration() -> None:
 
             compare(f"adjacent spans of up to {longest} words", {
                 "plain loop": lambda k=longest: sum(map(len, plain_adjacent(lengths[:LOOPED].tolist(), k))),
-                "ours": lambda k=longest: len(adjacent(sentences, k)[1]),
+                "ours": lambda k=longest: len(enumerated(Phrases(adjacent, k), lengths, None)[1]),
                 "writing and hashing": writing,
             })  # fmt: skip
 

@@ -31,7 +31,17 @@ from phrasemodels.flows.experiments.experiment import (
     TableName,
     experiments,
 )
-from phrasemodels.inference.inputs import Dependencies, Levels, join, moses, moses_lower, spaces
+from phrasemodels.inference.inputs import (
+    Dependencies,
+    Levels,
+    adjacent,
+    join,
+    moses,
+    moses_lower,
+    no_phrases,
+    spaces,
+    subtrees,
+)
 from phrasemodels.layers.phrases import MeanInit, phrase_graph
 from phrasemodels.models.pretrained_words import PretrainedWordsConfig
 from phrasemodels.models.recurrent import RecurrentConfig
@@ -41,7 +51,7 @@ from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.project import StudyFile
 from phrasemodels.tasks.metrics.scores import CORPUS_BLEU
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases, adjacent, no_phrases, subtrees
+from phrasemodels.tasks.prepare.phrases import Phrases
 from phrasemodels.tasks.problems.classification import RIGHT, ClassificationRecipe
 from phrasemodels.tasks.problems.recipe import Recipe, Stage, training_stage
 from phrasemodels.tasks.problems.tagging import ACCURACY, TaggingRecipe

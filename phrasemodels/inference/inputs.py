@@ -316,32 +316,34 @@ Numbers = NDArray[np.int32]
 Span = tuple[int, int]
 Parts = Mapping[Span, Sequence[Span]]  # phrases with several parts -> their parts, in order
 NEVER = 1 << 20  # deeper than any tree
-PHRASES = ("no_phrases", "adjacent", "subtrees")
 WHOLE_WORDS = 3  # a phrase of so many words or fewer is not divided further (paper 001, footnote 1)
 
 
-def phrases(kind: str, n: int, longest: int, heads: Sequence[int] = ()) -> Numbers:
-    """Return the phrases of a sentence of n tokens as positions (m, longest) with -1 after the last one.
+# (tokens of a sentence, words of the longest phrase, position of each token's head, -1 for none) -> positions of each phrase's words
+Enumerate = Callable[[int, int, Sequence[int]], list[Sequence[int]]]
 
-    kind: no_phrases, adjacent or subtrees. heads: the position of each token's head for subtrees (-1 for none).
-    ValueError: another kind.
+
+def no_phrases(n: int, longest: int, heads: Sequence[int]) -> list[Sequence[int]]:
+    """No phrases, as for a plain Transformer."""
+    return []
+
+
+def adjacent(n: int, longest: int, heads: Sequence[int]) -> list[Sequence[int]]:
+    """Spans of 2 to `longest` adjacent tokens by length and then by start.
+
+    See Eq 1 of paper 000. Spans of one token are left out.
     """
-    if kind not in PHRASES:
-        raise ValueError(f"no phrases {kind!r}: {' or '.join(PHRASES)}")
-    found: list[Sequence[int]] = []
-    if kind == "adjacent":
-        found = [range(i, i + size) for size in range(2, longest + 1) for i in range(n - size + 1)]
-    elif kind == "subtrees":
-        found = _subtrees(heads, longest)
-    rows = [[*phrase, *[-1] * (longest - len(phrase))] for phrase in found]
-    return np.array(rows, np.int32).reshape(-1, longest)
+    return [range(i, i + size) for size in range(2, longest + 1) for i in range(n - size + 1)]
 
 
-def _subtrees(heads: Sequence[int], longest: int) -> list[Sequence[int]]:
-    """Return edges by dependent, then two-edge subtrees of each word.
+def subtrees(n: int, longest: int, heads: Sequence[int]) -> list[Sequence[int]]:
+    """Connected parts of a tree with 2 to `longest` words (2 or 3). An arc to the root is no edge.
 
-    They are the word with its head and its head's head, and the word with its head and each later dependent of this head.
+    Edges come first by dependent. Then each word comes with its head and its head's head. Next it comes with its head
+    and each later dependent of that head. Positions of a phrase ascend. ValueError: another `longest`.
     """
+    if longest not in (2, 3):
+        raise ValueError(f"subtrees of up to {longest} words: paper 000 has edges (2) and three connected words (3)")
     found: list[Sequence[int]] = [sorted((word, head)) for word, head in enumerate(heads) if head >= 0]
     if longest > 2:
         for word, head in enumerate(heads):
@@ -350,6 +352,22 @@ def _subtrees(heads: Sequence[int], longest: int) -> list[Sequence[int]]:
             found += [sorted((word, head, heads[head]))] * (heads[head] >= 0)
             found += [sorted((word, head, k)) for k in range(word + 1, len(heads)) if heads[k] == head]
     return found
+
+
+PHRASES: Mapping[str, Enumerate] = {kind.__name__: kind for kind in (no_phrases, adjacent, subtrees)}
+
+
+def phrases(kind: str | Enumerate, n: int, longest: int, heads: Sequence[int] = ()) -> Numbers:
+    """Return the phrases of a sentence of n tokens as positions (m, longest) with -1 after the last one.
+
+    kind: a function, or one of PHRASES. heads: the position of each token's head for subtrees (-1 for none).
+    ValueError: another kind.
+    """
+    if isinstance(kind, str) and kind not in PHRASES:
+        raise ValueError(f"no phrases {kind!r}: {' or '.join(PHRASES)}")
+    found = (PHRASES[kind] if isinstance(kind, str) else kind)(n, longest, heads)
+    rows = [[*phrase, *[-1] * (longest - len(phrase))] for phrase in found]
+    return np.array(rows, np.int32).reshape(-1, longest)
 
 
 def words_and_tree(text: str) -> tuple[str, str]:
@@ -380,7 +398,7 @@ class Levels:
     Args:
         partition: The division: `syntactic` (phrases are constituents), `syntactic_binarised` or `equal_blocks` (as many, of equal sizes).
         levels: The levels as numbers from 1.
-        trees: `given` (those of the corpus), `none` (a sentence is one phrase), `right_branching` or `AtRandom`.
+        trees: The trees: `given` (those of the corpus), `none` (a sentence is one phrase), `right_branching` or `AtRandom`.
         seed: Seed of random trees.
         stop: The place of a full stop: `apart` (a phrase of its own, as in the tree) or `attached` to the previous phrase.
     """

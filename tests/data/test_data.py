@@ -23,10 +23,19 @@ from phrasemodels.data.download.manifest import Split
 from phrasemodels.data.formats.shards import TOKENS, check, content_digest, read_shard, write_parquet, write_shard
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Executor, Step, Store
-from phrasemodels.inference.inputs import detokenise_moses, moses, moses_lower, moses_then_lower, spaces, tokeniser
+from phrasemodels.inference.inputs import (
+    adjacent,
+    detokenise_moses,
+    moses,
+    moses_lower,
+    moses_then_lower,
+    no_phrases,
+    spaces,
+    tokeniser,
+)
 from phrasemodels.layers.blocks import BEGIN, END, SPECIAL
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.phrases import LengthsAndHeads, Phrases, adjacent, no_phrases, phrases
+from phrasemodels.tasks.prepare.phrases import Phrases, enumerated, phrases
 from phrasemodels.tasks.prepare.sharded import read_shards, shard_tables, shards, write_shards
 from phrasemodels.tasks.prepare.tokenise import TOKENISERS, Tokenise, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_ids, read_words, vocabulary, word_counts
@@ -115,7 +124,7 @@ def test_a_failed_write_leaves_the_old_file(write: Callable[..., None], tmp_path
 
 @given(st.lists(st.integers(1, 12), max_size=6), st.integers(2, 4))
 def test_adjacent_spans_equal_enumeration(lengths: list[int], k: int) -> None:
-    counts, members = adjacent(LengthsAndHeads(np.array(lengths, np.int64)), k)
+    counts, members = enumerated(Phrases(adjacent, k), np.array(lengths, np.int64), None)
     expected = [plain.phrases(n, k) for n in lengths]
     assert counts.tolist() == [len(p) for p in expected]
     assert [tuple(x for x in row if x >= 0) for row in members.tolist()] == [p for ps in expected for p in ps]

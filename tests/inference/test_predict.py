@@ -6,7 +6,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import plain_001 as plain
 import pyarrow as pa
 import pytest
@@ -22,9 +21,8 @@ from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion
 from phrasemodels.inference import inputs
-from phrasemodels.tasks.prepare import phrases, tokenise
+from phrasemodels.tasks.prepare import tokenise
 from phrasemodels.tasks.prepare.sharded import read_shards
-from phrasemodels.tasks.problems import answering, decomposition, sentence_data
 
 SMALL = ("train.steps=25", "train.evaluate_every=25", "train.batch_tokens=300", *small_corpus(80, 6, 24))  # fmt: skip
 LONGER = (*SMALL, "train.steps=100")
@@ -103,26 +101,6 @@ def test_a_loaded_model_answers_the_test_set_as_the_pipeline_did(name: str, stor
 
 def rows(table: pa.Table) -> list[dict[str, Any]]:
     return table.to_pylist()
-
-
-SENTENCE = st.lists(st.sampled_from(["a", "Don't", "U.S.", "3.5", "mso:x_y", "citric_acid", "ß", "...", "(b)", "日本", ",", "", "x__y"]),
-                    max_size=9).map(" ".join)  # fmt: skip
-
-
-@given(SENTENCE | st.text(max_size=30), st.sampled_from(["en", "de", "ja", "fr"]))
-def test_tokenisers_and_detokenisers_are_those_of_the_pipeline(sentence: str, language: str) -> None:
-    for name, function in inputs.TOKENISERS.items():
-        if name != "words" and hasattr(tokenise, name):
-            assert function(sentence, language) == getattr(tokenise, name)(sentence, language), name
-    for name in ("lower_case", "as_written"):
-        assert inputs.TOKENISERS[name](sentence, language) == getattr(decomposition, name)(sentence), name
-    assert inputs.TOKENISERS["lower_spaces"](sentence, language) == sentence_data.lower_spaces(sentence, language)
-    assert inputs.TOKENISERS["words"](sentence, language) == answering.words(sentence)
-    marked = sentence_data.Marked(tokenise.spaces)
-    assert inputs.tokeniser("marked spaces", {})(sentence, language) == marked(sentence, language)
-    words = sentence.split()
-    for name in ("join", "detokenise_moses", "joined_letters_or_words"):
-        assert inputs.DETOKENISERS[name](words, language) == getattr(tokenise, name)(words, language), name
 
 
 def test_every_tokeniser_of_a_manifest_is_known() -> None:
@@ -219,8 +197,6 @@ def test_phrases_of_a_sentence_are_listed_in_a_fixed_order(drawn: list[int], rng
         "adjacent": [part for part in parts if part[-1] - part[0] == len(part) - 1],
         "subtrees": sorted(subtrees, key=key),
     }
-    sentence = phrases.LengthsAndHeads(np.array([n]), np.array(heads))
-    for kind in (phrases.no_phrases, phrases.adjacent, phrases.subtrees):
-        wanted = [[*part, *[-1] * (longest - len(part))] for part in expected[kind.__name__]]
-        assert inputs.phrases(kind.__name__, n, longest, heads).tolist() == wanted, kind.__name__
-        assert kind(sentence, longest)[1].tolist() == wanted, kind.__name__
+    for kind, found in expected.items():
+        wanted = [[*part, *[-1] * (longest - len(part))] for part in found]
+        assert inputs.phrases(kind, n, longest, heads).tolist() == wanted, kind

@@ -15,7 +15,7 @@ from phrasemodels.data.store.store import Executor, Job, Step, Store
 from phrasemodels.encoders.parents import NoParentsConfig
 from phrasemodels.flows.experiments.catalogue import PROFILES, experiment, tables_of
 from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.inference.inputs import characters, letters
+from phrasemodels.inference.inputs import as_written, characters, letters
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.models.sentence_pair import DecomposableConfig
 from phrasemodels.tasks.metrics.scores import length_to_failure
@@ -26,7 +26,6 @@ from phrasemodels.tasks.problems.decomposition import (
     DecompositionObjective,
     PairNumbers,
     PairVocabulary,
-    as_written,
     pair_vocabulary,
     pairs,
 )

@@ -13,18 +13,9 @@ from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.store import Step, Store
-from phrasemodels.inference.inputs import spaces
+from phrasemodels.inference.inputs import adjacent, no_phrases, spaces, subtrees
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
-from phrasemodels.tasks.prepare.phrases import (
-    LengthsAndHeads,
-    Phrases,
-    adjacent,
-    between_marks,
-    no_phrases,
-    parents,
-    phrases,
-    subtrees,
-)
+from phrasemodels.tasks.prepare.phrases import Phrases, between_marks, enumerated, parents, phrases
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, tokenise
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, vocabulary
@@ -53,7 +44,7 @@ def connected(words: tuple[int, ...], head: list[int]) -> bool:
 def test_subtrees_are_all_connected_parts(trees: list[list[int]], longest: int) -> None:
     lengths = np.array([len(t) or 4 for t in trees], np.int64)
     flat = parents(pa.chunked_array([trees], pa.list_(pa.int32())), lengths)
-    counts, members = subtrees(LengthsAndHeads(lengths, flat), longest)
+    counts, members = enumerated(Phrases(subtrees, longest), lengths, flat)
     made = [tuple(x for x in row if x >= 0) for row in members.tolist()]
     ends = np.cumsum(counts)
     for tree, end, count in zip(trees, ends, counts, strict=True):
@@ -65,9 +56,9 @@ def test_subtrees_are_all_connected_parts(trees: list[list[int]], longest: int) 
 
 def test_subtrees_refuse_wrong_sizes_and_heads() -> None:
     with pytest.raises(ValueError, match="up to 4 words"):
-        subtrees(LengthsAndHeads(np.array([2]), np.array([-1, 0])), 4)
+        enumerated(Phrases(subtrees, 4), np.array([2]), np.array([-1, 0]))
     with pytest.raises(ValueError, match="give the phrases step an input `trees`"):
-        subtrees(LengthsAndHeads(np.array([2])), 2)
+        enumerated(Phrases(subtrees, 2), np.array([2]), None)
     with pytest.raises(ValueError, match="row 1: 2 heads for 3 tokens"):
         parents(pa.chunked_array([[[0], [0, 1]]], pa.list_(pa.int32())), np.array([1, 3]))
     with pytest.raises(ValueError, match="lies outside of its sentence"):
@@ -100,7 +91,7 @@ def test_subtrees_of_the_sample_treebank(store: Store) -> None:
 
 
 def test_no_sentences_have_no_phrases(tmp_path: Path) -> None:
-    none = LengthsAndHeads(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    none = np.zeros(0, np.int64)
     for enumerate_ in (adjacent, no_phrases, subtrees):
-        counts, members = enumerate_(none, 3)
+        counts, members = enumerated(Phrases(enumerate_, 3), none, none)
         assert counts.shape == (0,) and members.shape == (0, 3)

@@ -34,13 +34,20 @@ from phrasemodels.flows.results.lineage import Lineage
 from phrasemodels.flows.results.models import champion, load
 from phrasemodels.flows.results.results import stored_results
 from phrasemodels.flows.results.verdicts import verdicts
-from phrasemodels.inference.inputs import Pieces, spaces, underscores_as_spaces, underscores_as_tokens, without_pieces
+from phrasemodels.inference.inputs import (
+    Pieces,
+    no_phrases,
+    spaces,
+    underscores_as_spaces,
+    underscores_as_tokens,
+    without_pieces,
+)
 from phrasemodels.infra.settings import Settings
 from phrasemodels.layers.attention import attention_probe
 from phrasemodels.layers.blocks import BEGIN, END, UNKNOWN, AddNorm, PreNorm
 from phrasemodels.models.translation import TranslationConfig
 from phrasemodels.tasks.metrics.logic_match import structure
-from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
+from phrasemodels.tasks.prepare.phrases import Phrases, phrases
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.vocabulary import (
     LearnBpe,

@@ -26,7 +26,7 @@ from phrasemodels.flows.experiments.experiment import (
     experiments,
 )
 from phrasemodels.flows.experiments.published import published_results
-from phrasemodels.inference.inputs import join, spaces
+from phrasemodels.inference.inputs import adjacent, join, no_phrases, spaces, subtrees
 from phrasemodels.layers.attention import identity, sigma_on_projection
 from phrasemodels.layers.blocks import Replace, standard_normal
 from phrasemodels.layers.phrases import LengthEmbedding, MeanInit
@@ -34,7 +34,7 @@ from phrasemodels.models.tagger import TaggerConfig
 from phrasemodels.models.translation import BeamSearch, TranslationConfig, as_attention_is_all_you_need_pytorch
 from phrasemodels.tasks.metrics.scores import CORPUS_BLEU
 from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases, adjacent, no_phrases, subtrees
+from phrasemodels.tasks.prepare.phrases import Phrases
 from phrasemodels.tasks.problems.counting import CorpusSizeRecipe
 from phrasemodels.tasks.problems.sentence_data import VectorFile
 from phrasemodels.tasks.problems.tagging import ACCURACY, TagColumn, TaggingRecipe

@@ -22,7 +22,7 @@ from phrasemodels.flows.experiments.experiment import (
     TableName,
     experiments,
 )
-from phrasemodels.inference.inputs import as_written, characters, join, letters, spaces
+from phrasemodels.inference.inputs import as_written, characters, join, letters, no_phrases, spaces
 from phrasemodels.layers.attention_weights import ReleasedSegmentWeights, SigmoidWeights, SoftmaxWeights, TreeWeights
 from phrasemodels.models.memory import (
     BinaryPotentials,
@@ -42,7 +42,7 @@ from phrasemodels.models.translation import BeamSearch
 from phrasemodels.tasks.metrics.scores import CORPUS_BLEU, accuracy_of
 from phrasemodels.tasks.parsers.stanza import by_stanza
 from phrasemodels.tasks.prepare.corpora import AnyCorpus, BitextCorpus, Corpus, HeldOut, SampleCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases
+from phrasemodels.tasks.prepare.phrases import Phrases
 from phrasemodels.tasks.problems.answering import AnsweringRecipe
 from phrasemodels.tasks.problems.compiled_answering import train_compiled
 from phrasemodels.tasks.problems.decomposition import DecompositionRecipe

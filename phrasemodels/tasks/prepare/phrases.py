@@ -3,7 +3,7 @@
 Phrases are adjacent words or connected parts of a dependency tree. Models see trees only as such positions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import phrase_schema, read_shard, write_shard
 from phrasemodels.data.store.store import Job
 from phrasemodels.inference import inputs
+from phrasemodels.inference.inputs import Enumerate, adjacent, subtrees
 from phrasemodels.layers.blocks import BEGIN, END, SPECIAL, UNKNOWN
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.prepare.vocabulary import read_ids
@@ -23,70 +24,6 @@ from phrasemodels.tasks.prepare.vocabulary import read_ids
 NO_HEAD = -1  # of a root, and of a token without a tree
 Ints = NDArray[np.int64]
 Members = NDArray[np.int32]
-
-
-@dataclass(frozen=True)
-class LengthsAndHeads:
-    """Lengths (S) of sentences in tokens and the position of each token's head (tokens) if parsed.
-
-    It is NO_HEAD for a root and for a token of a sentence without a tree.
-    """
-
-    lengths: Ints
-    heads: Ints | None = None
-
-
-# (sentences, longest) -> the number of phrases of each sentence (S), and the positions of their words (phrases, longest),
-# -1 after the last one
-Enumerate = Callable[[LengthsAndHeads, int], tuple[Ints, Members]]
-
-
-def no_phrases(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
-    """No phrases, as for a plain Transformer."""
-    return np.zeros_like(sentences.lengths), np.zeros((0, longest), np.int32)
-
-
-def adjacent(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
-    """Spans of 2 to `longest` adjacent tokens by length and then by start.
-
-    See Eq 1 of paper 000. Spans of one token are left out.
-    """
-    lengths = np.flatnonzero(np.bincount(sentences.lengths))
-    values, counts = _all_spans(lengths, longest)
-    # the spans of all sentences of one length are one value of bytes, which Arrow copies for each of them
-    offsets = np.concatenate([[0], np.cumsum(counts) * longest * values.itemsize])
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
-    which = np.searchsorted(lengths, np.arange(lengths.max(initial=0) + 1))[sentences.lengths]
-    copied = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(lengths), buffers).take(pa.array(which))
-    return counts[which], np.frombuffer(copied.buffers()[2] or b"", np.int32).reshape(-1, longest)
-
-
-def _all_spans(lengths: Ints, longest: int) -> tuple[Members, Ints]:
-    """Return the spans of 2 to `longest` tokens of one sentence of each length, and how many each sentence has."""
-    offset, sizes, most = np.arange(longest, dtype=np.int32), np.arange(2, longest + 1), int(lengths.max(initial=0))
-    first = np.arange(most, dtype=np.int32)[:, None] + offset
-    spans = np.where(offset < sizes[:, None, None], first, np.int32(-1)).reshape(-1, longest)
-    # the spans of one size are the first of the longest sentence's
-    counts = np.maximum(lengths[:, None] - sizes + 1, 0)
-    runs = counts.ravel()
-    rows = np.repeat(np.tile(np.arange(longest - 1) * most, len(lengths)) - (np.cumsum(runs) - runs), runs)
-    return spans.take(rows + np.arange(len(rows)), axis=0), counts.sum(1)
-
-
-def subtrees(sentences: LengthsAndHeads, longest: int) -> tuple[Ints, Members]:
-    """Connected parts of a tree with 2 to `longest` words (2 or 3). An arc to the root is no edge.
-
-    Edges come first by dependent. Then each word comes with its head and its head's head. Next it comes with its head
-    and each later dependent of that head. Positions of a phrase ascend. ValueError: another `longest` or no trees.
-    """
-    if longest not in (2, 3):
-        raise ValueError(f"subtrees of up to {longest} words: paper 000 has edges (2) and three connected words (3)")
-    if sentences.heads is None:
-        raise ValueError("subtrees need trees: give the phrases step an input `trees`, from a treebank or a parser")
-    parts = np.split(sentences.heads, np.cumsum(sentences.lengths)[:-1])
-    found = [inputs.phrases("subtrees", len(heads), longest, heads.tolist()) for heads in parts]
-    counts = np.array([len(phrases) for phrases in found], np.int64)[: len(sentences.lengths)]
-    return counts, np.concatenate(found)
 
 
 @dataclass(frozen=True)
@@ -135,11 +72,32 @@ def phrase_shard(job: Job, settings: Phrases) -> dict[str, Any]:
     lengths = np.diff(source.offsets.to_numpy()).astype(np.int64)
     placed = between_marks if settings.marks else parents
     heads = placed(table["heads"], lengths) if "heads" in table.column_names else None
-    counts, members = settings.enumerate(LengthsAndHeads(lengths, heads), settings.longest)
+    counts, members = enumerated(settings, lengths, heads)
     schema = phrase_schema(settings.longest)
     made = pa.Table.from_arrays([table["id"], source, target, lists(counts, members), table["group"]], schema=schema)
     _validate(lengths, counts, members, str(job.inputs["shard"].path))
     return {"dropped": before - table.num_rows, "phrases": len(members), **write_shard(job.out / SHARD, made)}
+
+
+def enumerated(settings: Phrases, lengths: Ints, heads: Ints | None) -> tuple[Ints, Members]:
+    """Return the number of phrases of each sentence, and the positions of all phrases' words (phrases, longest).
+
+    heads: the position of each token's head (tokens). ValueError: there are none, and phrases are subtrees.
+    """
+
+    def of(n: int, own: Sequence[int] = ()) -> Members:
+        return inputs.phrases(settings.enumerate, n, settings.longest, own)
+
+    if heads is None:
+        if settings.enumerate is subtrees:
+            raise ValueError("subtrees need trees: give the phrases step an input `trees`, from a treebank or a parser")
+        same = {n: of(n) for n in set(lengths.tolist())}  # one array for all sentences of a length
+        found = [same[n] for n in lengths.tolist()]
+    else:
+        ends = np.cumsum(lengths).tolist()
+        found = [of(n, heads[end - n : end].tolist()) for n, end in zip(lengths.tolist(), ends, strict=True)]
+    counts = np.array([len(own) for own in found], np.int64)
+    return counts, np.concatenate([np.zeros((0, settings.longest), np.int32), *found])
 
 
 def _heads(table: pa.Table, trees: pa.Table) -> pa.ChunkedArray:

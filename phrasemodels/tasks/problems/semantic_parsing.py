@@ -14,7 +14,7 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
-from phrasemodels.inference.inputs import Tokeniser, spaces, without_pieces
+from phrasemodels.inference.inputs import Tokeniser, no_phrases, spaces, without_pieces
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Translation
 from phrasemodels.layers.blocks import PAD
@@ -22,7 +22,7 @@ from phrasemodels.models.translation import BeamSearch, TranslationConfig
 from phrasemodels.tasks.metrics.logic_match import KINDS, MATCHES, error_kind
 from phrasemodels.tasks.metrics.scores import Score, write_scores
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases
+from phrasemodels.tasks.prepare.phrases import Phrases, phrases
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.tokenise import Tokenise, tokenise
 from phrasemodels.tasks.prepare.vocabulary import (

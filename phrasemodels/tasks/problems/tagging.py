@@ -19,13 +19,13 @@ from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import TOKENS, check, read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
-from phrasemodels.inference.inputs import penn_treebank
+from phrasemodels.inference.inputs import no_phrases, penn_treebank, subtrees
 from phrasemodels.inference.problems import Tagging
 from phrasemodels.layers.blocks import PAD, SPECIAL
 from phrasemodels.models.tagger import Tagger, TaggerConfig
 from phrasemodels.tasks.metrics.scores import Score, accuracy_of, by_group, write_scores
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
-from phrasemodels.tasks.prepare.phrases import Phrases, no_phrases, phrases, subtrees
+from phrasemodels.tasks.prepare.phrases import Phrases, phrases
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, shards
 from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary, write_words
 from phrasemodels.tasks.problems.recipe import Recipe, Stage, text_name, training_stage
