@@ -330,7 +330,8 @@ def _reason(
     if verdict != "inconclusive":
         return reason
     if further is None:
-        if found._replace(n=10**9, freedom=10**9).verdict() != "inconclusive":
+        endless = found._replace(n=10**9, freedom=10**9, margin=0.999 * found.margin)  # also for a mean on the edge itself
+        if endless.verdict() != "inconclusive":
             return f"{reason}; {MOST_FURTHER} further seeds do not decide: our mean is too near to the edge of the margin"
         return f"{reason}; no number of seeds decides: the printed number is of {chosen}, which vary by {spread} each"
     return f"{reason}; {further} further seed{'s' * (further > 1)} would decide"

@@ -25,6 +25,7 @@ CASES = [
     ("one run, wider", "92.0", [87, 88, 89], {}, "inconclusive", 1),
     ("mean of 5", "92.0", [87, 88, 89], {"runs": 5}, "lower", NONE),
     ("edge", "87.9", [86.79, 86.07, 86.07, 86.07, 84.29], {"items": 280, "deviation": 0.36}, "inconclusive", NONE),
+    ("on the edge", "83.5", [80.6, 82.0, 81.9], {}, "inconclusive", NONE),
 ]
 
 
@@ -34,7 +35,7 @@ CASES = [
 def test_the_twelve_cases_of_the_rule(printed, ours, how, verdict, further):
     found = judge_runs(printed, ours, PrintedValue(**how))
     assert (found.verdict, found.further_seeds) == (verdict, further), found
-    assert ("too near to the edge of the margin" in found.reason) == (printed == "87.9")  # of the others the paper's runs vary too far
+    assert ("too near to the edge of the margin" in found.reason) == (printed in ("87.9", "83.5"))
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 1e30, 1.7976931348623157e308, -1e300])
