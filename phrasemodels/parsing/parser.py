@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 from pathlib import Path
 from typing import Any, overload
 
@@ -156,8 +156,7 @@ class Parse:
     def conllu(self, sent_id: str = "1", read: Sequence[Line] = ()) -> str:
         """Return the sentence as CoNLL-U, without the empty line after it.
 
-        It has sent_id, the text on one line without soft hyphens and word joiners, multiword tokens, SpaceAfter=No, UPOS and
-        XPOS.
+        It has sent_id, the text as its tokens and blanks, multiword tokens, SpaceAfter=No, UPOS and XPOS.
 
         Args:
             read: Original lines of CoNLL-U with these words. Unpredicted columns stay as they were there.
@@ -167,12 +166,13 @@ class Parse:
         if read:
             columns = predicted(self.tags, self.universal, self.heads, self.relations)
             return analysed_again(read, columns, {"note": self.note} if self.note else {})
-        comments = {
-            "sent_id": sent_id,
-            "text": _one_line(self.text) or " ".join(self.tokens),
-            "note": self.note,
-        }
-        misc = ["_" if space else NO_SPACE for space in spaced(self.words)] if self.words else ()
+        spaces, joined = spaced(self.words, self.text) if self.words else (), self.multiword()
+        surfaces = list(self.tokens)
+        for (first, last), surface in joined.items():
+            surfaces[first - 1 : last] = [surface, *[""] * (last - first)]
+        text = "".join(f"{own}{' ' * space}" for own, space in zip(surfaces, spaces or repeat(True), strict=False))
+        comments = {"sent_id": sent_id, "text": text.rstrip(), "note": self.note}
+        misc = ["_" if space else NO_SPACE for space in spaces]
         lines = sentence_to_conllu(
             self.tokens,
             self.tags,
@@ -180,7 +180,7 @@ class Parse:
             self.heads,
             self.relations,
             misc,
-            self.multiword(),
+            joined,
             self.lemmas,
             self.features,
         )

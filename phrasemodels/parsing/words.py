@@ -277,8 +277,8 @@ def _may_begin(found: Sequence[Word], place: int, mark: str) -> bool:
     return not first.islower() and first not in ",;:-–—)]}"
 
 
-def spaced(found: Sequence[Word]) -> list[bool]:
-    """Return for each word whether a space, or the end of the text, follows its token."""
-    return [one.end != other.start and not other.joined for one, other in itertools.pairwise(found)] + [True] * bool(
-        found
-    )
+def spaced(found: Sequence[Word], text: str) -> list[bool]:
+    """Return for each word of a sentence whether a space, or the end of the text, follows its token. A soft hyphen is no space."""
+    first = found[0].start
+    gaps = (text[one.end - first : other.start - first] for one, other in itertools.pairwise(found))
+    return [bool(INSIDE.sub("", gap)) and not other.joined for gap, other in zip(gaps, found[1:], strict=True)] + [True]

@@ -99,6 +99,7 @@ ODD = {
     "variation selector": ("I ❤️ it .", "I ❤️ it ."),
     "joined emoji, skin tone, flag": ("👩‍👩‍👧 👍🏽 🇩🇪🇫🇷", "👩‍👩‍👧 👍🏽 🇩🇪 🇫🇷"),
     "zero-width space, soft hyphen, byte order mark": ("\ufeffa\u200bb co\u00ado\u2060p", "a b coop"),
+    "soft hyphen or zero-width space before a mark": ("Yes\u00ad. so\u200b.", "Yes . so ."),
     "no-break space": ("a\u00a0b", "a b"),
     "address": ("See https://x.org/a_(b)?c=1&d=2, ok", "See https://x.org/a_(b)?c=1&d=2 , ok"),
     "brackets": ("(a [b] {c})", "( a [ b ] { c } )"),
@@ -119,7 +120,10 @@ def test_odd_text_becomes_words_and_a_parse_that_can_be_read_again(parser: Parse
     for found in parses:
         places = [found.text[w.start - found.words[0].start :][: w.end - w.start] for w in found.words]
         assert [re.sub("[\u00ad\u2060]", "", own) for own in places] == found.tokens
-        (again,) = read_conllu([Line(k, line) for k, line in enumerate(found.conllu("1").split("\n"), 1)], name)
+        lines = found.conllu("1").split("\n")
+        (again,) = read_conllu([Line(k, line) for k, line in enumerate(lines, 1)], name)
+        spaces = ["" if line.endswith("SpaceAfter=No") else " " for line in lines if "\t" in line]
+        assert "# text = " + "".join(map(str.__add__, found.tokens, spaces)).strip() == lines[1]
         assert (again.tokens, again.heads, again.tags) == (found.tokens, found.heads, found.tags)
         assert len(read_tree(found.brackets).tokens) == len(found.tokens)
         assert json.loads(found.json())["tokens"] == found.tokens
