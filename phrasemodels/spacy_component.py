@@ -1,7 +1,7 @@
 """The component `phrasemodels` of spaCy: `nlp.add_pipe("phrasemodels")`, with phrases as extensions of `Doc` and `Span`.
 
-It parses the tokens of spaCy's tokeniser, and sets heads, relations, tags and sentences. It finds sentences itself unless an
-earlier component has. Extensions: `doc._.phrases`, its phrases as labelled spans, and of a span `constituents`, `labels`,
+It parses the tokens of spaCy's tokeniser, and sets heads, relations, tags, lemmas, features and sentences. It finds sentences
+itself unless an earlier component has. Extensions: `doc._.phrases`, its phrases as labelled spans, and of a span `constituents`, `labels`,
 `parse_string`, `parent` and `children`.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from spacy.attrs import DEP, HEAD, POS, TAG
+from spacy.attrs import DEP, HEAD, LEMMA, MORPH, POS, TAG
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
@@ -67,7 +67,7 @@ class Component:
 def _annotated(doc: Doc, parses: list[tuple[list[Any], Parse]]) -> Doc:
     heads = np.zeros(len(doc), np.int64)
     strings = doc.vocab.strings
-    relations, tags, universal = ([""] * len(doc) for _ in range(3))
+    relations, tags, universal, lemmas, features = ([""] * len(doc) for _ in range(5))
     phrases: list[tuple[str, int, int]] = []
     for tokens, parse in parses:
         for k, token in enumerate(tokens):
@@ -77,6 +77,8 @@ def _annotated(doc: Doc, parses: list[tuple[list[Any], Parse]]) -> Doc:
                 relations[token.i] = "ROOT" if head == 0 else parse.relations[k] if parse.relations else "dep"
             tags[token.i] = parse.tags[k] if parse.tags else ""
             universal[token.i] = parse.universal[k] if parse.universal else ""
+            if parse.lemmas:
+                lemmas[token.i], features[token.i] = parse.lemmas[k], parse.features[k]
         for label, start, end in parse.tree.spans if parse.tree else ():
             phrases.append((label, tokens[start].i, tokens[end - 1].i + 1))
     owned = {token.i for tokens, _ in parses for token in tokens}
@@ -89,6 +91,9 @@ def _annotated(doc: Doc, parses: list[tuple[list[Any], Parse]]) -> Doc:
             tags[token.i] = "_SP" if token.is_space else ""
     columns: list[tuple[int, Any]] = [(TAG, [strings.add(tag) for tag in tags])]
     columns.append((POS, [strings.add(tag) if tag else 0 for tag in universal]))
+    if any(lemmas):
+        morphs = [doc.vocab.morphology.add(own) for own in features]
+        columns += [(LEMMA, [strings.add(lemma) for lemma in lemmas]), (MORPH, morphs)]
     if parses and all(parse.heads for _, parse in parses):
         columns += [(HEAD, heads), (DEP, [strings.add(relation) for relation in relations])]
     values = np.array([np.asarray(own).astype(np.int64).astype(np.uint64) if name == HEAD else np.array(own, np.uint64)

@@ -299,7 +299,7 @@ def _dictionaries(file: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]
         except pa.ArrowException as error:
             raise ValueError(f"{file}: not a whole Parquet file ({error})") from error
     elif ending in ENDINGS:
-        for line in lines(file):
+        for line in filter(lambda line: line.text.strip(), lines(file)):
             try:
                 row = json.loads(line.text)
             except (ValueError, RecursionError) as error:
@@ -336,7 +336,8 @@ def _csv(file: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[st
 
 def parse_table(parser: "Parser", table: Any, column: str = "text", keep: Sequence[str] = (), batch: int = 256) -> Any:
     """Return the parses of the texts of a table, as a table of the same kind: see `Parser.parse_table`."""
-    is_arrow = isinstance(table, pa.Table | pa.RecordBatch)
+    is_arrow, keep = not (hasattr(table, "iloc") and hasattr(table, "columns")), [keep] if isinstance(keep, str) else keep
+    table = pa.table(table) if is_arrow else table
     names = table.column_names if is_arrow else list(table.columns)
     for name in (column, *keep):
         if name not in names:

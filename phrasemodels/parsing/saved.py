@@ -99,7 +99,7 @@ def load(folder: Path) -> Saved:
     """Read a folder of `save`. ValueError: it is none, or damaged."""
     again = "save it again with `phrasemodels export --parser`"
     if not (folder / ABOUT).is_file() or not (folder / WEIGHTS).is_file():
-        raise ValueError(f"{folder}: no saved parser: {ABOUT} or {WEIGHTS} is missing; {again}")
+        raise ValueError(f"{folder.absolute()}: no saved parser: {ABOUT} or {WEIGHTS} is missing; {again}")
     try:
         check_folder(folder)
         parts = _parts(json.loads((folder / ABOUT).read_text(encoding="utf-8")), folder)

@@ -143,7 +143,7 @@ def tables(folder: Path) -> Iterator[Path]:
     rows = [dict(zip(("id", "text", "stars"), row, strict=True)) for row in REVIEWS]
     with (folder / "a.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("id", "text", "stars"), *REVIEWS])
-    (folder / "b.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (folder / "b.jsonl").write_text("\n".join(f"{json.dumps(row)}\n" for row in rows))
     pq.write_table(pa.Table.from_pylist(rows), folder / "c.parquet")
     yield from (folder / name for name in ("a.csv", "b.jsonl", "c.parquet"))
 
@@ -179,6 +179,7 @@ def test_a_table_in_python_is_of_the_kind_that_was_given() -> None:
     arrow = pa.table({"id": [7, 8, 9], "text": [row[1] for row in REVIEWS]})
     made = parser.parse_table(arrow, keep=["id"])
     assert made["id"].to_pylist() == [7, 7, 8, 9] and made["sentence"].to_pylist() == [1, 2, 0, 1]
+    assert parser.parse_table(arrow.to_reader(), keep="id") == made
     frame = pd.DataFrame({"id": [7, 8, 9], "text": ["It rains.", float("nan"), "Yes."]})
     assert list(parser.parse_table(frame, keep=["id"])["text"]) == ["It rains.", "", "Yes."]
     with pytest.raises(ValueError, match="no column 'txt'; there are id, text"):
@@ -221,6 +222,7 @@ def test_a_table_in_python_is_of_the_kind_that_was_given() -> None:
         ),
         ("a.conllu", "1\tThe\tthe\n\n", {}, "line 1: 3 columns between tabs, CoNLL-U has 10"),
         ("a.txt", "It rains.", {"ids": ["id"]}, "--id names a column of a table"),
+        ("a.csv", "text\na\n", {"column": "text", "read": "lines"}, "is text, sentences or tokens"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_refused_in_one_line(tmp_path, name, content, options, says) -> None:
