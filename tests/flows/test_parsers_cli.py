@@ -75,6 +75,10 @@ def test_a_treebank_becomes_a_parser_that_reads_raw_text(cli, tmp_path: Path) ->
     done = cli(*given, "x.vec")
     assert "raw text of the test set: sentences" in done.stderr, done.stderr
     assert "dev: 5 of 5 sentences are also in train" in done.stderr and "test: 5 of 5" in done.stderr
+    # what is kept after a kill comes before what is not
+    assert done.stderr.index("on dev") < done.stderr.index("words and sentences learned")
+    assert done.stderr.endswith("next: phrasemodels parse x - --format conllu\n")
+    assert "las" in cli("parsers", "score", "x", "ud_x_y", "--split", "dev").stdout
     parser = Parser.load(tmp_path / "x")
     assert parser.card["scores"]["test set, raw text"]["words"] > 50 and "voilà" in parser.entries["words"]
     assert "| test set, gold words: uas |" in (parser.save_pretrained(tmp_path / "y") / "README.md").read_text()

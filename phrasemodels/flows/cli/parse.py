@@ -154,8 +154,8 @@ def checked(files: Sequence[Path], table: "Table | None", ids: Sequence[str] | N
                     f"{file} is a table: name the column of texts by --column, or read it by --input lines"
                 )
         return None
-    if read == "conllu":
-        raise ValueError("a column of a table is text, lines, sentences or tokens: ask for another --input")
+    if read in ("conllu", "lines"):
+        raise ValueError("a column of a table is text, sentences or tokens: ask for another --input")
     kept = [types_of(file, table.kept) for file in files]
     if different := [file for file, own in zip(files, kept, strict=True) if own != kept[0]]:
         raise ValueError(
@@ -399,7 +399,7 @@ parsers = typer.Typer(help="Models of parsers: list, fetch, train, score.", no_a
 SHIPPED, STANFORD = "english", "stanford"
 COLUMNS = ("name", "title", "licence", "stand_in", "there")
 ADDED = "added"  # in place of a licence of models: by a project folder or a package
-Name = Annotated[str, typer.Argument(help="A parser of `parsers list`.")]
+Name = Annotated[str, typer.Argument(help="A parser of `parsers list`; `score` also takes the folder of one.")]
 
 
 @parsers.command(name="list")
@@ -490,13 +490,17 @@ def score(
     as_json: Json = False,
 ) -> None:
     """Parse a treebank, and print the agreement with its trees."""
+    from phrasemodels.parsing.saved import ABOUT
     from phrasemodels.tasks.metrics.parseval import treebank_scores
+    from phrasemodels.tasks.parsers.shipped import ShippedParser
     from phrasemodels.tasks.prepare.corpora import Corpus
     from phrasemodels.tasks.prepare.sharded import read_shards
 
-    parser, models = _back_end(name)
+    own = Path(name, ABOUT).is_file()
+    parser, models = (ShippedParser(), {}) if own else _back_end(name)
     gold = read_shards(_artifact(Corpus(treebank).split(split))).slice(0, head or None).combine_chunks()
-    folders = {name: _artifact(step).path for name, step in models.items()}  # they may have to be fetched
+    folders = {part: _artifact(step).path for part, step in models.items()}  # they may have to be fetched
+    folders |= {"models": Path(name)} if own else {}
     parser.analyse(gold.slice(0, 2), "tokens", folders)  # so that loading is not timed
     start = time.perf_counter()
     predicted = parser.analyse(gold, "tokens", folders)

@@ -285,8 +285,8 @@ def _next(rows: list[dict[str, Any]]) -> list[str]:
 
     best = _best(rows)
     row, _ = divided(best["experiment"])
-    paper, table, *_ = row.split("/", 3)
-    last = best["experiment"]
+    paper, table, profile, *_ = row.split("/", 3)
+    last, seeds = shlex.quote(best["experiment"]), max(len(best["seeds"]) + 1, 3)
     if paper not in papers():
         printed = any(row["published"] is not None for row in rows)
         judged = (
@@ -294,7 +294,7 @@ def _next(rows: list[dict[str, Any]]) -> list[str]:
         )
         said = judged | {
             f"phrasemodels export {last} FOLDER": "this model for phrasemodels.load; README.md in FOLDER says how to use it",
-            f"phrasemodels reproduce --paper {paper} --seeds {max(len(best['seeds']) + 1, 3)}": "more seeds: narrower intervals",
+            f"phrasemodels reproduce --paper {paper} --profile {profile} --seeds {seeds}": "more seeds: narrower intervals",
         }
     else:
         said = {

@@ -4,6 +4,7 @@ Its dependencies, tags, words and sentences are learned.
 """
 
 import logging
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -136,12 +137,12 @@ def train_parser(
     train, dev, test = (read_raw(files[split]) for split in ("train", "dev", "test"))
     warn_of_shared(train, {"dev": dev, "test": test})
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    lexicon = Lexicon.learned(word for file in files["train"] for word in morphology(lines(file)))
+    result = train_experiment(chosen, seed, local=True)  # first: a second try goes on where this one ended
     started = time.process_time()
     settings = SplitterTraining(seconds=60 * minutes, seed=seed)
     splitter = train_splitter(train, dev, settings)
     print(f"words and sentences learned in {time.process_time() - started:.0f} CPU seconds", file=sys.stderr)
-    lexicon = Lexicon.learned(word for file in files["train"] for word in morphology(lines(file)))
-    result = train_experiment(chosen, seed, local=True)
     store = open_store(Settings())
     parser = _trained(store, chosen, seed)
     terms = {"licences": [manifest.licence], "redistributable": manifest.redistributable}
@@ -156,6 +157,7 @@ def train_parser(
         card["scores"]["test set, raw text"] = raw
         save(Saved(*own, card, splitter, lexicon), made, force=True)
     print("raw text of the test set:", ", ".join(f"{kind} {value}" for kind, value in raw.items()), file=sys.stderr)
+    print(f"next: phrasemodels parse {shlex.quote(str(to))} - --format conllu", file=sys.stderr)
     return to
 
 
