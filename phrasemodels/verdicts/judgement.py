@@ -11,7 +11,7 @@ import numpy as np
 from phrasemodels.verdicts.claims import OPEN, ClaimVerdict, Gain, gain_of_items, gain_of_values, judge_gain
 from phrasemodels.verdicts.printed import COUNT, Printed, digits, impossible, prints_as
 from phrasemodels.verdicts.rule import PrintedValue, deviation_apart, factor_of, how_made, judge_runs, read_number
-from phrasemodels.verdicts.scales import UNITLESS, Decision, decide, known, misfit
+from phrasemodels.verdicts.scales import UNITLESS, Decision, decide, is_average, known, misfit, share_among, words
 from phrasemodels.verdicts.scores import Scores, ratio
 from phrasemodels.verdicts.significance import Array, Difference, SeedGroup, difference, few_seeds, holm, seed_group
 from phrasemodels.verdicts.tables import Fold, fold_of, folded, folded_metric
@@ -366,14 +366,40 @@ def _gain(one: Printed, other: Printed, ours: Scores | None, base: Scores | None
 
 def unused(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores]:
     """Return the scores without a printed number."""
-    used = set(map(id, _answers(printed, scores)))
-    return [one for one in scores if id(one) not in used]
+    used = {(one.row, one.dataset, one.metric) for one in _answers(printed, scores) if one}
+    return [one for one in scores if (one.row, one.dataset, one.metric) not in used]
 
 
 def _answers(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores | None]:
     only = tuple(len({*names}) == 1 for names in zip(*map(_wanted, printed), strict=True))
     fold = fold_of(map(_wanted, printed))
-    return [_answer(one, scores, (only[0], only[1] and not one.heading, only[2]), fold) for one in printed]
+    answers = [_answer(one, scores, (only[0], only[1] and not one.heading, only[2]), fold) for one in printed]
+    pairs = list(zip(printed, answers, strict=True))
+    return [ours and _averaged(one, ours, pairs) for one, ours in pairs]
+
+
+def _averaged(one: Printed, ours: Scores, pairs: Sequence[tuple[Printed, Scores | None]]) -> Scores:
+    """Return scores of ours, with a problem if a printed average may be over other data sets than ours."""
+    by_metric = not one.dataset and bool({"avg", "average", "mean"} & {*words(one.metric)})
+    if ours.problem or one.columns.get("same") or not (by_metric or is_average(one.dataset)):
+        return ours
+    beside = [(other, of) for other, of in pairs if other.where[:3] == one.where[:3] and other.value and other.dataset
+              and not is_average(other.dataset) and (by_metric or other.metric == one.metric)]  # fmt: skip
+    if by_metric and not beside:
+        return ours
+    lacking = [other.dataset for other, of in beside if of is None]
+    values = [of.values() for _, of in beside if of is not None and of.seeds == ours.seeds]
+    said = "its data sets are not printed"
+    if lacking:
+        said = f"it stands beside {_few([other.dataset for other, _ in beside])}, of which yours lack {_few(lacking)}"
+    elif beside:
+        means, own = np.mean(values, 0) if len(values) == len(beside) else np.array(math.nan), np.array(ours.values())
+        places = [max(digits(f"{value:.10g}") for value in of) for of in (ours.values(), *values)]
+        if np.all(np.abs(means - own) <= 0.5 * (10.0 ** -places[0] + 10.0 ** -max(places[1:], default=0)) + 1e-9):
+            return ours
+        said = f"yours is not the mean of yours over {_few([other.dataset for other, _ in beside])}"
+    name = one.dataset or one.metric
+    return replace(ours, problem=f"{name} is an average, and {said}: give it over the same data sets, or say --same '{name}'")
 
 
 def _answer(one: Printed, scores: Sequence[Scores], only: tuple[bool, ...], fold: Fold) -> Scores | None:
@@ -499,6 +525,10 @@ def _scales(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> lis
             )
         for place in places:
             scales[place] = decision
+            if decision.scale == "percent" and place in answered:
+                values = [decision.factor * value for value in answered[place].values()]
+                if said := share_among(printed[place].value, (text for text, _ in pairs), values, bool(stated) or "%" in str(metric)):
+                    scales[place] = replace(decision, scale="", problem=said)
     return scales
 
 

@@ -302,10 +302,13 @@ def read_printed(path: Path, names: Names | None = None, unread: list[str] | Non
     """
     problems: list[str] = [] if unread is None else unread
     names = names or Names()
-    names = names._replace(paper=names.paper or re.sub(r"[\W_]+", " ", path.name.partition(".")[0]).strip())
     found: dict[tuple[str, ...], Printed] = {}
     twice: set[tuple[str, ...]] = set()
     found_tables = tables(path)
+    stem = re.sub(r"[\W_]+", " ", path.name.partition(".")[0]).strip()
+    names = names._replace(paper=names.paper or stem)
+    for table in found_tables if {*words(stem)} & (SPLITS - {"train"}) else ():
+        table.beside = ". ".join(filter(None, (table.beside, stem)))
     for column in names.columns:
         if not any(column in (name, plain(name)) for table in found_tables for name in table.columns):
             problems.append(f"{path}: no column {column[:40]!r}, of which --metric says the metric")
@@ -435,6 +438,8 @@ def _number(
         raise ValueError(f"{value.text} and its deviation {spread[:20]} %: write both in one unit")
     if not system and "row" not in roles_of(table.columns):
         raise ValueError("no system: add a column of systems, or say --system")
+    if {dataset.casefold(), plain(column.name).casefold()} & {one.casefold() for one in names.same}:
+        own["same"] = "yes"
     fields: dict[str, Any] = {
         "paper": plain(given.get("paper") or names.paper),
         "table": plain(given.get("table") or names.table),

@@ -477,7 +477,7 @@ def read(
             some = True
             continue
         taken.add(real)
-        named = _named_by(file, path, names or Names())
+        named = _named_by(file, path, names or Names(), unread)
         if itself and not named.seed and hashlib.sha256(content(file)).digest() == itself:
             unread.append(f"{file}: not read: it is the printed table")
             continue
@@ -502,7 +502,7 @@ def _reader(file: Path, readers: Mapping[str, Reader]) -> Reader | None:
     return next((one for pattern, one in readers.items() if fnmatch(name, pattern)), None)
 
 
-def _named_by(file: Path, root: Path, names: Names) -> Names:
+def _named_by(file: Path, root: Path, names: Names, unread: list[str]) -> Names:
     """Return what a file says by its name, and its folders by theirs: system, metric and run, where nothing else does."""
     parts = [file.name.removesuffix(".gz").rpartition(".")[0] or file.name]
     parts += reversed(file.relative_to(root).parent.parts if file != root else ())
@@ -521,10 +521,13 @@ def _named_by(file: Path, root: Path, names: Names) -> Names:
     rest = list(filter(None, rest))
     dataset = next((part for part in rest if folded(part) in names.datasets), "")
     rest = [part for part in rest if part != dataset]
-    system = next((part for part in rest if folded(part) in names.systems), rest[0] if rest else "")
+    system = next((part for part in rest if folded(part) in names.systems), "")
+    others = ", ".join(part for part in rest if part != system and len(part) > 1 and part not in SPLITS)
+    if others and (names.dataset or names.system):
+        unread.append(f"{file}: its name also says {others[:60]!r}, which counts as nothing beside --system and --dataset")
     return names._replace(
-        dataset=names.dataset or dataset,
-        system=names.system or system,
+        dataset=dataset or names.dataset,
+        system=system or names.system or next(iter(rest), ""),
         metric=names.metric or metric,
         seed=seed,
         setting=setting,

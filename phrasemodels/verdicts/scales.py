@@ -224,6 +224,25 @@ def phrase(name: str) -> tuple[str, ...]:
     return (*made, *text[place:])
 
 
+SIZES = frozenset("params param parameters size layers dim dimension dimensions vocab vocabulary depth width year rank".split())
+
+
+def is_average(dataset: str) -> bool:
+    """Return whether the name of a data set is of a mean over several."""
+    return bool(words(dataset)) and {*words(dataset)} <= {"avg", "average", "mean", "overall", "macro", "micro"}
+
+
+def share_among(text: str, others: Iterable[str], ours: Sequence[float], stated: bool) -> str:
+    """Say that a printed percentage below 1 may be a share, as others of its metric exceed 1 and ours in percent do not fit."""
+    value = abs(float(text.removesuffix("%") or 0))
+    large = next((one for one in others if one and abs(float(one.removesuffix("%"))) > 1), "")
+    if text.endswith("%") or not 0 < value <= 1 or not large:
+        return ""
+    near = any(abs(100 * value - abs(one)) <= NEAR for one in ours)
+    apart = near or (not stated and max(map(abs, ours), default=0) > SMALL)
+    return f"{text} may be a share beside percentages such as {large}: write {100 * value:.10g}, or {text}%" if apart else ""
+
+
 @dataclass(frozen=True)
 class Decision:
     """The scale of a metric's printed numbers, and what ours are multiplied by.

@@ -28,7 +28,7 @@ from phrasemodels.verdicts.cells import (
     suffix,
     uses_decimal_commas,
 )
-from phrasemodels.verdicts.scales import CHANGING, QUALIFIERS, UNITS, is_name, is_setting, known, phrase, words
+from phrasemodels.verdicts.scales import CHANGING, QUALIFIERS, SIZES, UNITS, is_name, is_setting, known, phrase, words
 
 ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the first one that is there
     "system": tuple(
@@ -679,6 +679,8 @@ def _column(name: str, names: Names, has_metric: bool) -> Column:
             return Column(name, rest, metrics_of(first))
     if not metrics and folded(text) in names.systems:
         return Column(name, system=text, metrics=(names.metric,))
+    if not metrics and folded(text) not in names.datasets and ({*words(text)} & SIZES or is_setting(text)):
+        return Column(name, metrics=(text,))
     if not metrics and (names.metric or folded(text) in names.datasets):
         return Column(name, text, tuple(part.strip() for part in names.metric.split("/")))
     return Column(name, dataset, metrics or (text,), guessed=bool(dataset))

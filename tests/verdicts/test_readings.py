@@ -182,6 +182,7 @@ OF_GROUP = "\\begin{{tabular}}{{lc}} model & accuracy \\\\ \\multicolumn{{2}}{{c
      ("t.md", f"{ONE}\nTable 3: validation accuracy\n", "validation"), ("t.md", f"{ONE}\nAll numbers are of the dev set.\n", "dev"),
      ("t.csv", f"Results on dev,\n{CSV}", "dev"), ("t.csv", f"{CSV}all on dev,\n", "dev"),
      ("t.csv", "model,Eval,accuracy\nA,dev,82.1\n", "dev"),
+     ("t3_dev.csv", CSV, "dev"),
      ("t.tex", FLOAT.format("\\caption{Dev \\textbf{accuracy}}", ""), "dev"), ("t.tex", FLOAT.format("", "\\caption{Gains.}"), "gains"),
      ("t.tex", FLOAT.format("\\caption{All}", "\\small On the dev set."), "dev"),
      ("t.tex", OF_GROUP.format("Upper bounds"), "upper bounds"),
@@ -213,6 +214,48 @@ def test_a_line_above_rows_names_their_metric_or_split_and_a_data_set_is_no_othe
     ours = {f"seed{n}.md": f"## Dev accuracy\n\n{ONE.replace('.1', f'.{n}')}" for n in range(3)}
     found = verdict_of(tmp_path / "2", ours, CSV, name="t.csv")
     assert found[0] == "not comparable" and "--same 'dev'" in found[2]
+
+
+@pytest.mark.parametrize(
+    ("printed", "ours", "verdict", "same"),
+    [("MR,CR,SST,Avg", "MR,CR,Avg", "not comparable", ""), ("MR,CR,SST,Avg", "MR,CR,Avg", "reproduced", "Avg"),
+     ("MR,CR,Avg", "MR,CR,SST,Avg", "reproduced", ""), ("MR,TREC,Avg.", "MR,TREC,Avg.", "not comparable", ""),
+     ("Average", "Average", "not comparable", ""), ("MR accuracy,TREC accuracy,Avg accuracy", "MR accuracy,CR accuracy,Avg accuracy",
+      "not comparable", ""), ("MR accuracy,CR accuracy,Mean accuracy", "MR accuracy,CR accuracy,Mean accuracy", "reproduced", "")],
+)  # fmt: skip
+def test_an_average_is_over_the_same_data_sets_or_asked_about(printed, ours, verdict, same, tmp_path):
+    numbers = {"MR": "80", "CR": "84", "SST": "82", "TREC": "90"}  # so the average of ours is 82.{} over MR and CR, with SST or without
+    row = ",".join(f"{numbers.get(name.split()[0], '82')}.{{}}" for name in ours.split(","))
+    names = Names(metric="" if "accuracy" in printed else "accuracy", same=frozenset(filter(None, (same,))))
+    _, found = judged(tmp_path, ("t.csv", f"model,{printed}\nA,{row_of(printed)}\n", names), of_seeds(f"model,{ours}", f"A,{row}"))
+    assert found[-1].verdict == verdict, found[-1].reason
+
+
+def row_of(names: str) -> str:
+    return ",".join("82.1" for _ in names.split(","))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "ours", "verdicts"),
+    [("82.1 84.0 0.83", "82 84 83", "rr?"), ("0.821 0.840 83.0", "0.82 0.84 0.83", "??r"), ("82.1 0.9", "82 1", "rr"),
+     ("82.1 84.0 0.83%", "82 84 83", "rrh"), ("82.1 0.5", "82 40", "r?")],
+)  # fmt: skip
+def test_a_share_among_percentages_is_asked_about(numbers, ours, verdicts, tmp_path):
+    rows = [f"S{n},{value}" for n, value in enumerate(numbers.split())]
+    mine = [f"S{n},{value}{'' if '.' in value else '.'}{{}}" for n, value in enumerate(ours.split())]
+    _, found = judged(tmp_path, ("t.csv", "model,accuracy\n" + "\n".join(rows), Names()), of_seeds("model,accuracy", *mine))
+    assert "".join("?" if one.verdict == "not comparable" else one.verdict[0] for one in found) == verdicts, found
+
+
+def test_columns_of_sizes_are_no_data_sets_and_options_win_over_no_path(tmp_path):
+    accuracy = Names(metric="accuracy")
+    _, found = judged(tmp_path / "1", ("t.csv", "model,Params (M),MR\nA,110,82.1\n", accuracy), of_seeds("model,Params,MR", "A,66,82.{}"))
+    assert [(one.printed.dataset, one.verdict) for one in found] == [("", "not comparable"), ("MR", "reproduced")]
+    files = {f"B/seed{n}.csv": f"accuracy\n82.{n}\n" for n in range(3)}
+    _, found = judged(tmp_path / "2", ("t.csv", "system,accuracy\nA,82.1\nB,60\n", Names(system="A")), files)
+    assert [one.verdict for one in found] == ["not run", "higher"]
+    both, _ = judged(tmp_path / "3", ("t.csv", CSV, Names(dataset="SST")), {f"CR/{name}": text for name, text in files.items()})
+    assert "its name also says 'CR'" in " ".join(both.unread)
 
 
 def test_a_name_over_several_rows_is_theirs_wherever_it_stands(tmp_path):
