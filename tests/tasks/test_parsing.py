@@ -178,6 +178,9 @@ def test_phrases_are_not_asked_of_a_parser_that_has_none(folder: Path, tmp_path:
     without = save(dataclasses.replace(saved, model=config.build(), config=config, entries=entries), tmp_path / "none")
     with pytest.raises(ValueError, match="learned no phrases"):
         parse([str(without), str(text)], decode="phrases")
+    own = Parser.load(without)
+    own.decode = arcs_alone
+    assert "<h3>Dependencies" in page(own, "The cat sleeps.")
 
 
 def test_the_text_is_kept_as_it_was_written(parser: Parser) -> None:

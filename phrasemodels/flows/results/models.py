@@ -276,7 +276,8 @@ def find(store: Store, what: str, run_ids: dict[str, str]) -> Model:
     except ValueError:
         if Path(what).exists():
             raise ValueError(
-                f"{what} is no model: name a folder that `phrasemodels export` wrote, or an experiment"
+                f"{what} is no model: name a folder that `phrasemodels export` wrote, or an experiment; "
+                "the folder of a parser is for `parse`, `serve` and `parsers score`"
             ) from None
         if "/" in row and " " not in row:
             find_experiment(row)  # names the nearest one

@@ -146,11 +146,11 @@ def shown_parse(parser: Parser, parse: Parse, most: int = 5) -> Shown:
 
 
 def _looks(parser: Parser, parse: Parse, most: int) -> list[tuple[str, list[tuple[str, float]]]]:
-    if parser.fused.encoder.top is None:
+    if parse.tree is None or parser.fused.encoder.top is None:
         return []
     labels, weights = parser.attention(parse.tokens)
     words = ["(start)", *parse.tokens, "(end)"]
-    used = {span.label for span in parse.tree.spans} if parse.tree else set()
+    used = {span.label for span in parse.tree.spans}
     rows = [(label, row) for label, row in zip(labels, weights, strict=True) if used & set(label.split("::"))]
     return [(label, [(words[k], float(row[k])) for k in (-row).argsort()[:most]]) for label, row in rows]
 
