@@ -130,6 +130,10 @@ class ParsedTrees(NamedTuple):
     relations: Tensor
     tags: Tensor
 
+    def cpu(self) -> "ParsedTrees":
+        """Return them on the CPU."""
+        return ParsedTrees(*(x.cpu() for x in self))
+
 
 LazyScores = Callable[[], Tensor]
 Decode = Callable[[LazyScores, LazyScores, Tensor], tuple[Tensor, Tensor]]

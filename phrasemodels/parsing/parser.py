@@ -589,7 +589,7 @@ class Parser(Pretrained):
                 trees = self.fused.parse(batch, partial(ranked, place))
                 if len(found) == k or not ranked.possible(place):
                     break
-                parse = self.names.parse(words, 0, ParsedTrees(*(x.cpu() for x in trees)))
+                parse = self.names.parse(words, 0, trees.cpu())
                 parse = replace(parse, tree=wh_phrases(parse.tree) if parse.tree else None)
                 found.setdefault(f"{parse.brackets} {parse.heads}", (parse, *ranked.probabilities(place)))
         return list(found.values())
@@ -662,7 +662,7 @@ class Parser(Pretrained):
                 torch.autocast(self.device.type, enabled=False),
             ):
                 trees = self.fused.parse(self._batch(some), decode)
-            cpu = ParsedTrees(*(x.cpu() for x in trees))
+            cpu = trees.cpu()
             note = "" if decode is self.decode else APART.format(limits.max_joint_words)
             for k, row in enumerate(rows):
                 parse = self.names.parse(some[k], k, cpu)

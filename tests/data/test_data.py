@@ -42,8 +42,8 @@ from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_ids, 
 from phrasemodels.tasks.problems.sentence_data import PhraseExamples
 from phrasemodels.tasks.train.batches import (
     Arrange,
-    Columns,
     Rows,
+    _ragged,
     at_random,
     batches_from,
     by_length,
@@ -340,6 +340,6 @@ def test_compiled_batches_equal_a_plain_loop(
 def test_a_column_of_one_chunk_is_not_copied(tmp_path: Path) -> None:
     lists = pa.array([[1, 2], [], [3]], pa.list_(pa.int32()))
     for table, copied in ((pa.table({"x": lists}), False), (pa.concat_tables([pa.table({"x": lists})] * 2), True)):
-        ((offsets, values),) = Columns.of_table(table, ["x"]).lists["x"]
+        offsets, values = _ragged(table["x"])
         same = values.ctypes.data == lists.values.buffers()[1].address
         assert same != copied and values[offsets[-2] : offsets[-1]].tolist() == [3]

@@ -36,17 +36,15 @@ from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, shards, write_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.our_parser import ByOurParser, OurParser, WithPhrases, add_phrases
-from phrasemodels.tasks.problems.parse_data import COLUMNS, ParseExamples
 from phrasemodels.tasks.problems.parsing import (
     PARSES,
     Breakdown,
     ParseScoring,
-    TreeParser,
     _counts,
     score_parses,
     view_labels,
 )
-from phrasemodels.tasks.train.batches import Columns, in_order
+from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.trainer import HISTORY
 
 ROW = "004/table3/sample/3-ff-drop"
@@ -78,7 +76,7 @@ def data(store: Store, small: Experiment) -> dict[str, Artifact]:
 
 
 @pytest.fixture(scope="module")
-def parser(store: Store, small: Experiment, data: dict[str, Artifact]) -> TreeParser:
+def parser(store: Store, small: Experiment, data: dict[str, Artifact]) -> Parser:
     return small.recipe.parser(small.model, store.run(small.steps(0).trained), data["vocabulary"])
 
 
@@ -158,11 +156,11 @@ def test_a_treebank_without_tags_is_scored_in_all_else() -> None:
     assert (heads, arcs, tags) == ([2, 2], [2, 2], [0, 0])
 
 
-def test_a_parse_does_not_depend_on_its_batch(parser: TreeParser) -> None:
+def test_a_parse_does_not_depend_on_its_batch(parser: Parser) -> None:
     sentences = [["the", "red", "house", "sleeps"], ["who", "sees", "an", "unheard-of", "word", "?"], ["yes"]]
-    together = parser.parse(sentences)
-    assert together == [parser.parse([words])[0] for words in sentences]
-    assert parser.parse([]) == []
+    together = list(parser.parse_tokens(sentences))
+    assert together == [next(parser.parse_tokens([words])) for words in sentences]
+    assert list(parser.parse_tokens([])) == []
     for words, found in zip(sentences, together, strict=True):
         assert found.tokens == words and found.heads.count(0) == 1
         assert list(read_tree(found.brackets).tokens) == words
@@ -171,11 +169,11 @@ def test_a_parse_does_not_depend_on_its_batch(parser: TreeParser) -> None:
 
 
 def test_a_served_model_answers_with_the_whole_parse(
-    store: Store, small: Experiment, data: dict[str, Artifact], parser: TreeParser
+    store: Store, small: Experiment, data: dict[str, Artifact], parser: Parser
 ) -> None:
     model = Model(small, 0, store.run(small.steps(0).trained), data["vocabulary"])
     (answer,) = map(json.loads, model.predict(["the red house sleeps ."]))
-    (found,) = parser.parse([["the", "red", "house", "sleeps", "."]])
+    (found,) = parser.parse_tokens([["the", "red", "house", "sleeps", "."]])
     whole = json.loads(found.json())
     assert answer == {name: whole[name] for name in answer} and len(answer["heads"]) == 5
 
@@ -264,17 +262,15 @@ def test_a_trained_parser_gives_trees_to_pairs(store: Store, small: Experiment) 
         assert not row["reason"] and " ".join(read_tree(row["hypothesis_tree"]).tokens) == row["hypothesis"]
 
 
-def test_phrases_alone_have_no_heads(parser: TreeParser) -> None:
-    alone = TreeParser.__new__(TreeParser)
-    alone.__dict__ = parser.__dict__ | {"objective": dataclasses.replace(parser.objective, decode=phrases_alone)}
-    (found,) = alone.parse([["the", "house", "sleeps"]])
+def test_phrases_alone_have_no_heads(parser: Parser) -> None:
+    alone = Parser(parser.original, parser.entries, phrases_alone)
+    (found,) = alone.parse_tokens([["the", "house", "sleeps"]])
     assert found.tree and not found.heads and "\t_\t" in found.conllu()
 
 
-def test_label_attention_and_contributions_are_those_of_the_equations(parser: TreeParser) -> None:
+def test_label_attention_and_contributions_are_those_of_the_equations(parser: Parser) -> None:
     words = ["the", "red", "house", "sleeps"]
-    seen, model = view_labels(parser, words), parser.model
-    sentence = ParseExamples(Columns.of_table(parser.numbers([words]), COLUMNS), False).batch(np.array([0])).sentences
+    seen, model, sentence = view_labels(parser, words), parser.original, parser.ids.batch([words])
     with torch.no_grad():
         x, valid = model.encoder.below(model.embed(sentence), sentence.lengths + 2)
         states = model.encoder.top(x, valid)[0]
@@ -293,12 +289,11 @@ def test_label_attention_and_contributions_are_those_of_the_equations(parser: Tr
         np.testing.assert_allclose(seen.shares[row], np.exp(scaled) / np.exp(scaled).sum(), rtol=1e-4)
 
 
-def test_a_parser_that_mixes_labels_has_no_label_view(parser: TreeParser, small: Experiment) -> None:
+def test_a_parser_that_mixes_labels_has_no_label_view(parser: Parser, small: Experiment) -> None:
     top = dataclasses.replace(small.model.encoder.top, combine=AsSelfAttention)
     model = dataclasses.replace(small.model, encoder=dataclasses.replace(small.model.encoder, top=top))
-    other = TreeParser.__new__(TreeParser)
-    sizes = {side: len(ids) for side, ids in parser.ids.ids.items()}
-    other.__dict__ = parser.__dict__ | {"model": model.sized(sizes).build().eval()}
+    sizes = {side: len(entries) for side, entries in parser.entries.items()}
+    other = Parser(model.sized(sizes).build().eval(), parser.entries)
     with pytest.raises(ValueError, match="mixes labels"):
         view_labels(other, ["the", "house"])
 

@@ -275,10 +275,10 @@ def test_words_that_the_treebank_lacks_have_the_vectors_of_a_file(tmp_path: Path
         "a line of the file after the first five is read for the treebank's words alone"
     )
     parser = found.recipe.parser(found.model, trained, vocabulary)
-    table = parser.model.inputs[0].fixed.weight
+    table = parser.original.inputs[0].fixed.weight
     wanted = {"the": [1.0, 2.0], ".": [9.0, 9.0], "nowhere": [3.0, 4.0]}
     assert {word: table[entries.index(word)].tolist() for word in wanted} == wanted and not table[UNKNOWN].any()
-    packed = Saved(parser.model, parser.config, parser.entries, Jointly(), {})
+    packed = Saved(parser.original, parser.config, parser.entries, Jointly(), {})
     assert str(tmp_path) not in (save(packed, tmp_path / "packed") / ABOUT).read_text()
     again = Parser.load(tmp_path / "packed").fused.inputs[0]
     torch.testing.assert_close(again.fixed.weight, table)

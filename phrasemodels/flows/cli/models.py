@@ -11,7 +11,8 @@ from phrasemodels.flows.cli.terminal import Force, Json, clean, one_line, opened
 
 if TYPE_CHECKING:
     from phrasemodels.flows.results.models import Model
-    from phrasemodels.tasks.problems.parsing import ParsingRecipe, TreeParser
+    from phrasemodels.parsing.parser import Parser
+    from phrasemodels.tasks.problems.parsing import ParsingRecipe
 
 
 app = typer.Typer()
@@ -122,7 +123,7 @@ def _draw(drawers: "list[Model]", text: str, target: str, labels: int | None, to
         recipe, parser = parser_of(_only(drawers))
         words = recipe.tokeniser(text, "en")
         check_size(len(words), len(words))
-        write_labels(view_labels(parser, words, recipe.divide), labels, to)
+        write_labels(view_labels(parser, words), labels, to)
 
 
 def _only(models: "list[Model]") -> "Model":
@@ -132,7 +133,7 @@ def _only(models: "list[Model]") -> "Model":
     return models[0]
 
 
-def parser_of(model: "Model") -> "tuple[ParsingRecipe, TreeParser]":
+def parser_of(model: "Model") -> "tuple[ParsingRecipe, Parser]":
     """Return the recipe of a trained parser, and the parser. ValueError: the model is no parser."""
     from phrasemodels.tasks.problems.parsing import ParsingRecipe
 
@@ -193,7 +194,8 @@ def _export_parser(model: "Model", to: Path, card: dict[str, Any], force: bool) 
 
     recipe, parser = parser_of(model)
     about = model.card() | card
-    saved = Saved(parser.model, parser.config, parser.entries, recipe.problem.decode, about, recipe.split)
+    assert parser.config is not None
+    saved = Saved(parser.original, parser.config, parser.entries, recipe.problem.decode, about, recipe.split)
     with writing_folder(to, force) as folder:
         save(saved, folder)
 

@@ -345,8 +345,7 @@ def _found(name: str) -> "Model":
 
 def trained_parser(model: "Model") -> "Parser":
     """Return the parser of a trained model. ValueError: the model is no parser."""
-    recipe, trained = parser_of(model)
-    return trained.parser(recipe.divide, recipe.split)
+    return parser_of(model)[1]
 
 
 @app.command()

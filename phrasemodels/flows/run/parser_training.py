@@ -170,5 +170,4 @@ def _trained(store: Store, chosen: Any, seed: int) -> Parser:
     weights, vocabulary = store.find(own.steps(seed).trained), store.find(recipe.data()["vocabulary"])
     if weights is None or vocabulary is None:
         raise ValueError(f"{chosen.name} has not been trained with seed {seed}")
-    found = recipe.parser(own.model, weights, vocabulary)
-    return Parser(found.model, found.entries, recipe.problem.decode, config=found.config)
+    return recipe.parser(own.model, weights, vocabulary)

@@ -17,9 +17,9 @@ from phrasemodels.data.formats.shards import TREES, read_shard, write_shard
 from phrasemodels.data.formats.trees import brackets, wh_phrases
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import Job, Step
-from phrasemodels.models.parser import LazyScores, ParsedTrees, ParserConfig
-from phrasemodels.parsing.ids import Divide, no_pieces
-from phrasemodels.parsing.parser import Limits, on_threads
+from phrasemodels.models.parser import LazyScores, ParserConfig
+from phrasemodels.parsing.ids import Divide, Ids, no_pieces
+from phrasemodels.parsing.parser import Limits, Parser, batches, on_threads
 from phrasemodels.structs import joint
 from phrasemodels.tasks.parsers.parse import (
     AddTrees,
@@ -33,10 +33,9 @@ from phrasemodels.tasks.parsers.parse import (
 )
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
-from phrasemodels.tasks.problems.parse_data import COLUMNS, ParseExamples, ParsingObjective
-from phrasemodels.tasks.problems.parsing import ParsingRecipe, TreeParser
+from phrasemodels.tasks.problems.parse_data import ParsingObjective
+from phrasemodels.tasks.problems.parsing import ParsingRecipe
 from phrasemodels.tasks.problems.recipe import steps_of
-from phrasemodels.tasks.train.batches import Columns, in_order
 from phrasemodels.tasks.train.config import TrainConfig
 
 
@@ -56,21 +55,22 @@ class OurParser:
     def analyse(self, table: pa.Table, column: str, models: Folders) -> pa.Table:
         """Return TREES of the sentences in a column, row by row."""
         with on_threads(1):
-            parser = load(self.objective, self.model, models["weights"], models["vocabulary"])
+            parser = load(self, models["weights"], models["vocabulary"])
 
             def parse(some: list[list[str]]) -> list[Analysis]:
                 return [
                     Analysis(p.tokens, p.tags, tree=p.brackets, heads=p.heads, relations=p.relations)
-                    for p in parser.parse(some, self.divide)
+                    for p in parser.parse_tokens(some)
                 ]
 
             return trees(table, in_batches(parse, sentences(table, column), self.batch, self.longest))
 
 
 @cache
-def load(objective: ParsingObjective, model: ParserConfig, weights: Path, vocabulary: Path) -> TreeParser:
+def load(of: OurParser, weights: Path, vocabulary: Path) -> Parser:
     """Load a parser, once in each process."""
-    return TreeParser(objective, model, _artifact(weights), _artifact(vocabulary))
+    recipe = ParsingRecipe(SampleCorpus(), of.objective, divide=of.divide)
+    return recipe.parser(of.model, _artifact(weights), _artifact(vocabulary))
 
 
 def _artifact(path: Path) -> Artifact:
@@ -148,8 +148,8 @@ def add_phrases_to_shard(job: Job, settings: OurParser) -> dict[str, Any]:
     rows = table.to_pylist()
     asked = [row for row in rows if row["heads"] and not row["tree"] and len(row["tokens"]) <= Limits().max_joint_words]
     with on_threads(1):
-        parser = load(settings.objective, settings.model, *(job.inputs[n].path for n in ("weights", "vocabulary")))
-        bracketed = phrases_of_arcs(parser, asked, settings.divide)
+        parser = load(settings, *(job.inputs[n].path for n in ("weights", "vocabulary")))
+        bracketed = phrases_of_arcs(parser, asked)
     for row, tree in zip(asked, bracketed, strict=True):
         row["tree"] = tree
     return {"dropped": 0, **write_shard(job.out / SHARD, pa.Table.from_pylist(rows, schema=TREES))}
@@ -173,18 +173,16 @@ class WithGivenArcs:
         return cells.masked_fill(none[..., None], -1), heads.masked_fill(none, -1)
 
 
-def phrases_of_arcs(parser: TreeParser, rows: Sequence[dict[str, Any]], divide: Divide) -> list[str]:
+def phrases_of_arcs(parser: Parser, rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return bracketed trees with the rows' own tags, for rows of TREES with heads. A tree is empty if there is none."""
-    tokens = [row["tokens"] for row in rows]
-    data = ParseExamples(Columns.of_table(parser.numbers(tokens, divide), COLUMNS), parser.objective.tagged)
-    made = [""] * len(rows)
-    for places in in_order(data, Limits().max_batch_words) if rows else []:
-        sentences = data.batch(places).to(parser.device).sentences
-        heads = torch.full((len(places), int(sentences.lengths.max()) + 1), -1)
-        for row, place in enumerate(places.tolist()):
+    tokens, ids, made = [row["tokens"] for row in rows], Ids(parser.entries), [""] * len(rows)
+    for places in batches(list(map(len, tokens)), Limits()):
+        some = ids.batch([tokens[place] for place in places], parser.divide).to(parser.device)
+        heads = torch.full((len(places), int(some.lengths.max()) + 1), -1)
+        for row, place in enumerate(places):
             heads[row, 1 : len(tokens[place]) + 1] = torch.tensor(rows[place]["heads"])
-        trees = ParsedTrees(*(x.cpu() for x in parser.model.parse(sentences, WithGivenArcs(heads))))
-        for row, place in enumerate(places.tolist()):
+        trees = parser.original.parse(some, WithGivenArcs(heads)).cpu()
+        for row, place in enumerate(places):
             tree = parser.names.parse(tokens[place], row, trees).tree
             if tree:
                 tags = tuple(rows[place]["tags"]) or tree.tags

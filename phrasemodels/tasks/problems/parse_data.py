@@ -226,8 +226,8 @@ class ParseBatch(Batch):
 class ParseExamples:
     """Rows of NUMBERS. tagged: whether the model reads the corpus's tags."""
 
-    def __init__(self, columns: Columns, tagged: bool = True) -> None:
-        self.columns, self.tagged = columns, tagged
+    def __init__(self, paths: Sequence[Path], tagged: bool = True) -> None:
+        self.columns, self.tagged = Columns(paths, COLUMNS), tagged
         self.lengths = self.columns.lengths("words")[:, None]
 
     def __len__(self) -> int:
@@ -293,7 +293,7 @@ class ParsingObjective(Objective):
         )
 
     def examples(self, paths: Sequence[Path]) -> ParseExamples:
-        return ParseExamples(Columns(paths, COLUMNS), self.tagged)
+        return ParseExamples(paths, self.tagged)
 
     def loss(self, model: JointParser, batch: ParseBatch, smoothing: float) -> Tensor:
         """Return the summed margins and cross entropies, without smoothing: excluded heads have probability 0."""

@@ -20,7 +20,7 @@ from phrasemodels.inference.inputs import Tokeniser, penn_treebank
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import DECODERS, OWN, Parsing
 from phrasemodels.layers.scorers import contributions, shares
-from phrasemodels.models.parser import Jointly, JointParser, ParsedTrees, ParserConfig
+from phrasemodels.models.parser import Jointly, JointParser, ParserConfig
 from phrasemodels.parsing.ids import Divide, Ids, no_pieces
 from phrasemodels.parsing.parser import Limits, Names, Parse, Parser, bounded
 from phrasemodels.parsing.saved import SIDES
@@ -41,11 +41,8 @@ from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards, required, shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
 from phrasemodels.tasks.problems.parse_data import (
-    COLUMNS,
-    NUMBERS,
     Heads,
     Keep,
-    ParseExamples,
     ParsingObjective,
     TreebankVocabulary,
     TreeNumbers,
@@ -58,7 +55,7 @@ from phrasemodels.tasks.problems.parse_data import (
 )
 from phrasemodels.tasks.problems.recipe import Matrix, Recipe, Stage, text_name, training_stage
 from phrasemodels.tasks.problems.sentence_data import attention_row
-from phrasemodels.tasks.train.batches import Columns, in_order
+from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
 from phrasemodels.tasks.train.config import TrainConfig
 
@@ -69,56 +66,24 @@ PARSES = required(
 )  # fmt: skip
 
 
-class TreeParser:
-    """A trained parser in memory. artifacts: the training (`model`) and its `vocabulary`."""
-
-    def __init__(
-        self, objective: ParsingObjective, config: ParserConfig, model: Artifact, vocabulary: Artifact
-    ) -> None:
-        self.entries = {side: read_words(vocabulary, side) for side in SIDES}
-        self.objective, self.ids = objective, Ids(self.entries)
-        self.names = Names(self.entries["labels"], self.entries["relations"], self.entries["tags"])
-        self.device = best_device()
-        self.config = objective.configure(config, vocabulary)
-        self.model = load_trained(objective, config, {"model": model, "vocabulary": vocabulary}, self.device)
-
-    def parser(self, divide: Divide = no_pieces, split: Sentences = sentences) -> Parser:
-        """Return the parser for text."""
-        return Parser(self.model, self.entries, self.objective.decode, divide, split=split)
-
-    def numbers(self, sentences: Sequence[list[str]], divide: Divide = no_pieces) -> pa.Table:
-        """Return NUMBERS of sentences."""
-        rows = [
-            {**self.ids.sentence(tokens), **divide(tokens), "id": row, "cells": [], "heads": [], "relations": []}
-            for row, tokens in enumerate(sentences)
-        ]
-        return pa.Table.from_pylist(rows, schema=NUMBERS)
-
-    def parse(self, sentences: Sequence[list[str]], divide: Divide = no_pieces) -> list[Parse]:
-        """Return the parses of sentences, in order."""
-        return list(self.parser(divide).parse_tokens(sentences))
-
-    def parse_rows(self, data: ParseExamples, sentences: Sequence[list[str]], batch_tokens: int) -> list[Parse]:
-        """Return the parses of numbered sentences, in order. batch_tokens bounds memory and does not change the result."""
-        found: dict[int, Parse] = {}
-        limits = Limits(max_batch_words=batch_tokens)
-        for rows in in_order(data, batch_tokens) if len(data) else []:
-            batch = data.batch(rows).to(self.device).sentences
-            parses = self.model.parse(batch, bounded(self.objective.decode, int(batch.lengths.max()), limits))
-            cpu = ParsedTrees(*(x.cpu() for x in parses))
-            found |= {row: self.names.parse(sentences[row], place, cpu) for place, row in enumerate(rows.tolist())}
-        return [found[row] for row in range(len(sentences))]
-
-
 def parse_sentences(job: Job, settings: PredictSettings) -> dict[str, Any]:
     """Parse the numbered sentences job.inputs["numbers"] with the tokens ["rows"].
 
-    It also reads ["model"] and ["vocabulary"]. It writes predictions.arrow.
+    It also reads ["model"] and ["vocabulary"]. It writes predictions.arrow. batch_tokens bounds memory and does not
+    change the result.
     """
-    parser = TreeParser(settings.objective, settings.model, job.inputs["model"], job.inputs["vocabulary"])
+    device, limits = best_device(), Limits(max_batch_words=settings.batch_tokens)
+    model = load_trained(settings.objective, settings.model, job.inputs, device)
+    names = Names(*(read_words(job.inputs["vocabulary"], side) for side in ("labels", "relations", "tags")))
     table = read_shards(job.inputs["rows"])
+    tokens = table["tokens"].to_pylist()
     data = settings.objective.examples([shard.path for shard in shards(job.inputs["numbers"])])
-    parses = parser.parse_rows(data, table["tokens"].to_pylist(), settings.batch_tokens)
+    found: dict[int, Parse] = {}
+    for rows in in_order(data, settings.batch_tokens) if len(data) else []:
+        batch = data.batch(rows).to(device).sentences
+        trees = model.parse(batch, bounded(settings.objective.decode, int(batch.lengths.max()), limits)).cpu()
+        found |= {row: names.parse(tokens[row], place, trees) for place, row in enumerate(rows.tolist())}
+    parses = [found[row] for row in range(len(tokens))]
     columns = {
         "id": table["id"],
         "group": table["group"],
@@ -172,24 +137,23 @@ class LabelView:
 
 
 @torch.no_grad()
-def view_labels(parser: TreeParser, tokens: list[str], divide: Divide = no_pieces) -> LabelView:
+def view_labels(parser: Parser, tokens: list[str]) -> LabelView:
     """Return the attention of labels and their contributions in one sentence. ValueError: the parser has no features of labels."""
-    data = ParseExamples(Columns.of_table(parser.numbers([tokens], divide), COLUMNS), parser.objective.tagged)
-    sentences = data.batch(np.array([0])).to(parser.device).sentences
-    weights = label_weights(parser.model, sentences)[0].mean(1)
-    (parse,) = parser.parse_rows(data, [tokens], 1)
+    model, sentences = parser.original, Ids(parser.entries).batch([tokens], parser.divide).to(parser.device)
+    weights = label_weights(model, sentences)[0].mean(1)
+    trees = model.parse(sentences, bounded(parser.decode, len(tokens), parser.limits)).cpu()
+    parse = parser.names.parse(tokens, 0, trees)
     if parse.tree is None:
         raise ValueError(
             "this parser predicts dependencies only: name a constituency parser (`phrasemodels parsers list`)"
         )
-    if not parser.model.encoder.groups == weights.shape[0] == len(parser.names.labels):
+    if not model.encoder.groups == weights.shape[0] == len(parser.names.labels):
         raise ValueError(
             "this parser mixes labels, or attends with others than it predicts, so none has features: name one with PerLabel"
         )
     spans = joint(parse.tree)
     cells = torch.tensor([[(span.start, span.end - 1) for span in spans]], device=parser.device)
-    posts = parser.model.encode(sentences)[1]
-    found = contributions(posts, parser.model.encoder.groups, cells)[0]
+    found = contributions(model.encode(sentences)[1], model.encoder.groups, cells)[0]
     labels = ["(none)", *parser.names.labels[1:]]
     arrays = [x.float().cpu().numpy() for x in (weights, found, shares(found))]
     return LabelView(parse, spans, labels, *arrays)
@@ -397,6 +361,9 @@ class ParsingRecipe(Recipe):
     def own_parts(self) -> Mapping[str, Any]:
         return {text_name(self.tokeniser): self.tokeniser, OWN: self.problem.decode, "divide": self.divide}
 
-    def parser(self, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> TreeParser:
-        """Return a trained parser, kept in memory."""
-        return TreeParser(self.problem, model, weights, vocabulary)
+    def parser(self, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> Parser:
+        """Return a trained parser."""
+        module = load_trained(self.problem, model, {"model": weights, "vocabulary": vocabulary}, best_device())
+        entries = {side: read_words(vocabulary, side) for side in SIDES}
+        config = self.problem.configure(model, vocabulary)
+        return Parser(module, entries, self.problem.decode, self.divide, split=self.split, config=config)

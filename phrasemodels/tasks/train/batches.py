@@ -63,16 +63,7 @@ class Columns:
     """
 
     def __init__(self, paths: Sequence[Path], names: Sequence[str]) -> None:
-        self._hold([read_shard(path) for path in paths], names)
-
-    @classmethod
-    def of_table(cls, table: pa.Table, names: Sequence[str]) -> Self:
-        """Return columns of a table in memory."""
-        columns = cls.__new__(cls)
-        columns._hold([table], names)
-        return columns
-
-    def _hold(self, tables: Sequence[pa.Table], names: Sequence[str]) -> None:
+        tables = [read_shard(path) for path in paths]
         self.first = np.cumsum([0, *(table.num_rows for table in tables)])
         self.lists = {name: [_ragged(table[name]) for table in tables] for name in names}
 
