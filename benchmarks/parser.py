@@ -53,7 +53,6 @@ Tokens = Sequence[list[str]]
 Run = Callable[[Tokens], object]
 
 SHOWN = ("f1", "uas", "las", "tags")
-ENOUGH = 50  # gold brackets or arcs: the rate of a rarer label says little
 
 
 def given(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -104,11 +103,7 @@ def genre(row: dict[str, Any]) -> str:
 
 
 def print_breakdown(rows: list[dict[str, Any]], parses: list[Parse], folder: Path) -> None:
-    """Print F1 by label, length and relation, from the worst, and scores by genre."""
-    rates = json.loads((scored(rows, parses, folder).path / "breakdown.json").read_text(encoding="utf-8"))
-    for part, of_part in rates.items():
-        known = [(own["f1"], name, own["gold"]) for name, own in of_part.items() if own["gold"] >= ENOUGH]
-        print(f"{part}: " + ", ".join(f"{name} {f1:.1f} of {n}" for f1, name, n in sorted(known)), file=sys.stderr)
+    """Print scores by genre."""
     for name in sorted({genre(row) for row in rows}):
         chosen = [k for k, row in enumerate(rows) if genre(row) == name]
         own = scores([rows[k] for k in chosen], [parses[k] for k in chosen], folder)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from built import APART, NOT_A_HEAD, SEVERAL_HEADS, misfits
 from conftest import CORPORA
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,15 +15,11 @@ from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.download.fetch import obtain
 from phrasemodels.data.download.manifest import Sources, load
 from phrasemodels.data.formats.trees import (
-    APART,
     GROUP,
-    NOT_A_HEAD,
-    SEVERAL_HEADS,
     Span,
     Tree,
     depths,
     joint,
-    misfits,
     parse,
     plain,
     restore,

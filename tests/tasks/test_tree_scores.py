@@ -1,4 +1,4 @@
-"""EVALB's rules one by one, attachment scores, and the breakdown, on cases counted by hand."""
+"""EVALB's rules one by one, and attachment scores, on cases counted by hand."""
 
 import pytest
 
@@ -16,7 +16,6 @@ from phrasemodels.tasks.metrics.parseval import (
     rates,
     unicode,
 )
-from phrasemodels.tasks.problems.parsing import Breakdown
 
 GOLD = "(ROOT (S (NP (DT the) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (NN it)))) (. .)))"
 
@@ -73,12 +72,7 @@ def test_a_sentence_of_punctuation_is_a_complete_match() -> None:
 )
 def test_failed_parses_have_a_status_and_no_counts(found: Tree, status: str) -> None:
     result = match_brackets(parse(GOLD), found)
-    assert (result[:4], result.status, result.exact) == ((0, 0, 0, 0), status, False)
-
-
-def test_crossing_brackets_of_the_parse_are_counted() -> None:
-    found = parse("(ROOT (S (NP (DT the) (X (NN cat) (VBD sat))) (PP (IN on) (NP (NN it))) (. .)))")
-    assert match_brackets(parse(GOLD), found).crossing == 2
+    assert (result[:3], result.status, result.exact) == ((0, 0, 0), status, False)
 
 
 def test_precision_recall_and_f1() -> None:
@@ -92,17 +86,3 @@ def test_attachments_by_rule_of_punctuation(rule, expected: tuple[int, int, int]
     gold = Arcs([0, 1, 1, 1, 1], ["root", "punct", "advmod", "punct", "punct"])
     found = Arcs([0, 1, 1, 1, 3], ["root", "punct", "obj", "punct", "punct"])
     assert attachments(gold, found, [rule(*word) for word in zip(tokens, tags, strict=True)]) == expected
-
-
-def test_breakdown_by_label_length_and_relation() -> None:
-    breakdown = Breakdown()
-    gold, found = parse(GOLD), parse(GOLD.replace("PP", "VP"))
-    own, guess = Arcs([2, 3, 0, 3, 4, 3], list("abcdef")), Arcs([2, 3, 0, 3, 3, 3], list("abcdde"))
-    breakdown.add_tree(gold, found)
-    breakdown.add_arcs(own, guess, [False] * 5 + [True])
-    result = breakdown.rates()
-    assert result["labels"]["VP"] == {"precision": 50.0, "recall": 100.0, "f1": pytest.approx(200 / 3), "gold": 1}
-    assert result["labels"]["PP"]["recall"] == 0
-    assert result["lengths"]["001-010"]["gold"] == 5
-    assert result["relations"]["d"] == {"precision": 50.0, "recall": 100.0, "f1": pytest.approx(200 / 3), "gold": 1}
-    assert "f" not in result["relations"]

@@ -13,7 +13,7 @@ ways, both undone by `restore`:
 - adjacent parts of a phrase may depend on a part other than its head. They are wrapped with it in a span `<H>`.
   So binary merges build the phrase, and each merge adds one arc, between the heads of its two parts.
 
-Some phrases of corpora cannot be built from their dependencies. They stay as they are. `misfits` lists them.
+Some phrases of corpora cannot be built from their dependencies. They stay as they are.
 """
 
 import re
@@ -243,9 +243,6 @@ def _head_by_rules(label: str, children: list[tuple[str, int]]) -> int:
 GROUP = "<H>"
 CHAIN = "::"
 
-SEVERAL_HEADS = "several words have their governor outside of the span"
-NOT_A_HEAD = "a governor is not the head of its part"
-APART = "a group is not together"
 
 Part = tuple[int, int]  # words [start, end)
 
@@ -276,13 +273,6 @@ def restore(tokens: Sequence[str], tags: Sequence[str], spans: Sequence[Span]) -
     if not phrases or phrases[0].label != ROOT:
         phrases.insert(0, Span(ROOT, 0, len(tokens)))
     return Tree(tuple(tokens), tuple(tags), tuple(phrases))
-
-
-def misfits(spans: Sequence[Span], heads: Sequence[int]) -> list[tuple[Span, str]]:
-    """Return the spans of a joint tree that no merges build with these heads, each with the first reason."""
-    depth = depths(heads)
-    pairs = zip(spans, parts_of(spans), strict=True)
-    return [(span, reason) for span, parts in pairs if (reason := _misfit(span, parts, heads, depth))]
 
 
 def depths(heads: Sequence[int]) -> list[int]:
@@ -375,15 +365,3 @@ def _groups(span: Span, parts: Sequence[Part], heads: Sequence[int], depth: Sequ
     for part, governor in enumerate(above):
         if governor >= 0 and 1 < size[part] == last[part] - first[part] + 1:
             yield parts[first[part]][0], parts[last[part]][1]
-
-
-def _misfit(span: Span, parts: Sequence[Part], heads: Sequence[int], depth: Sequence[int]) -> str:
-    outside = [word for word in range(span.start, span.end) if not span.start < heads[word] <= span.end]
-    if len(outside) != 1:
-        return SEVERAL_HEADS
-    own = [_head(part, depth) for part in parts]
-    for word in own:
-        governor = heads[word] - 1
-        if word != outside[0] and governor != outside[0]:
-            return APART if governor in own else NOT_A_HEAD
-    return ""

@@ -26,14 +26,12 @@ SCORED, WRONG_WORDS, NO_PARSE = "scored", "the parse has other words", "no parse
 class Brackets(NamedTuple):
     """Counts of one sentence: brackets in both trees, in the gold tree and in the parse.
 
-    Crossing brackets of the parse are counted, too. status: whether EVALB scores the sentence. Otherwise its counts are
-    0.
+    status: whether EVALB scores the sentence. Otherwise its counts are 0.
     """
 
     matched: int
     gold: int
     predicted: int
-    crossing: int
     status: str
 
     @property
@@ -70,15 +68,10 @@ def match_brackets(gold: Tree, predicted: Tree) -> Brackets:
     gold_words, gold_spans = brackets(gold)
     words, spans = brackets(predicted)
     if gold_words and not words:
-        return Brackets(0, 0, 0, 0, NO_PARSE)
+        return Brackets(0, 0, 0, NO_PARSE)
     if gold_words != words:
-        return Brackets(0, 0, 0, 0, WRONG_WORDS)
-    crossing = sum(count for span, count in spans.items() if any(_cross(other, span) for other in gold_spans))
-    return Brackets((gold_spans & spans).total(), gold_spans.total(), spans.total(), crossing, SCORED)
-
-
-def _cross(one: Span, other: Span) -> bool:
-    return one.start < other.start < one.end < other.end or other.start < one.start < other.end < one.end
+        return Brackets(0, 0, 0, WRONG_WORDS)
+    return Brackets((gold_spans & spans).total(), gold_spans.total(), spans.total(), SCORED)
 
 
 class Rates(NamedTuple):

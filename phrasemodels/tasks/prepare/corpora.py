@@ -96,7 +96,7 @@ def read_split(job: Job, settings: ReadSplit) -> dict[str, Any]:
             yield table
 
     made = write_shards(job.out, blocks())
-    return {**_terms(*settings.terms), "record": split.schema_, "unusable": dict(sorted(unusable.items())), **made}
+    return {**_terms(*settings.terms), "unusable": dict(sorted(unusable.items())), **made}
 
 
 @dataclass(frozen=True)

@@ -124,9 +124,9 @@ def pairs(job: Job, settings: PairNumbers) -> dict[str, Any]:
 
 
 def pair_shard(job: Job, settings: PairNumbers) -> dict[str, Any]:
-    """Write ids and heads of one shard. `headless` counts the sentences without heads. They have no tree."""
+    """Write ids and heads of one shard."""
     ids = numbers_of(job.inputs["vocabulary"])
-    rows, headless = [], 0
+    rows = []
     found = read_shard(job.inputs["shard"].path)
     for row in found.to_pylist():
         if not row["label"]:
@@ -135,11 +135,10 @@ def pair_shard(job: Job, settings: PairNumbers) -> dict[str, Any]:
         for side in SIDES:
             words = settings.words(row[side], "en")
             positions = _positions(row[f"{side}_tree"], len(words))
-            headless += not any(p >= 0 for p in positions)
             made |= {f"{side}_ids": [ROOT, *ids(words)], f"{side}_heads": positions}
         rows.append(made)
     meta = write_shard(job.out / SHARD, pa.Table.from_pylist(rows, schema=NUMBERED))
-    return {"dropped": found.num_rows - len(rows), "headless": headless, **meta}
+    return {"dropped": found.num_rows - len(rows), **meta}
 
 
 def _positions(brackets: str, words: int) -> list[int]:

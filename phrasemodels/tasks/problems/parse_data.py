@@ -17,7 +17,7 @@ from torch import Tensor
 
 from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
-from phrasemodels.data.formats.trees import GROUP, joint, misfits, parse, unescape
+from phrasemodels.data.formats.trees import GROUP, joint, parse, unescape
 from phrasemodels.data.formats.trees import heads as rule_heads
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job
@@ -188,16 +188,15 @@ def tree_numbers(job: Job, settings: TreeNumbers) -> dict[str, Any]:
 
 
 def tree_shard(job: Job, settings: TreeNumbers) -> dict[str, Any]:
-    """Write the numbers of one shard, and count the trees that cannot be built from merges (joint_trees.misfits)."""
+    """Write the numbers of one shard."""
     table = read_shard(job.inputs["shard"].path)
     ids = Ids({side: read_words(job.inputs["vocabulary"], side) for side in SIDES})
-    rows, unfit = [], 0
+    rows = []
     for row in table.to_pylist():
         own = settings.heads(row)
         row |= {"heads": own, "relations": row["relations"] if own == row["heads"] else []}
         if settings.keep(row) and not 0 < settings.max_words < len(row["tokens"]):
             spans = joint(parse(row["tree"]), row["heads"]) if row["tree"] else []
-            unfit += bool(spans and row["heads"] and misfits(spans, row["heads"]))
             rows.append(
                 ids.sentence(row["tokens"], row[settings.tags])
                 | {
@@ -209,7 +208,7 @@ def tree_shard(job: Job, settings: TreeNumbers) -> dict[str, Any]:
                 }
             )
     made = pa.Table.from_pylist(rows, schema=NUMBERS)
-    return {"dropped": table.num_rows - len(rows), "misfits": unfit, **write_shard(job.out / SHARD, made)}
+    return {"dropped": table.num_rows - len(rows), **write_shard(job.out / SHARD, made)}
 
 
 COLUMNS = ("words", "characters", "tags", "pieces", "last", "cells", "heads", "relations")

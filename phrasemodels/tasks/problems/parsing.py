@@ -1,7 +1,6 @@
 """Constituency and dependency parsing."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 
 from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
-from phrasemodels.data.formats.trees import Span, Tree, joint, parse
-from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.formats.trees import Span, joint, parse
+from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.inference.inputs import Tokeniser, penn_treebank
@@ -30,7 +29,6 @@ from phrasemodels.tasks.metrics.parseval import (
     Arcs,
     Punctuation,
     attachments,
-    brackets,
     match_brackets,
     penn,
     rates,
@@ -174,23 +172,19 @@ class ParseScoring:
 
 
 def score_parses(job: Job, settings: ParseScoring) -> dict[str, Any]:
-    """Score job.inputs["predictions"] against the TREES ["rows"]. Also writes breakdown.json.
+    """Score job.inputs["predictions"] against the TREES ["rows"].
 
     EVALB leaves words out by their tags. So both trees get the gold tags. Predicted tags have a score of their own.
     """
     gold = read_shards(job.inputs["rows"]).to_pylist()
     predicted = read_shard(job.inputs["predictions"].file("predictions.arrow")).to_pylist()
-    breakdown = Breakdown()
-    counts = [_counts(*pair, settings.punctuation, breakdown) for pair in zip(gold, predicted, strict=True)]
+    counts = [_counts(*pair, settings.punctuation) for pair in zip(gold, predicted, strict=True)]
     columns = {name: [row[place] for row in counts] for place, name in enumerate(COUNTS)}
     ids = {name: [row[name] for row in gold] for name in ("id", "group")}
-    write_durably(job.out / "breakdown.json", json.dumps(breakdown.rates(), indent=1))
     return write_scores(job, _scores(columns, settings), pa.table(ids | columns), job.inputs["rows"].meta["shards"])
 
 
-def _counts(
-    gold: dict[str, Any], predicted: dict[str, Any], punctuation: Punctuation, breakdown: "Breakdown"
-) -> tuple[list[int], ...]:
+def _counts(gold: dict[str, Any], predicted: dict[str, Any], punctuation: Punctuation) -> tuple[list[int], ...]:
     """Return the COUNTS of one sentence: (matched, predicted, gold) brackets; (failed, all) trees; then, for exact trees,
     heads, arcs and tags, (right, all)."""
     tags = gold["tags"] or gold["universal"] or [""] * len(gold["tokens"])
@@ -206,13 +200,11 @@ def _counts(
         result = match_brackets(*trees)
         assert result.status != WRONG_WORDS, f"row {gold['id']}: the parse has other words"
         phrases, exact = [result.matched, result.predicted, result.gold], [int(result.exact), 1]
-        breakdown.add_tree(*trees)
     if arcs.heads and guessed.heads:
         attached = []
         for skip in (skipped, [unicode(*word) for word in words]):
             total, heads, labelled = attachments(arcs, guessed, skip)
             attached += [[heads, total], [labelled, total]]
-        breakdown.add_arcs(arcs, guessed, skipped)
     right = sum(tag == other for tag, other in zip(gold["tags"], predicted["tags"], strict=bool(gold["tags"])))
     return phrases, failed, exact, *attached, [right, len(gold["tags"])]
 
@@ -241,46 +233,6 @@ def _scores(columns: dict[str, list[list[int]]], settings: ParseScoring) -> dict
         right, total = sums[column]
         scores[name] = Score(100 * right / total if total else 0.0, signature, len(columns["tags"]))
     return scores
-
-
-@dataclass
-class Breakdown:
-    """(matched, predicted, gold) counts: of brackets by label and by length of the sentence, of arcs by relation."""
-
-    labels: dict[str, list[int]] = field(default_factory=dict)
-    lengths: dict[str, list[int]] = field(default_factory=dict)
-    relations: dict[str, list[int]] = field(default_factory=dict)
-
-    def add_tree(self, gold: Tree, predicted: Tree) -> None:
-        """Count the brackets of a sentence for EVALB."""
-        (words, expected), (_, found) = brackets(gold), brackets(predicted)
-        for place, counter in enumerate((expected & found, found, expected)):
-            for span, count in counter.items():
-                self.labels.setdefault(span.label, [0, 0, 0])[place] += count
-                self.lengths.setdefault(_bucket(len(words)), [0, 0, 0])[place] += count
-
-    def add_arcs(self, gold: Arcs, predicted: Arcs, skipped: Sequence[bool]) -> None:
-        """Count the arcs to the words of a sentence, except skipped ones."""
-        pairs = (zip(arcs.heads, arcs.relations, strict=True) for arcs in (gold, predicted))
-        for (head, relation), (guess, name), skip in zip(*pairs, skipped, strict=True):
-            if not skip:
-                own = self.relations.setdefault(relation, [0, 0, 0])
-                own[0] += (head, relation) == (guess, name)
-                own[2] += 1
-                self.relations.setdefault(name, [0, 0, 0])[1] += 1
-
-    def rates(self) -> dict[str, dict[str, dict[str, float]]]:
-        """Return precision, recall and F1 of each label, length and relation, with its count in the gold trees."""
-        parts = {"labels": self.labels, "lengths": self.lengths, "relations": self.relations}
-        return {
-            part: {name: {**rates(*counts)._asdict(), "gold": counts[2]} for name, counts in sorted(of_part.items())}
-            for part, of_part in parts.items()
-        }
-
-
-def _bucket(words: int) -> str:
-    first = (words - 1) // 10 * 10 + 1
-    return f"{first:03d}-{first + 9:03d}" if words <= 60 else "061-"
 
 
 DEV: dict[Keep, Keep] = {with_either: complete}  # of a corpus that has both, weights are chosen by both

@@ -9,7 +9,6 @@ or is the angle of two vectors (STS14).
 Shapes: n or N rows, D or d width of a sentence vector, C classes, F folds, R strengths.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +23,6 @@ from torch import Tensor, nn
 
 from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.data.store.store import Job
 from phrasemodels.tasks.metrics.scores import Score, pearson, spearman
 from phrasemodels.tasks.prepare.sharded import shards
@@ -499,7 +497,7 @@ class TransferSettings:
 
 
 def transfer(job: Job, settings: TransferSettings) -> dict[str, Any]:
-    """Score all tasks, from job.inputs["vectors"] and the numbered splits. Writes transfer.json."""
+    """Score all tasks, from job.inputs["vectors"] and the numbered splits."""
     files = {
         name: SplitFiles(
             job.inputs["vectors"].file(f"{name}.safetensors"), tuple(s.path for s in shards(job.inputs[name]))
@@ -518,7 +516,6 @@ def transfer(job: Job, settings: TransferSettings) -> dict[str, Any]:
     for task, metrics in zip(owners, job.executor.map(_score, items), strict=True):
         parts[task].append(metrics)
     scores = {name: asdict(score) for name, score in summary(parts, settings).items()}
-    write_durably(job.out / "transfer.json", json.dumps({"scores": scores, "parts": parts}, indent=1))
     return {"scores": scores}
 
 
