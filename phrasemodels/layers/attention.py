@@ -137,6 +137,9 @@ class MultiHeadAttention(nn.Module):
 
     def projected(self, x: Tensor, *projections: nn.Linear) -> Tensor:
         """Return several projections of x (T, d) by one product, (T, projections, h, dk)."""
+        if any(type(p) is not nn.Linear or p._forward_hooks or p._forward_pre_hooks for p in projections):
+            # what stands in place of a linear, as LoRA, or hangs on it, is called
+            return torch.stack([projection(x) for projection in projections], -2).unflatten(-1, (self.heads, -1))
         # joined at each call: the parameters stay apart, as they are saved and drawn
         weight = torch.cat([projection.weight for projection in projections])
         bias = torch.cat([projection.bias for projection in projections])
