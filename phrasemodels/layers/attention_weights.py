@@ -89,8 +89,8 @@ class SegmentWeights(Unscripted):
 
     def potentials(self, scores: Tensor, lengths: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return unary (B', k, 2) and pairwise (2, 2) potentials and lengths (B'): a chain for each query of scores (B, ..., q, k)."""
-        selected = scores.reshape(-1, scores.shape[-1])
-        lengths = lengths.repeat_interleave(scores[0, ..., 0].numel())
+        selected = scores.flatten(0, -2)
+        lengths = lengths.repeat_interleave(scores.shape[1:-1].numel())
         unary = self.count(torch.stack([torch.zeros_like(selected), selected], -1), lengths)
         return add_virtual_ends(unary, transitions, lengths), transitions, lengths
 

@@ -11,7 +11,7 @@ that a constraint forbids, is an error that names the sentence; with `validate_a
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -53,6 +53,7 @@ class CRF(Unscripted):
             )
         self.num_tags, self.batch_first, self.validate_args = num_tags, batch_first, validate_args
         self.register_buffer("constraints", constraints)
+        self.register_load_state_dict_pre_hook(_keep_constraints)
         self.start_transitions = nn.Parameter(torch.empty(num_tags))
         self.end_transitions = nn.Parameter(torch.empty(num_tags))
         self.transitions = nn.Parameter(torch.empty(num_tags, num_tags))
@@ -77,7 +78,7 @@ class CRF(Unscripted):
             raise ValueError(f"tags must be {tuple(chain.scores[0].shape[:2])}, not {tuple(tags.shape)}")
         inside = _inside(chain.lengths, tags.shape[1], tags.device)
         known = _known(tags, inside, self.num_tags, "tags")
-        value = chain.log_prob(torch.where(inside, tags, -1))
+        value = chain.log_prob(torch.where(inside, tags.long(), -1))
         if transformed() or (inside & ~known).any():
             unary, pairwise = chain.scores
             given = torch.arange(self.num_tags, device=tags.device) == tags[..., None]
@@ -163,7 +164,7 @@ def first_pieces(emissions: Tensor, tags: Tensor) -> tuple[Tensor, Tensor, Tenso
         Emissions (B, W, C), tags (B, W) and a mask (B, W), for a `CRF` with `batch_first`.
     """
     left = tags != UNKNOWN[1]
-    order = (~left).long().sort(stable=True, dim=1).indices[:, : int(left.sum(1).max())]
+    order = (~left).long().sort(stable=True, dim=1).indices[:, : max(left.sum(1).tolist(), default=0)]
     return (
         emissions.gather(1, order[..., None].expand(*order.shape, emissions.shape[2])),
         tags.gather(1, order),
@@ -195,7 +196,7 @@ class TreeCRF(Unscripted):
         words = _inside(tree.lengths, arcs.shape[1] - 1, arcs.device)
         inside = nn.functional.pad(words, (1, 0))
         known = _known(heads, inside, arcs.shape[1], "heads")
-        value = tree.log_prob(torch.where(inside, heads, -1))
+        value = tree.log_prob(torch.where(inside, heads.long(), -1))
         if transformed() or (inside & ~known).any():
             given = torch.arange(arcs.shape[1], device=arcs.device)[:, None] == heads[:, None]
             allowed = arcs.masked_fill((inside & known)[:, None] & ~given, -torch.inf)
@@ -215,6 +216,12 @@ class TreeCRF(Unscripted):
         refuse_tracing()
         lengths = check_lengths(_booleans(mask), len(arcs), arcs.shape[1] - 1, arcs.device)
         return DependencyTree(arcs, lengths[:, 0], self.trees)
+
+
+def _keep_constraints(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Let a state dict without constraints, as of pytorch-crf, load into a CRF that has some."""
+    if model.constraints is not None:
+        state.setdefault(f"{prefix}constraints", model.constraints)
 
 
 def _booleans(mask: object) -> Tensor | None:

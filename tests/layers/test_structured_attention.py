@@ -132,6 +132,7 @@ def test_lengths_are_a_tensor_a_list_or_a_mask(make):
     expected, mask = part(x, LENGTHS), torch.arange(5) < LENGTHS[:, None]
     for lengths in (LENGTHS.tolist(), mask, mask.tolist(), LENGTHS.int()):
         assert torch.equal(part(x, lengths), expected)
+    assert part(x[:0], []).shape == expected[:0].shape
     wrong = {
         "3 integers": [5],
         "bool: mask": mask.long(),

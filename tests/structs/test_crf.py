@@ -33,6 +33,8 @@ def test_likelihood_and_best_tags_are_those_of_enumeration(batch_first):
         assert best[b] == every[total.argmax()].tolist()
     torch.testing.assert_close(model(*given), value.sum())
     torch.testing.assert_close(model(*given, reduction="token_mean"), value.sum() / 6)
+    for kind in (torch.uint8, torch.int16):
+        assert torch.equal(model(given[0], given[1].to(kind), *given[2:]), model(*given))
 
 
 @pytest.mark.parametrize("unknown", [-1, -100])
@@ -132,6 +134,16 @@ def test_word_pieces_without_a_tag_are_left_out():
     model = crf.CRF(3, batch_first=True)
     alone = model(emissions[:1, [0, 2, 3]], tags[:1, [0, 2, 3]]) + model(emissions[1:, 1:2], tags[1:, 1:2])
     torch.testing.assert_close(model(words, gold, mask), alone)
+    assert [x.shape[:2] for x in crf.first_pieces(emissions[:0], tags[:0])] == 3 * [(0, 0)]
+
+
+def test_a_state_dict_without_constraints_loads_into_a_model_that_has_some():
+    free, bound = (
+        torch.nn.Sequential(crf.CRF(3, constraints=x)) for x in (None, crf.tag_constraints(["O", "B-A", "I-A"]))
+    )
+    bound.load_state_dict(free.state_dict())
+    assert torch.equal(bound[0].transitions, free[0].transitions) and len(free.state_dict()) == 3
+    assert torch.equal(bound[0].constraints, crf.tag_constraints(["O", "B-A", "I-A"]))
 
 
 def test_a_compiled_model_calls_its_crf_between_two_graphs():
