@@ -70,10 +70,10 @@ class Alignment(Structure):
             raise ValueError(f"steps must be {(B, m, k)} or {(B, n, m, k)}, not {tuple(scores[1].shape)}")
         if lengths is None:
             return torch.tensor((n, m), device=scores[0].device).expand(B, 2)
-        sizes = dispatch.as_numbers(lengths).to(scores[0].device)
-        if B and (not dispatch.is_integer(sizes) or sizes.shape not in ((), (1,), (2,), (1, 2), (B, 1), (B, 2))):
+        sizes = dispatch.as_numbers(lengths)
+        if B and (not dispatch.is_integer(sizes) or sizes.shape != (B, 2)):
             raise ValueError(f"lengths must be integers {(B, 2)}, not {tuple(sizes.shape)} of {sizes.dtype}")
-        sizes = sizes.long().expand(B, 2)
+        sizes = sizes.to(scores[0].device, torch.int64).view(B, 2)
         if B and ((sizes < 0) | (sizes > torch.tensor([n, m], device=sizes.device))).any():
             raise ValueError(
                 f"lengths must be in 0..{n} and 0..{m}, not {sizes.amin(0).tolist()}..{sizes.amax(0).tolist()}"

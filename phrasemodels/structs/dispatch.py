@@ -291,28 +291,21 @@ def check_lengths(lengths: Lengths, batch: int, longest: int, device: torch.devi
     The lengths that are a batch of a transform of `torch.func` are not checked.
     """
     if lengths is None:
-        # only if needed, as the context takes longer than a short batch
-        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
-            return torch.full((batch, 1), longest, dtype=torch.int64, device=device)
-    with torch.inference_mode(False):
-        lengths = as_numbers(lengths)
-        if (
-            lengths.dtype == torch.bool
-            and lengths.shape == (batch, longest)
-            and (longest != batch or lengths.dim() == 2)
-        ):
-            mask, lengths = lengths, lengths.sum(1)
-            if not transformed() and (mask != (torch.arange(longest, device=mask.device) < lengths[:, None])).any():
-                raise ValueError(
-                    "lengths: a mask must be true from the first word of a sentence to its last, and false after it"
-                )
-        if lengths.shape != (batch,) or (batch and not is_integer(lengths)):  # an empty list has no type
-            wanted = f"{(batch, longest)}" if lengths.dtype == torch.bool else "bool: mask.bool()"
-            hint = f"; a mask must be {wanted}" if lengths.dim() == 2 else ""
-            raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}{hint}")
-        if batch and not transformed() and ((lengths < 0) | (lengths > longest)).any():  # a GPU is waited for once
-            raise ValueError(f"lengths must be in 0..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
-        return (lengths.clone() if lengths.is_inference() else lengths).to(device=device, dtype=torch.int64)[:, None]
+        return torch.full((batch, 1), longest, dtype=torch.int64, device=device)
+    lengths = as_numbers(lengths)
+    if lengths.dtype == torch.bool and lengths.shape == (batch, longest):
+        mask, lengths = lengths, lengths.sum(1)
+        if not transformed() and (mask != (torch.arange(longest, device=mask.device) < lengths[:, None])).any():
+            raise ValueError(
+                "lengths: a mask must be true from the first word of a sentence to its last, and false after it"
+            )
+    if lengths.shape != (batch,) or (batch and not is_integer(lengths)):  # an empty list has no type
+        wanted = f"{(batch, longest)}" if lengths.dtype == torch.bool else "bool: mask.bool()"
+        hint = f"; a mask must be {wanted}" if lengths.dim() == 2 else ""
+        raise ValueError(f"lengths must be {batch} integers, not {tuple(lengths.shape)} of {lengths.dtype}{hint}")
+    if batch and not transformed() and ((lengths < 0) | (lengths > longest)).any():  # a GPU is waited for once
+        raise ValueError(f"lengths must be in 0..{longest}, not {lengths.min().item()}..{lengths.max().item()}")
+    return (lengths.clone() if lengths.is_inference() else lengths).to(device=device, dtype=torch.int64)[:, None]
 
 
 PACKAGE = Path(__file__).parents[1]

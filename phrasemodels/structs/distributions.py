@@ -21,7 +21,7 @@ from torch import Size, Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
 from phrasemodels.structs import alignment, chain, eisner, joint, nonprojective, pcfg, spans
-from phrasemodels.structs.dispatch import Lengths, at_least_float32, common_type
+from phrasemodels.structs.dispatch import FORBIDS, Lengths, at_least_float32, common_type, forbidding
 from phrasemodels.structs.eisner import Projective
 from phrasemodels.structs.nonprojective import NonProjective
 from phrasemodels.structs.semimarkov import segmentations
@@ -133,7 +133,9 @@ class Structured(Distribution):
 
     def enumerate_support(self, expand: bool = True, most: int = 10_000) -> Tensor:
         """Return all structures that are not forbidden, (M, B, event), -1 where a sentence has fewer. ValueError: more than `most`."""
-        free = tuple(torch.where(s == -torch.inf, s, 0.0).double().detach() for s in self.scores)
+        free = tuple(
+            torch.zeros_like(s, dtype=torch.float64).masked_fill(s.double() < FORBIDS, -torch.inf) for s in self.scores
+        )
         counts = self.functions.log_partition(*free, lengths=self.lengths)
         if (counts > math.log(most + 0.5)).any():
             largest = counts.max().item()
@@ -315,7 +317,8 @@ def _comparable(p: Structured, q: Structured) -> tuple[Structured, Structured]:
         one, other = (None if x.lengths is None else torch.as_tensor(x.lengths).cpu() for x in (p, q))
         if one is None or other is None or not torch.equal(one.long(), other.long()):
             raise NotImplementedError("both distributions must have the same lengths, or none")
-    return p._like(in_float64(p.scores)), q._like(in_float64(q.scores))
+    p, q = (x._like(tuple(map(forbidding, in_float64(x.scores)))) for x in (p, q))
+    return p, q
 
 
 def _log_probability(scores: Tensor, log_z: Tensor) -> Tensor:

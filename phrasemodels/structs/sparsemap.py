@@ -77,7 +77,7 @@ def _expected_parts(functions: Structure, steps: int, scores: Scores, lengths: T
 def _mixture(functions: Structure, steps: int, scores: Scores, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Return p (K, B), differentiable, and structures (K, B, ...) with p = 0 where there is none."""
     exact = in_float64(scores)
-    with without_transforms(), torch.inference_mode(False), torch.no_grad():
+    with without_transforms(), torch.no_grad():
         p, inverse, rows, theta, active = _search(
             functions, tuple(untracked(s).detach() for s in exact), untracked(lengths), steps
         )

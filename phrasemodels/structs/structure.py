@@ -403,6 +403,9 @@ class Structure:
               ranked: bool = False, rounded: bool = True, **options: Any) -> Any:  # fmt: skip
         """Run a function of scores and lengths on arguments as users give them: scores, k if `ranked`, lengths."""
         dispatch.refuse_tracing()
+        if torch.is_inference_mode_enabled():  # whose tensors, kept for later calls, would be refused in training
+            with torch.inference_mode(False), torch.no_grad():
+                return self._call(operation, arguments, lengths, k, ranked, rounded, **options)
         scores = tuple(takewhile(_is_score, arguments))
         rest = list(arguments[len(scores) :])
         if ranked:
@@ -428,7 +431,8 @@ class Structure:
                 options["rows"] = (
                     options["rows"].flatten(event - nested, event - 1) if nested else options["rows"].unsqueeze(event)
                 )
-        lengths = self.check(*scores, lengths=lengths)
+        # a copy, which callers can't change before the backward pass
+        lengths = self.check(*scores, lengths=lengths).clone()
         result = dispatch.run(partial(operation, **options) if options else operation, scores, lengths, rounded)
         if nested == 1:
             return result
@@ -548,6 +552,7 @@ class Structure:
     def _checked_score(self, scores: Scores, lengths: Tensor, rows: Tensor) -> Tensor:
         if rows.is_floating_point() or rows.dim() < self.event_dims + 1:
             raise ValueError(f"structures must be integers (..., B, ...), not {tuple(rows.shape)} of {rows.dtype}")
+        rows = rows.long()
         right = self.is_structure(scores, rows, lengths)
         safe = rows.masked_fill(~right[(..., *(None for _ in range(self.event_dims)))], NONE)
         return self.total_score(scores, safe, lengths).masked_fill(~right, -torch.inf)

@@ -5,7 +5,6 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from phrasemodels.structs import chain, eisner, joint, spans
-from phrasemodels.structs.kernels import reference_only
 
 F64 = torch.float64
 MODULES = {
@@ -177,17 +176,3 @@ def test_float32_stays_float32(name):
 def test_wrong_shapes_and_lengths_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_results_in_inference_mode_are_the_same(name):
-    """Marginals are computed as a gradient, also where the caller needs none."""
-    module, lengths = MODULES[name], torch.tensor([4, 2])
-    functions = (module.log_partition, module.marginals, module.argmax, module.entropy)
-    expected = [flat(f(*scores_of(name), lengths=lengths)) for f in functions]
-    with torch.inference_mode(), reference_only():
-        results = [flat(f(*scores_of(name), lengths=lengths.clone())) for f in functions]
-        torch.testing.assert_close(module.marginals(*scores_of(name)), module.marginals(*scores_of(name), None))
-    for one, other in zip(expected, results, strict=True):
-        for a, b in zip(one, other, strict=True):
-            torch.testing.assert_close(a.detach(), b.clone())

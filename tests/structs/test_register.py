@@ -1,12 +1,18 @@
 """Properties of every structure of the register, however torch calls it."""
 
 import math
+from contextlib import nullcontext
 
 import pytest
 import torch
 from register import STRUCTURES
 from torch import Tensor
+from torch.distributions import kl_divergence
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+
+from phrasemodels.structs import structure
+from phrasemodels.structs.dispatch import FORBIDS
+from phrasemodels.structs.kernels import reference_only
 
 F64 = torch.float64
 
@@ -91,6 +97,36 @@ def test_torch_func_refuses_third_derivatives_of_log_z(kind):
             higher(fixed[0])
 
 
+@pytest.mark.parametrize("path", ["kernels", "torch"])
+def test_inference_mode_changes_no_result_and_no_later_training(kind, path):
+    """As in a validation before the first update: what it keeps, and the lengths that it made, serve training."""
+    f = functions(kind) | {name: lambda *s, name=name: getattr(kind.functions, name)(*s, lengths=kind.lengths)[0]
+                           for name in ("argmax", "minimum_risk")}  # fmt: skip
+    fixed, context = kind.scores(), reference_only if path == "torch" else nullcontext
+    expected = {name: function(*fixed) for name, function in f.items()}
+    structure._schedules.clear()
+    with context():
+        with torch.inference_mode():
+            found = {name: function(*(s.clone() for s in fixed)) for name, function in f.items()}
+            kind.functions.sample(*fixed, k=2, lengths=kind.lengths)
+            lengths = torch.tensor(kind.lengths)
+        torch.testing.assert_close({name: x.clone() for name, x in found.items()}, expected)
+        leaves = [s.requires_grad_() for s in fixed]
+        kind.functions.log_partition(*leaves, lengths=lengths).sum().backward()
+        sum(function(*leaves).sum() for function in f.values()).backward()
+
+
+@pytest.mark.parametrize("name", ["log_partition", "argmax"])
+def test_lengths_may_change_before_the_backward_pass(kind, name):
+    leaves, lengths = [s.requires_grad_() for s in kind.scores()], torch.tensor(kind.lengths)
+    values = [getattr(kind.functions, name)(*leaves, lengths=x) for x in (kind.lengths, lengths)]
+    lengths -= 1
+    sums = [(x[0] if name == "argmax" else x) @ torch.tensor([1, 2], dtype=F64) for x in values]
+    for graph in (True, False):
+        one, other = (torch.autograd.grad(x, leaves, create_graph=graph, retain_graph=True) for x in sums)
+        torch.testing.assert_close(one, other)
+
+
 def test_samples_say_that_they_cannot_be_vmapped(kind):
     with pytest.raises(ValueError, match="use their batch dimension"):
         vmap(lambda *s: kind.functions.sample(*s, k=2, lengths=kind.lengths))(*(s[None] for s in kind.scores()))
@@ -118,6 +154,10 @@ def test_a_large_finite_mask_forbids_as_minus_infinity_does(kind, mask, dtype):
     torch.testing.assert_close(p.entropy(), q.entropy(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(p.log_partition, q.log_partition)
     torch.testing.assert_close(p.log_prob(p.mode), q.log_prob(q.mode), rtol=1e-5, atol=1e-5)
+    assert number > FORBIDS or torch.equal(p.enumerate_support(), q.enumerate_support())
+    other = kind.distribution(*kind.scores(dtype, seed=5), kind.lengths)
+    for divergence in (kl_divergence, type(p).cross_entropy) if number < FORBIDS else ():
+        torch.testing.assert_close(divergence(other, p), divergence(other, q), rtol=1e-4, atol=1e-4)
     found, wanted = (torch.autograd.functional.jacobian(
         lambda s, x=x: kind.distribution(s.masked_fill(hidden, x), *scores[1:], kind.lengths).entropy(), scores[0]
     ) for x in (number, -torch.inf))  # fmt: skip
