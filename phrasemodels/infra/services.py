@@ -320,14 +320,14 @@ def wait_for(server: Server) -> None:
         if server.process is not None and (code := server.process.poll()) is not None:
             log = server.log.read_text(errors="replace").splitlines()[-50:]
             why = next((f" ({line.strip()})" for line in reversed(log) if "disk" in line), "")
-            raise OSError(f"the Prefect server ended with status {code}{why}: see server.log in the store")
+            raise OSError(f"the Prefect server ended with status {code}{why}: see {server.log}")
         if _answers(server.url):
             if server.first is not None:
                 _made(server.log.parent).touch()
                 server.first.release()
             return
         time.sleep(0.2)
-    mend = f"is {server.variable} right?" if server.process is None else "see server.log in the store"
+    mend = f"is {server.variable} right?" if server.process is None else f"see {server.log}, and start the command again"
     raise OSError(f"the Prefect server at {server.url} did not answer within {patience:.0f} s: {mend}")
 
 

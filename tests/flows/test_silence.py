@@ -11,6 +11,7 @@ from running import executed, prepared, run_cli, small_corpus
 from phrasemodels.data.download import manifest
 from phrasemodels.data.store.artifacts import MANIFEST
 from phrasemodels.flows.cli import models
+from phrasemodels.flows.cli.results import _is_named
 from phrasemodels.flows.cli.terminal import print_table
 from phrasemodels.flows.experiments.catalogue import Request, experiment
 from phrasemodels.flows.experiments.published import divided, file_name, plain_reason
@@ -205,6 +206,22 @@ def test_two_p_values_that_disagree_have_a_word_beside_them(p, randomised, said)
     )
     shown = page.render(rows=[row])
     assert said in shown and ("disagrees" in shown) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("number", "found", "whole"),
+    [
+        ("000/table1/phrasetransformer/k=2", ["PhraseTransformer", "Linear PhraseTransformer"], ["PhraseTransformer"]),
+        ("000/table1/phrase/k=2", ["PhraseTransformer", "Linear PhraseTransformer"], []),
+        ("000/table1/linearphrasetransformer", ["Linear PhraseTransformer"], ["Linear PhraseTransformer"]),
+        ("000/table2/phrasetransformer", [], []),
+    ],
+)
+def test_whole_names_of_a_number_go_before_parts(number, found, whole):
+    names = {"table": "Table 1", "variant": "k=2", "dataset": "Multi30k", "split": "test", "metric": "BLEU"}
+    rows = [{"system": system, **names} for system in ("PhraseTransformer", "Linear PhraseTransformer")]
+    assert [row["system"] for row in rows if _is_named(row, number)] == found
+    assert [row["system"] for row in rows if _is_named(row, number) and _is_named(row, number, whole=True)] == whole
 
 
 @pytest.mark.parametrize(

@@ -95,11 +95,14 @@ def add(
     It is copied to corpora/NAME/, and corpora/NAME.toml has its digest.
 
     stderr shows the rows of each split, how many of them are also in train, and how many occur twice. Equal rows can be in
-    train and in test, unless --by keeps them together. With --bad-lines skip, lines that cannot be read are listed in
-    corpora/NAME/FILE.bad.tsv. Labels are listed with their rows; each has its share of dev and test, and a label of two rows
-    is in train. Labels that differ in case alone, a label that train lacks, and a first line with names of columns are
-    errors. A treebank is named like its folder: UD_German-GSD is ud_german_gsd. It may have a test set alone. Its sentences
-    with two roots, with cycles or without heads are counted.
+    train and in test, unless --by keeps them together. --bad-lines skip lists lines that cannot be read in
+    corpora/NAME/FILE.bad.tsv.
+
+    Labels are listed with their rows. Each has its share of dev and test; a label of two rows is in train. Errors: labels
+    that differ in case alone, a label that train lacks, and a first line with names of columns.
+
+    A treebank is named like its folder: UD_German-GSD is ud_german_gsd. It may have a test set alone. Its sentences with two
+    roots, with cycles or without heads are counted.
 
     Example: phrasemodels corpora add reviews.tsv --reader labelled
     """

@@ -224,7 +224,7 @@ EXAMPLES: dict[str, tuple[Path, dict[str, Any]]] = {
 def init(
     folder: Annotated[Path, typer.Argument(help="The folder to make; its name is the study's.")],
     problem: Annotated[
-        str, typer.Option(help="translation (a layer, a metric and printed numbers of one's own), or classification.")
+        str, typer.Option(help="translation (a layer, a metric and printed numbers of your own), or classification.")
     ] = "translation",
 ) -> None:
     """Make the folder of your own study, with examples to change.

@@ -1,5 +1,6 @@
 """The commands about results: verdicts, report, sql, trace and judge."""
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,9 @@ import typer
 from phrasemodels.flows.cli.terminal import Force, Json, clean, opened, print_json, wrapped
 
 app = typer.Typer()
+
+LEGEND = """Each line: place, system, printed, ours ± half of the 95 % interval (seeds), verdict, reason.
+All about one number: phrasemodels verdicts PAPER/TABLE/SYSTEM/VARIANT; parts of names do."""
 
 
 @app.command()
@@ -70,9 +74,11 @@ def verdicts(
         and _is_named(row, number)
     ]
     if (number or table or system) and not rows:
+        of = paper or number.partition("/")[0] or "000"
         raise ValueError(
-            f"no printed number {number or table or system!r}: `phrasemodels verdicts --paper 000` lists those of a paper"
+            f"no printed number {number or table or system!r}: `phrasemodels verdicts --paper {of}` lists those of a paper"
         )
+    rows = [row for row in rows if _is_named(row, number, whole=True)] or rows
     if as_json:
         print_json(rows)
     elif number and len(rows) == 1:
@@ -82,18 +88,22 @@ def verdicts(
     elif paper or table or system or verdict or number:
         for row in rows:
             print(wrapped(clean(_line(row, sys.stdout.isatty())), 9))
+        print(LEGEND, file=sys.stderr)
     else:
         print_verdict_counts(rows)
 
 
-def _is_named(row: dict[str, Any], number: str) -> bool:
-    """Return whether the parts of PAPER/TABLE/... are in the names of a row, without regard to case and spaces."""
+def _is_named(row: dict[str, Any], number: str, whole: bool = False) -> bool:
+    """Return whether the parts of PAPER/TABLE/... are in the names of a row, without regard to case and spaces.
+
+    whole: each part but the table is one of the names.
+    """
 
     def bare(text: str) -> str:
         return "".join(text.split()).lower()
 
-    names = bare(" ".join(row[name] for name in ("table", "system", "variant", "dataset", "split", "metric")))
-    return all(bare(part) in names for part in number.split("/")[1:])
+    names = [bare(row[name]) for name in ("table", "system", "variant", "dataset", "split", "metric")]
+    return all(bare(part) in (names if whole else "".join(names)) for part in number.split("/")[1 + whole :])
 
 
 def _print_claims(claims: list[dict[str, Any]]) -> None:
@@ -153,14 +163,12 @@ def print_verdict_counts(rows: list[dict[str, Any]]) -> None:
     from phrasemodels.flows.results.judged import headline, summary
 
     counts = summary(rows)
-    lines: list[dict[str, Any]] = [
-        {"paper": paper_name(name), **{v: of.get(v, 0) for v in VERDICTS}, "all": sum(of.values())}
-        for name, of in counts.items()
-    ]
-    if len(lines) > 1:
-        total = {name: sum(line[name] for line in lines) for name in (*VERDICTS, "all")}
-        lines.append({"paper": "all", **total})
-    print_rows(f"Verdicts on {len(rows)} printed numbers", ["paper", *VERDICTS, "all"], lines)
+    if len(counts) > 1:
+        counts["all"] = dict(Counter(row["verdict"] for row in rows))
+    lines = [{"verdict": verdict} | {name: of.get(verdict, 0) for name, of in counts.items()} for verdict in VERDICTS]
+    lines.append({"verdict": "all"} | {name: sum(of.values()) for name, of in counts.items()})
+    print_rows(f"Verdicts on {len(rows)} printed numbers", ["verdict", *counts], lines)
+    print(wrapped(clean(", ".join(paper_name(name) for name in counts if name != "all")), 0))
     for line in headline(rows):
         print(line)
     print("Each number: phrasemodels verdicts --paper 000. The claims: --claims. What open numbers need: --needs.")
@@ -203,7 +211,8 @@ def _print_number(row: dict[str, Any]) -> None:
         )
     )
     print(clean(f"printed {row['printed']}; ours {shown(row) or 'not run'}; {row['verdict']}"))
-    print(wrapped(clean(f"reason: {plain_reason(row['reason'])}"), 2))
+    for n, part in enumerate(re.split(r"; (?![^()]*\))", plain_reason(row["reason"]))):
+        print(wrapped(clean(f"{'  ' if n else 'reason: '}{part}"), 2))
     for line in reading_lines(row):
         print(wrapped(clean(f"reading {line}"), 2))
     for name in ("needs", "command", "notes", "experiment", "source"):

@@ -28,7 +28,7 @@ Profile = Annotated[
     ),
 ]
 Seeds = Annotated[
-    int, typer.Option(help="Seeds of each row. A verdict on a training needs 2, and one of fewer than 3 has a warning.")
+    int, typer.Option(help="Seeds of each row. A number's verdict needs 2, with a warning; a claim, and a row of several readings, need 3.")
 ]
 FirstSeed = Annotated[int, typer.Option(min=0, help="The first of these seeds, to add further ones.")]
 Overrides = Annotated[

@@ -368,4 +368,4 @@ def claim_lines(one: Mapping[str, Any]) -> Iterator[str]:
     yield f"    {one['reason']}"
     yield from (f"    reading {line}" for line in reading_lines(one))
     for other in one["elsewhere"]:
-        yield f"    {other['verdict']}: {other['reason']}"
+        yield f"    {other['verdict']}: {other['reason']}; {other['source']}"
