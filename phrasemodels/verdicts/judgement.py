@@ -14,7 +14,7 @@ from phrasemodels.verdicts.rule import PrintedValue, deviation_apart, factor_of,
 from phrasemodels.verdicts.scales import UNITLESS, Decision, decide, is_average, known, misfit, share_among, words
 from phrasemodels.verdicts.scores import Scores, ratio
 from phrasemodels.verdicts.significance import Array, Difference, SeedGroup, difference, few_seeds, holm, seed_group
-from phrasemodels.verdicts.tables import Fold, fold_of, folded, folded_metric
+from phrasemodels.verdicts.tables import SPLITS, Fold, fold_of, folded, folded_metric
 
 
 @dataclass(frozen=True)
@@ -373,7 +373,8 @@ def unused(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores]
 def _answers(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores | None]:
     only = tuple(len({*names}) == 1 for names in zip(*map(_wanted, printed), strict=True))
     fold = fold_of(map(_wanted, printed))
-    answers = [_answer(one, scores, (only[0], only[1] and not one.heading, only[2]), fold) for one in printed]
+    apart = [bool(one.heading or SPLITS & {*words(one.dataset)}) for one in printed]  # whose data set ours have to name
+    answers = [_answer(one, scores, (only[0], only[1] and not of, only[2]), fold) for one, of in zip(printed, apart, strict=True)]
     pairs = list(zip(printed, answers, strict=True))
     return [ours and _averaged(one, ours, pairs) for one, ours in pairs]
 

@@ -169,7 +169,7 @@ def _setting(name: str, value: Any, places: int) -> str:
     if not is_setting(name):
         if {*field.split()} & MEASURED or known(field).kind or not is_setting(f"params.{field}") or NAMING.match(text):
             return ""
-        number = re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", text, re.I)
+        number = re.fullmatch(r"-?\d*\.?\d+(e[+-]?\d+)?", text, re.I)
         if number and (places < 0 or ("." in text and len(re.sub(r"e.*|\D", "", text).lstrip("0")) > places)):
             return ""
     return f"{name} {text if is_value(text) else RUN.sub('#', text)}" if text.casefold() not in ("", "nan") else ""

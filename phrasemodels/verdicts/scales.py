@@ -140,7 +140,8 @@ NO_SETTING = frozenset(
 # Words of what a run measures, so of no setting.
 MEASURED = frozenset(
     "epoch step iter iteration runtime elapsed flos best stopped converged improved correct wrong tp fp tn fn support hits matches count "
-    "dev val valid validation eval test predict per peak mean avg average std norm retries attempt attempts".split()
+    "dev val valid validation eval test predict per peak mean avg average std norm retries attempt attempts "
+    "prediction predictions preds labels targets outputs logits history curve matrix".split()
 )
 
 

@@ -209,6 +209,8 @@ def test_a_line_above_rows_names_their_metric_or_split_and_a_data_set_is_no_othe
         text = table.format(*(f"\\multicolumn{{3}}{{c}}{{{line}}}" for line in lines))
         _, found = judged(tmp_path, ("t.tex", text, Names(metric="accuracy")), ours)
         assert [one.verdict for one in found] == ["reproduced"] * 2 + ["not run"] * 2
+    for text in ("model,split,accuracy\nA,dev,82.1\n", "model,dataset,accuracy\nA,MR val,82.1\n"):
+        assert verdict_of(tmp_path / "0", csv_of("accuracy", "82", "82.1", "82.2"), text, name="t.csv")[0] == "not run"
     found = verdict_of(tmp_path / "1", csv_of("accuracy", "82", "82.1", "82.2"), f"Results on MR\n\n{ONE}", Names(dataset="SST"))
     assert found[0] == "not comparable" and "says 'mr'" in found[2]
     ours = {f"seed{n}.md": f"## Dev accuracy\n\n{ONE.replace('.1', f'.{n}')}" for n in range(3)}

@@ -107,7 +107,8 @@ def test_seeds_of_one_number_differ_by_nothing_but_the_seed(tmp_path):
               ("args.json", '{{"window": {}}}'), ("config.yaml", "use_crf: {}\n"))),
         *({f"seed{n}.json": json.dumps({"model": "A", "accuracy": 82 + n / 10, name: value}) for n, value in enumerate(values)}
           for name, values in (("pooling", ("max", "mean")), ("use_crf", (True, False)), ("window", (3, 5)), ("keep", (0.5, 0.8)),
-                               ("layers", ([64, 64], [128, 64])), ("cell", ({"kind": "gru"}, {"kind": "lstm"})))),
+                               ("layers", ([64, 64], [128, 64])), ("cell", ({"kind": "gru"}, {"kind": "lstm"})),
+                               ("torch_version", ("2.0.0", "2.1.0")))),
         {"s.csv": "model,seed,accuracy,embeddings\nA,0,82.0,GloVe\nA,1,82.1,word2vec\n"},
         {"s.csv": "model,seed,metric,score,use crf\nA,0,accuracy,82.0,yes\nA,1,accuracy,82.1,no\n"},
     ):
@@ -135,10 +136,11 @@ def test_numbers_that_folders_are_named_by_are_not_always_seeds(tmp_path):
     _, found = scores_of(tmp_path / "hydra", seeds, "system,accuracy\nA,82.1\n", Names(system="A"))
     assert found[("A", "accuracy")] == ("reproduced", 3)
     fields = {"run_name": "a{}", "best_epoch": "1{}", "out": "/x/{}.pt", "when": "2026-01-01 0{}:00", "loss": 0.3, "host": "n{}",
-              "id": "{}", "duration": "{}", "global_step": "{}", "exit_code": 0, "SST": "82.{}", "converged": "{}",
+              "id": "{}", "duration": "{}", "global_step": "{}", "exit_code": 0, "SST": "82.{}", "converged": "{}", "predictions": [0, 1],
               "git_commit": "abc{}", "TREC": "92.1{}"}
     rows = {f"{n}.json": json.dumps({"model": "A", "seed": n, "accuracy": 82.1 + n / 10} | {
-        name: str(value).replace("{}", str(n)) for name, value in fields.items()}) for n in range(3)}  # fmt: skip
+        name: [n]
+        if name == "predictions" else str(value).replace("{}", str(n)) for name, value in fields.items()}) for n in range(3)}  # fmt: skip
     _, found = scores_of(tmp_path / "rows", rows, "system,accuracy\nA,82.1\n")
     assert found[("A", "accuracy")] == ("reproduced", 3)
     wide = of_seeds("model,MR,CR", "A,82,9{}")
