@@ -34,7 +34,7 @@ from phrasemodels.tasks.parsers.parse import (
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards
 from phrasemodels.tasks.problems.parse_data import ParsingObjective
-from phrasemodels.tasks.problems.parsing import ParsingRecipe
+from phrasemodels.tasks.problems.parsing import ParsingRecipe, trained_parser
 from phrasemodels.tasks.problems.recipe import steps_of
 from phrasemodels.tasks.train.config import TrainConfig
 
@@ -69,8 +69,8 @@ class OurParser:
 @cache
 def load(of: OurParser, weights: Path, vocabulary: Path) -> Parser:
     """Load a parser, once in each process."""
-    recipe = ParsingRecipe(SampleCorpus(), of.objective, divide=of.divide)
-    return recipe.parser(of.model, _artifact(weights), _artifact(vocabulary))
+    artifacts = {"model": _artifact(weights), "vocabulary": _artifact(vocabulary)}
+    return trained_parser(of.objective, of.model, artifacts, of.divide)
 
 
 def _artifact(path: Path) -> Artifact:

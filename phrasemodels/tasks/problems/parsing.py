@@ -64,6 +64,23 @@ PARSES = required(
 )  # fmt: skip
 
 
+def trained_parser(
+    objective: ParsingObjective,
+    model: ParserConfig,
+    artifacts: Mapping[str, Artifact],
+    divide: Divide,
+    split: Sentences = sentences,
+) -> Parser:
+    """Return a trained parser. artifacts: its training (`model`) and its `vocabulary`.
+
+    It knows no recipe, so that the trees of a parser are not made anew for a change of reports.
+    """
+    module, vocabulary = load_trained(objective, model, artifacts, best_device()), artifacts["vocabulary"]
+    entries = {side: read_words(vocabulary, side) for side in SIDES}
+    config = objective.configure(model, vocabulary)
+    return Parser(module, entries, objective.decode, divide, split=split, config=config)
+
+
 def parse_sentences(job: Job, settings: PredictSettings) -> dict[str, Any]:
     """Parse the numbered sentences job.inputs["numbers"] with the tokens ["rows"].
 
@@ -315,7 +332,4 @@ class ParsingRecipe(Recipe):
 
     def parser(self, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> Parser:
         """Return a trained parser."""
-        module = load_trained(self.problem, model, {"model": weights, "vocabulary": vocabulary}, best_device())
-        entries = {side: read_words(vocabulary, side) for side in SIDES}
-        config = self.problem.configure(model, vocabulary)
-        return Parser(module, entries, self.problem.decode, self.divide, split=self.split, config=config)
+        return trained_parser(self.problem, model, {"model": weights, "vocabulary": vocabulary}, self.divide, self.split)
