@@ -431,8 +431,9 @@ class Structure:
                 options["rows"] = (
                     options["rows"].flatten(event - nested, event - 1) if nested else options["rows"].unsqueeze(event)
                 )
+        checked = self.check(*scores, lengths=lengths)
         # a copy, which callers can't change before the backward pass
-        lengths = self.check(*scores, lengths=lengths).clone()
+        lengths = checked if lengths is None else checked.clone()
         result = dispatch.run(partial(operation, **options) if options else operation, scores, lengths, rounded)
         if nested == 1:
             return result
