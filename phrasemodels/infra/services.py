@@ -175,7 +175,10 @@ def prefect(settings: Settings) -> Iterator["Server"]:
             variables = {"PREFECT_API_URL": f"{server.url}/api", "PREFECT_API_AUTH_STRING": server.password}
             variables["PREFECT_API_KEY"] = ""
         stack.enter_context(exported({"PREFECT_HOME": str(home)} | variables))
-        _read_variables_again()
+        if "prefect.context" in sys.modules:  # Prefect reads its variables once, at its import
+            from prefect.context import refresh_global_settings_context
+
+            refresh_global_settings_context()
         yield server
 
 
@@ -188,14 +191,6 @@ def _url_of_flow_run() -> str:
         if FlowRunContext.get() is not None:
             return get_current_settings().api.url or ""
     return ""
-
-
-def _read_variables_again() -> None:
-    """Let Prefect read its variables again. It reads them once, at its import."""
-    if "prefect.context" in sys.modules:
-        from prefect.context import refresh_global_settings_context
-
-        refresh_global_settings_context()
 
 
 def named_server(settings: Settings) -> tuple[str, str] | None:
@@ -483,7 +478,7 @@ def start_mlflow(settings: Settings) -> None:
 
 IN_DATABASE = {  # where MLflow's database names folders of the store
     "experiments": ["artifact_location"], "runs": ["artifact_uri"], "logged_models": ["artifact_location"],
-    "model_versions": ["source", "storage_location"], "datasets": ["dataset_source"],
+    "model_versions": ["source", "storage_location"],
 }  # fmt: skip
 
 

@@ -6,7 +6,6 @@ Runs are found by a tag with their key, so nothing is logged twice. Versions of 
 import atexit
 import contextlib
 import getpass
-import hashlib
 import json
 import os
 import posixpath
@@ -18,12 +17,11 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,37 +32,24 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 KEY = "phrasemodels.key"
 SQLITE = "sqlite:///"
 TABLES = {"experiments", "runs", "metrics", "latest_metrics", "params", "tags"}  # that hold what is asked for
-LONGEST_TAG, PREVIEW = 5000, "predictions.json"
+LONGEST_TAG = 5000
 LONGEST = 250  # characters of the name of a metric, or of a run, which Postgres refuses and SQLite does not
 ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that logs metrics to the MLflow run
 AT_WORK = f"{ATTEMPT}."  # begins the names of tags of all flow runs at work on the MLflow run; their values are the ids
 STATE, REASON = "phrasemodels.state", "phrasemodels.reason"  # tags: how a run ended, in our words, and why
-COMPLETED, DIVERGED, FAILED, STOPPED, CANCELLED, DEAD = (
-    "completed",
-    "diverged",
-    "failed",
-    "stopped",
-    "cancelled",
-    "dead",
-)
+COMPLETED, DIVERGED, FAILED = "completed", "diverged", "failed"
+STOPPED, CANCELLED, DEAD = "stopped", "cancelled", "dead"
 STATUS = {  # MLflow's words for ours
     COMPLETED: "FINISHED", DIVERGED: "FAILED", FAILED: "FAILED", STOPPED: "KILLED", CANCELLED: "KILLED", DEAD: "KILLED",
 }  # fmt: skip
 KIND_OF_EXPERIMENT = {"mlflow.experimentKind": "custom_model_development"}  # its page has runs, not traces
-PREVIEWED = 100  # rows of predictions
 AGAIN = ("RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST", "TEMPORARILY_UNAVAILABLE")  # errors of MLflow that may pass
 WAITS = "phrasemodels.waits_for"  # processors that a training waits for
 
 
-@dataclass(frozen=True)
-class UsedData:
-    """Data of a run. context: its use (as train). url: of its files for MLflow. digest: of its content."""
-
-    name: str
-    context: str
-    digest: str
-    url: str
-    rows: int
+def _reading(path: Path) -> "contextlib.closing[sqlite3.Connection]":
+    """Return a connection to a database that closes after a block, and writes nothing."""
+    return contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True))
 
 
 def _no_database(path: Path) -> str:
@@ -77,7 +62,7 @@ def _no_database(path: Path) -> str:
     if not path.stat().st_size:
         return "is empty"
     try:
-        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        with _reading(path) as connection:
             tables = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
     except sqlite3.Error:  # damaged, or another process writes
         return ""
@@ -176,52 +161,16 @@ class Tracker:
 
     def run_of(self, key: str) -> Any:
         """Return the run with this key, or None."""
+        return next(iter(self._found(f"tags.`{KEY}` = {quoted(key)}", 1)), None)
+
+    def _found(self, query: str, most: int) -> list[Any]:
+        """Return the runs of all experiments that a query finds."""
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
-        found = client.search_runs(where, f"tags.`{KEY}` = {quoted(key)}", max_results=1) if where else []
-        return found[0] if found else None
+        return list(client.search_runs(where, query, max_results=most)) if where else []
 
     def runs(self) -> list[Any]:
-        """Return every run of every experiment.
-
-        Without a database the list is empty. A damaged one is named on stderr.
-        """
-        if (path := self.uri.removeprefix(SQLITE)) == self.uri:
-            return self._runs()
-        if not Path(path).exists():
-            return []
-        if why := _no_database(Path(path)):
-            _warn_once(_unusable(path, why))
-            return []
-        try:
-            return self._runs()
-        except Exception as error:
-            if type(error).__module__.split(".")[0] not in ("sqlalchemy", "sqlite3", "mlflow"):
-                raise
-            first = (str(error).splitlines() or [type(error).__name__])[0]
-            _warn_once(self.damage() or _unusable(path, f"cannot be read ({first})"))
-            return []
-
-    def damage(self) -> str:
-        """Return one line if the database is damaged, with what to do. Empty if it is whole or on a server."""
-        if (path := self.uri.removeprefix(SQLITE)) == self.uri or not Path(path).exists():
-            return ""
-        if why := _no_database(Path(path)):
-            return _unusable(path, why)
-        try:
-            with contextlib.closing(
-                sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
-            ) as connection:
-                whole = connection.execute("pragma quick_check(1)").fetchall() == [("ok",)]
-        except sqlite3.OperationalError:  # another process writes
-            return ""
-        except sqlite3.DatabaseError:
-            whole = False
-        if whole:
-            return ""
-        return _unusable(path, "is damaged")
-
-    def _runs(self) -> list[Any]:
+        """Return every run of every experiment."""
         client = self.client()
         where = [experiment.experiment_id for experiment in client.search_experiments()]
         runs, token = [], None
@@ -231,22 +180,32 @@ class Tracker:
             if not (token := page.token):
                 return runs
 
-    def listed(self) -> "list[Run]":
-        """Return every run with its tags, the newest first. A database in the store is read without MLflow's slow import."""
-        if self.uri.startswith(SQLITE):
+    def damage(self) -> str:
+        """Return one line if the database is damaged, with what to do. Empty if it is whole or on a server."""
+        if (path := self.uri.removeprefix(SQLITE)) == self.uri or not Path(path).exists():
+            return ""
+        why = _no_database(Path(path))
+        if not why:
             try:
-                return _listed(Path(self.uri.removeprefix(SQLITE)))
-            except sqlite3.OperationalError:
-                pass
-            except sqlite3.DatabaseError:
-                if damage := self.damage():
-                    _warn_once(damage)
-                    return []
-        return [
-            Run(i.run_id, i.run_name, i.status, i.start_time, i.end_time, run.data.tags)
-            for run in self.runs()
-            for i in [run.info]
-        ]
+                with _reading(Path(path)) as connection:
+                    why = "is damaged" * (connection.execute("pragma quick_check(1)").fetchall() != [("ok",)])
+            except sqlite3.DatabaseError as error:  # an OperationalError: another process writes
+                why = "is damaged" * (not isinstance(error, sqlite3.OperationalError))
+        return _unusable(path, why) if why else ""
+
+    def listed(self) -> "list[Run]":
+        """Return every run with its tags, the newest first. A damaged database is named on stderr.
+
+        A database in the store is read without MLflow's slow import.
+        """
+        if (path := self.uri.removeprefix(SQLITE)) == self.uri:
+            infos = ((run.info, run.data.tags) for run in self.runs())
+            return [Run(i.run_id, i.run_name, i.status, i.start_time, i.end_time, tags) for i, tags in infos]
+        try:
+            return _listed(Path(path))
+        except sqlite3.DatabaseError as error:
+            _warn_once(self.damage() or _unusable(path, f"cannot be read ({error})"))
+            return []
 
     def keys(self) -> dict[str, str]:
         """Return the ids of all runs by their keys."""
@@ -263,25 +222,36 @@ class Tracker:
         if new:
             client.log_batch(run_id, params=new)
 
-    def datasets(self, run_id: str, used: Iterable[UsedData]) -> None:
-        """Log the data of a run. The same data is logged once."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag
+    def history(
+        self, run_id: str, attempt: str, history: Sequence[Mapping[str, float]], ended: float | None = None
+    ) -> None:
+        """Log each step of a training's history once to its run with the time of its measurement.
 
-        inputs = [
-            DatasetInput(
-                Dataset(
-                    one.name,
-                    # the most that MLflow takes
-                    one.digest[:36],
-                    "local" if one.url.startswith("file:") else one.url.partition(":")[0],
-                    json.dumps({"uri": one.url}),
-                    profile=json.dumps({"rows": one.rows}),
-                ),
-                [InputTag("mlflow.data.context", one.context)],
-            )
-            for one in used
+        Steps logged before an interruption are skipped. All steps are skipped once another attempt has opened the run.
+
+        Args:
+            ended: Time of the last row in seconds since 1970. Default: now.
+        """
+        from mlflow.entities import Metric
+
+        import phrasemodels.infra.environment  # noqa: F401
+
+        client = self.client()
+        if client.get_run(run_id).data.tags.get(ATTEMPT, "") != attempt:
+            return
+        last = max((metric.step for metric in client.get_metric_history(run_id, "dev_loss")), default=-1)
+        zero = (time.time() if ended is None else ended) - (history[-1]["seconds"] if history else 0.0)
+        metrics = [
+            Metric(name, float(value), int((zero + row["seconds"]) * 1000), int(row["step"]))
+            for row in history
+            # MLflow adds a second value of a step to the first one, it does not replace it
+            if row["step"] > last
+            for name, value in row.items()
+            if name != "step"
         ]
-        _despite_others(partial(self.client().log_inputs, run_id, inputs))
+        # MLflow's largest batch
+        for first in range(0, len(metrics), 1000):
+            client.log_batch(run_id, metrics=metrics[first : first + 1000])
 
     def is_finished(self, run_id: str) -> bool:
         """Whether a run has all of its metrics and files."""
@@ -295,14 +265,12 @@ class Tracker:
         tags: Mapping[str, str],
         work: float | None = None,
         model: str = "",
-        data: UsedData | None = None,
     ) -> None:
         """Log final metrics, artifacts and tags and mark the run as finished. A finished run stays as it is.
 
         Args:
             work: Seconds of work as the run's duration. Default: until now.
             model: Id of the logged model behind the metrics.
-            data: The test data.
         """
         client = self.client()
         run = client.get_run(run_id)
@@ -311,8 +279,6 @@ class Tracker:
         # with the same time on every node, so that MLflow merges equal values of two nodes into one row
         ended = None if work is None else run.info.start_time + int(work * 1000)
         about: dict[str, Any] = {"model_id": model} if model else {}
-        if data is not None:
-            about |= {"dataset_name": data.name, "dataset_digest": data.digest[:36]}
         for name, value in metrics.items():
             if (name := _metric(name)) not in run.data.metrics:
                 client.log_metric(run_id, name, value, timestamp=ended or run.info.start_time, **about)
@@ -335,15 +301,6 @@ class Tracker:
             for name, value in tags.items():
                 self.client().set_tag(run.info.run_id, name, value[:LONGEST_TAG])
 
-    def preview(self, run_id: str, shards: Iterable[Any]) -> None:
-        """Log the first PREVIEWED predictions as a table that MLflow's page shows. shards: Arrow tables."""
-        rows = list(islice((row for shard in shards for row in shard.slice(0, PREVIEWED).to_pylist()), PREVIEWED))
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        shown = (" ".join(map(str, v)) if isinstance(v, list) else v for row in rows for v in map(row.get, names))
-        data = [list(islice(shown, len(names))) for _ in rows]
-        self.client().log_dict(run_id, {"columns": names, "data": data}, PREVIEW)
-        self.client().set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([{"path": PREVIEW, "type": "table"}]))
-
     def logged_model(self, run_id: str, name: str, key: str, step: int, tags: Mapping[str, str]) -> str:
         """Find or create the logged model with this key, made by a run at a step. Return its id."""
         from mlflow.entities import LoggedModelOutput
@@ -360,11 +317,8 @@ class Tracker:
 
     def end_runs(self, attempt: str, state: str = DEAD, reason: str = "") -> None:
         """End the runs of a flow run that died, was stopped or failed. Runs of another living flow run go on."""
-        client = self.client()
-        where = [experiment.experiment_id for experiment in client.search_experiments()]
         query = f"tags.`{_at_work(attempt)}` = {quoted(attempt)} and attributes.status = 'RUNNING'"
-        # MLflow's largest answer
-        for run in client.search_runs(where, query, max_results=50000) if where else []:
+        for run in self._found(query, 50000):  # MLflow's largest answer
             _despite_others(partial(self._leave, run.info.run_id, attempt, state, reason))
 
     def fail(self, run_id: str, attempt: str = "", state: str = FAILED, reason: str = "") -> None:
@@ -408,7 +362,7 @@ def _despite_others(write: Callable[[], object]) -> None:
 
 def _at_work(attempt: str) -> str:
     """Return the tag of a flow run at work. Names have letters that an id may lack."""
-    return AT_WORK + hashlib.sha256(attempt.encode()).hexdigest()[:16]
+    return AT_WORK + sha256(attempt.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -433,49 +387,13 @@ def _listed(database: Path) -> list[Run]:
         "select run_uuid, runs.name, status, start_time, end_time from runs join experiments using (experiment_id) where "
         "runs.lifecycle_stage = 'active' and experiments.lifecycle_stage = 'active' order by start_time desc, run_uuid"
     )
-    with contextlib.closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+    with _reading(database) as connection:
         connection.execute("begin")  # both answers are of one moment
         tags: dict[str, dict[str, str]] = {}
         for run_id, name, value in connection.execute("select run_uuid, key, value from tags"):
             tags.setdefault(run_id, {})[name] = value
         rows = [(run_id, *rest, tags.get(run_id, {})) for run_id, *rest in connection.execute(question)]
     return [Run(*row) for row in rows]
-
-
-@dataclass(frozen=True)
-class StepMetrics:
-    """Log each step of a training's history once to its run with the time of its measurement.
-
-    Steps logged before an interruption are skipped. All steps are skipped once another attempt has opened the run.
-    """
-
-    tracker: Tracker
-    run_id: str
-    attempt: str = ""
-
-    def __call__(self, history: list[dict[str, float]], ended: float | None = None) -> None:
-        """ended: time of the last row in seconds since 1970. None: now."""
-        from mlflow.entities import Metric
-
-        import phrasemodels.infra.environment  # noqa: F401
-
-        client = self.tracker.client()
-        if client.get_run(self.run_id).data.tags.get(ATTEMPT, "") != self.attempt:
-            return
-        logged = client.get_metric_history(self.run_id, "dev_loss")
-        last = max((metric.step for metric in logged), default=-1)
-        zero = (time.time() if ended is None else ended) - (history[-1]["seconds"] if history else 0.0)
-        metrics = [
-            Metric(name, float(value), int((zero + row["seconds"]) * 1000), int(row["step"]))
-            for row in history
-            # MLflow adds a second value of a step to the first one, it does not replace it
-            if row["step"] > last
-            for name, value in row.items()
-            if name not in ("step",)
-        ]
-        # MLflow's largest batch
-        for first in range(0, len(metrics), 1000):
-            client.log_batch(self.run_id, metrics=metrics[first : first + 1000])
 
 
 @dataclass(frozen=True)
@@ -510,7 +428,7 @@ class TrainingRun:
     def __call__(self, history: list[dict[str, float]], ended: float | None = None) -> None:
         """Log a training's history. ended: time of its last row in seconds since 1970. None: now."""
         if run := self.tracker.run_of(self.key):
-            StepMetrics(self.tracker, str(run.info.run_id), self.tags.get(ATTEMPT, ""))(history, ended)
+            self.tracker.history(str(run.info.run_id), self.tags.get(ATTEMPT, ""), history, ended)
 
     def waits(self, what: str) -> None:
         """Say in the run what its training waits for. The run is not running then. An empty text: it waits no longer."""

@@ -318,8 +318,6 @@ def test_a_table_of_any_problem_has_a_page(tmp_path, paper, number, rows, sets, 
         assert f'id="{name}"' in page and pipeline.trained.key in page
         made.record.finish(pipeline, made.store.run(pipeline.scored))
         assert made.record.tracker.client().get_run(made.record.training_run(pipeline)).data.metrics["parameters"] > 0
-        if paper == "across":
-            assert f"<summary>{pipeline.experiment.row}</summary>\n<h3>" in page, "what it attends to"
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="needs Chromium")
@@ -501,8 +499,8 @@ def test_the_champion_is_served(session, tmp_path):
 
     for pipeline in session.plan.pipelines:
         session.record.training_run(pipeline)
-    session.record._register()
-    session.record._register()
+    session.record.register()
+    session.record.register()
     client = session.record.tracker.client()
     model = champion(Lineage(session.store), ROW)
     (version,) = client.search_model_versions(f"name = '{file_name(ROW)}'")

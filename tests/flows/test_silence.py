@@ -91,7 +91,7 @@ def test_a_model_that_took_the_rows_name_before_is_not_the_row(smoke):
 def test_a_registered_model_is_replaced_by_none_with_changes(smoke):
     (pipeline,) = smoke.plan.pipelines
     smoke.record.training_run(pipeline)
-    smoke.record._register()
+    smoke.record.register()
     client = smoke.record.tracker.client()
     (model,) = client.search_registered_models()
     assert model.name == file_name(pipeline.experiment.name) != file_name(ROW)

@@ -1,14 +1,12 @@
 """MLflow: concurrent runs, deleted experiments, full disks, missing servers; and errors that are not a service's."""
 
 import contextlib
-import json
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,8 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import mlflow
-import pyarrow as pa
 import pytest
 from conftest import ISOLATED, PROJECT
 from mlflow import MlflowClient
@@ -29,7 +25,7 @@ from phrasemodels.flows.results.exchange import from_mlflow
 from phrasemodels.infra import tracking
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
-from phrasemodels.infra.tracking import AT_WORK, ATTEMPT, KEY, WAITS, StepMetrics, Tracker, TrainingRun, UsedData
+from phrasemodels.infra.tracking import AT_WORK, ATTEMPT, KEY, WAITS, Tracker, TrainingRun
 
 START = """
 import sys
@@ -82,7 +78,6 @@ def test_a_store_that_is_copied_or_moved_writes_into_its_new_place(
     tracker, run = at(first)
     tracker.client().log_artifact(run, tmp_path / "text")
     model = tracker.logged_model(run, "name", "key", 0, {})
-    tracker.datasets(run, [UsedData("x train", "train", "0" * 20, (first / "objects").as_uri(), 3)])
     shutil.copytree(first, second)
     tracker, run = at(second)
     assert "the store was file://" in capsys.readouterr().err
@@ -90,34 +85,8 @@ def test_a_store_that_is_copied_or_moved_writes_into_its_new_place(
     there = client.get_run(run).info.artifact_uri
     assert there.startswith(second.as_uri()) and Path(unquote(urlsplit(there).path), "text").is_file()
     assert client.get_logged_model(model).artifact_location.startswith(second.as_uri())
-    assert second.as_uri() in client.get_run(run).inputs.dataset_inputs[0].dataset.source
     at(second)
     assert not capsys.readouterr().err, "once"
-
-
-def test_data_that_a_run_used_is_logged_once_and_opened_by_mlflow(tracker: Tracker, tmp_path: Path) -> None:
-    run = tracker.open_run("x", "run", "key", {})
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.arrow").write_text("records")
-    url = (tmp_path / "data").as_uri()
-    used = [UsedData(f"sample {name}", name, name * 20, url, 3) for name in ("train", "test")]
-    for _ in range(2):
-        tracker.datasets(run, used)
-    found = tracker.client().get_run(run).inputs.dataset_inputs
-    opened = Path(mlflow.data.get_source(found[0].dataset).load())
-    assert (opened / "train.arrow").read_text() == "records"
-    assert {(one.dataset.name, one.tags[0].value, one.dataset.profile) for one in found} == {
-        ("sample train", "train", '{"rows": 3}'), ("sample test", "test", '{"rows": 3}')}  # fmt: skip
-
-
-def test_runs_that_used_the_same_data_log_it_at_the_same_moment(tracker: Tracker) -> None:
-    runs = [tracker.open_run("x", f"run {number}", f"key {number}", {}) for number in range(8)]
-    for digest in range(5):
-        used = [UsedData("sample train", "train", f"{digest}", "file:///data", 3)]
-        together = threading.Barrier(len(runs))
-        with ThreadPoolExecutor(len(runs)) as threads:
-            list(threads.map(lambda run: together.wait() + 1 and tracker.datasets(run, used), runs))  # noqa: B023
-    assert {len(tracker.client().get_run(run).inputs.dataset_inputs) for run in runs} == {5}
 
 
 def test_a_write_is_tried_again_if_the_database_is_locked() -> None:
@@ -152,24 +121,16 @@ def test_runs_are_listed_with_the_tags_of_the_same_moment(tracker: Tracker, monk
     assert tracker.listed() == []
 
 
-def test_the_preview_has_the_first_predictions_of_all_shards(tracker: Tracker) -> None:
-    run = tracker.open_run("x", "run", "key", {})
-    tracker.preview(run, [pa.table({"id": [0], "source": [["a", "b"]]}), pa.table({"id": range(200)})])
-    found = json.loads(Path(tracker.client().download_artifacts(run, tracking.PREVIEW)).read_text())
-    assert found["columns"] == ["id", "source"] and len(found["data"]) == 100
-    assert found["data"][:2] == [[0, "a b"], [0, None]]
-
-
 def test_two_nodes_with_one_training_log_each_row_once_to_one_run(tracker: Tracker) -> None:
     rows = [{"step": step, "seconds": step * 1.0, "dev_loss": 1 / step} for step in (1, 2, 3)]
     slower = [row | {"seconds": row["seconds"] * 3} for row in rows]
     one, other = ({ATTEMPT: name} for name in ("one", "other"))
     run = tracker.open_run("x", "run", "key", one)
-    StepMetrics(tracker, run, "one")(rows[:1])
+    tracker.history(run, "one", rows[:1])
     assert tracker.open_run("x", "run", "key", other) == run
-    StepMetrics(tracker, run, "other")(slower[:2])
-    StepMetrics(tracker, run, "one")(rows)
-    StepMetrics(tracker, run, "other")(slower)
+    tracker.history(run, "other", slower[:2])
+    tracker.history(run, "one", rows)
+    tracker.history(run, "other", slower)
     for _ in range(2):
         tracker.client().update_run(run, "RUNNING")
         tracker.finish(run, {"score": 1.0}, [], {})
@@ -192,11 +153,8 @@ def test_a_training_is_a_run_once_it_is_at_work_and_its_duration_is_of_its_work(
     run.begin()
     assert not tracker.run_of("key").data.tags[WAITS]
     run_id = tracker.run_of("key").info.run_id
-    model, data = (
-        tracker.logged_model(run_id, "a", "key", 10, {}),
-        UsedData("sample test", "test", "d" * 40, "file:///x", 3),
-    )
-    tracker.finish(run_id, {"bleu": 7.0}, [], {}, 3.0, model, data)
+    model = tracker.logged_model(run_id, "a", "key", 10, {})
+    tracker.finish(run_id, {"bleu": 7.0}, [], {}, 3.0, model)
     ended = tracker.run_of("key")
     assert (ended.info.status, ended.info.end_time - ended.info.start_time) == ("FINISHED", 3000)
     assert ended.data.tags["mlflow.user"] and ended.data.tags["mlflow.source.type"] == "JOB"
@@ -204,12 +162,7 @@ def test_a_training_is_a_run_once_it_is_at_work_and_its_duration_is_of_its_work(
     first, last = tracker.client().get_metric_history(run_id, "dev_loss")
     assert began <= last.timestamp / 1000 <= time.time() + 1 and last.timestamp - first.timestamp == 1500
     (tested,) = tracker.client().get_logged_model(model).metrics
-    assert (tested.key, tested.value, tested.dataset_name, tested.dataset_digest) == (
-        "bleu",
-        7.0,
-        "sample test",
-        "d" * 36,
-    )
+    assert (tested.key, tested.value) == ("bleu", 7.0)
     assert tracker.logged_model(run_id, "a", "key", 10, {}) == model
 
 
@@ -220,7 +173,7 @@ def test_a_run_that_is_cancelled_leaves_the_run_of_a_training_to_another(tracker
     other = partial(tracker.fail, run, "other", "stopped") if end == "fail" else partial(tracker.end_runs, "other")
     other()
     assert tracker.run_of("key").info.status == "RUNNING"
-    StepMetrics(tracker, run, "one")(rows)
+    tracker.history(run, "one", rows)
     assert [m.step for m in tracker.client().get_metric_history(run, "dev_loss")] == [1, 2]
     tracker.end_runs("one")
     assert tracker.run_of("key").info.status == "KILLED"

@@ -11,7 +11,7 @@ import pytest
 from cluster import until
 
 from phrasemodels.infra.services import free_port
-from phrasemodels.infra.tracking import StepMetrics, Tracker
+from phrasemodels.infra.tracking import Tracker
 
 TRAININGS, ROWS = 20, 30
 
@@ -49,9 +49,9 @@ def trained(tracker: Tracker, number: int) -> str:
     tracker.parameters(run_id, {"seed": number})
     for step in range(10, 10 * ROWS + 1, 10):
         history.append({"step": step, "seconds": step, "loss": 1 / step, "dev_loss": 2 / step, "items_per_second": 1e4})
-        StepMetrics(tracker, run_id)(history)
+        tracker.history(run_id, "", history)
         if number % 4 == 0 and step == 150:
             assert tracker.open_run("load", f"training {number}", f"key {number}", {}) == run_id
-            StepMetrics(tracker, run_id)(history)
+            tracker.history(run_id, "", history)
     tracker.finish(run_id, {"test.bleu": 1.0}, [], {})
     return run_id

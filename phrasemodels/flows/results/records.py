@@ -43,8 +43,6 @@ from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import COMPLETED, DEAD, KEY, Tracker, flatten, readable
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-
-
 DIRTY = "-dirty"
 
 
@@ -232,9 +230,9 @@ def remove_row(store: Store, tracker: Tracker, name: str, sources: Sources, dry:
             queue += inputs.get(key, ())
     own = own - needed | without
     runs = [
-        run.info.run_id
-        for run in tracker.runs()
-        if (key := run.data.tags.get(KEY)) in own or (run.data.tags.get("experiment") == name and key not in live)
+        run.run_id
+        for run in tracker.listed()
+        if (of := run.tags.get(KEY, "")) in own or (run.tags.get("experiment") == name and of not in live)
     ]
     if not own and not runs:
         shared = "; other rows of today share what was made under it" if labelled or today & known.keys() else ""
@@ -331,12 +329,7 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     return "changed: " + ", ".join(changed[:4]) + (f" and {len(changed) - 4} more" if len(changed) > 4 else "")
 
 
-PACKAGE = Path(__file__).parents[2]
-
-
-KEPT = PACKAGE / "kept"  # in the checkout a link to results/
-
-
+KEPT = Path(__file__).parents[2] / "kept"  # in the checkout a link to results/
 IN_CHECKOUT = KEPT.is_symlink()
 
 

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
-from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
-from phrasemodels.data.store.store import OutOfTimeError, Step, Store, digest_of, with_dependencies
+from phrasemodels.data.store.store import OutOfTimeError, Step, Store, digest_of
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.published import file_name
 from phrasemodels.flows.report import render
@@ -39,10 +38,8 @@ from phrasemodels.infra.tracking import (
     KEY,
     SETTING,
     STOPPED,
-    StepMetrics,
     Tracker,
     TrainingRun,
-    UsedData,
     as_set,
     register,
 )
@@ -118,7 +115,8 @@ class Record:
         A new run of a training in the store began when the training did.
         """
         trained = self.store.find(pipeline.trained, verify=False)
-        return self.run_of(pipeline).open(_began(trained) if trained else None)
+        began = ended_at(trained) - float(trained.manifest["seconds"]) if trained else None
+        return self.run_of(pipeline).open(began)
 
     @contextlib.contextmanager
     def training(self, pipeline: Pipeline) -> Iterator[TrainingRun]:
@@ -137,13 +135,15 @@ class Record:
             return
         trained, predicted = self.store.find(pipeline.trained), self.store.find(pipeline.predicted)
         assert trained is not None and predicted is not None, "a score depends on weights and predictions"
+        rows = pipeline.trained.inputs["train"]
+        data = self.store.find(rows, verify=False) if isinstance(rows, Step) else None
         curves = {name for row in history(trained) for name in row}
         scores = scored.meta["scores"].items()
         metrics = {f"test/{name}" if name in curves else name: score["value"] for name, score in scores}
         metrics |= _training_metrics(trained)
         tags = {
             "test_set": digest_of([s["content"] for s in scored.meta["test_set"]]),
-            "data": self._data(pipeline),
+            "data": digest_of([s["content"] for s in data.meta["shards"]]) if data else "",
             "score": scored.key,
             "licences": ", ".join(scored.meta["licences"]),
             "workers": " then ".join(map(str, trained.meta["workers"])),
@@ -153,17 +153,13 @@ class Record:
         files = [file for file in files if file.name != MANIFEST]
         if scored.meta["redistributable"]:
             files += sorted(predicted.path.glob("*.arrow"))
-            self.tracker.preview(run_id, [read_shard(file) for file in sorted(predicted.path.glob("*.arrow"))])
         # if another attempt had the run before
-        StepMetrics(self.tracker, run_id, self.attempt)(history(trained), ended_at(trained))
-        used = list(self._used(pipeline, scored))
-        self.tracker.datasets(run_id, used)
-        tested = next(one for one in used if one.context == "test")
+        self.tracker.history(run_id, self.attempt, history(trained), ended_at(trained))
         # the step of the kept weights, not the last one
         name, step = f"{pipeline.experiment.row}-seed-{pipeline.seed}", int(trained.meta["best_step"])
         about = {"experiment": pipeline.experiment.name, "licences": tags["licences"], **_code()}
         model = self.tracker.logged_model(run_id, name, trained.key, step, about)
-        self.tracker.finish(run_id, metrics, files, tags, trained.meta["train_seconds"], model, tested)
+        self.tracker.finish(run_id, metrics, files, tags, trained.meta["train_seconds"], model)
 
     def end_trials(self) -> None:
         """End the runs of a tuning: of the table, and of each finished trial."""
@@ -199,48 +195,8 @@ class Record:
         small = {one["id"]: one["elsewhere"][0]["verdict"] for one in answers if one["elsewhere"]}
         return {f"claim {name}": verdict for name, verdict in (small | whole).items()}
 
-    def _data(self, pipeline: Pipeline) -> str:
-        """Return the digest of a model's training records, whatever was made of them."""
-        train = pipeline.trained.inputs["train"]
-        artifact = self.store.find(train, verify=False) if isinstance(train, Step) else None
-        return digest_of([shard["content"] for shard in artifact.meta["shards"]]) if artifact else ""
-
-    def _used(self, pipeline: Pipeline, scored: Artifact) -> Iterator[UsedData]:
-        """Yield the train, dev and test data of a run, with the digest of the content."""
-        corpus = pipeline.experiment.recipe.corpus.name
-        for context in ("train", "dev"):
-            step = pipeline.trained.inputs.get(context)
-            artifact = self.store.find(step, verify=False) if isinstance(step, Step) else None
-            if artifact and "shards" in artifact.meta:
-                yield self._used_data(corpus, context, artifact, artifact.meta["shards"])
-        contents = {shard["content"] for shard in scored.meta["test_set"]}
-        made = (self.store.find(step, verify=False) for step in with_dependencies([pipeline.scored]))
-        tested = (a for a in made if a and contents <= {shard["content"] for shard in a.meta.get("shards", [])})
-        yield self._used_data(corpus, "test", next(tested, scored), scored.meta["test_set"])
-
-    def _used_data(self, corpus: str, context: str, artifact: Artifact, shards: list[dict[str, Any]]) -> UsedData:
-        """Return the data of some shards of a corpus, in the artifact or its inputs."""
-        rows = sum(shard.get("rows", 0) for shard in shards)
-        digest = digest_of([shard["content"] for shard in shards])
-        files = [file["sha256"] for name, file in artifact.manifest["files"].items() if name.endswith(".arrow")]
-        if self.store.shared is None:
-            url = artifact.path.as_uri()
-        elif len(files) == 1:
-            url = f"{self.store.shared.url}/blobs/{files[0][:2]}/{files[0]}"
-        else:
-            url = f"{self.store.shared.url}/manifests/{artifact.manifest['step']}/{artifact.key}.json"
-        return UsedData(f"{corpus} {context}", context, digest, url, rows)
-
     def register(self) -> list[str]:
-        """Register the best seed of each row, if models of its problem answer single inputs. Return the names of the models.
-
-        Rows with overrides are trials and register nothing.
-        """
-        if self.plan.table.changed:
-            return []
-        return self._register()
-
-    def _register(self) -> list[str]:
+        """Register the best seed of each row, if models of its problem answer single inputs. Return the names of the models."""
         from phrasemodels.flows.results.lineage import Lineage, setting
         from phrasemodels.flows.results.models import best_of, stored
 
@@ -297,10 +253,6 @@ def ended_at(artifact: Artifact) -> float:
     return datetime.datetime.fromisoformat(artifact.manifest["finished"]).timestamp()
 
 
-def _began(artifact: Artifact) -> float:
-    return ended_at(artifact) - float(artifact.manifest["seconds"])
-
-
 def _training_metrics(trained: Artifact) -> dict[str, float]:
     """Return the metrics of a finished training. The last `dev_loss` of its history may not be of the kept weights."""
     return {"best_dev_loss": float(trained.meta["dev_loss"]), **{name: float(trained.meta[name]) for name in FINAL}}
@@ -341,16 +293,16 @@ def recorded(
     store: Store, run: str, title: str, asked: dict[str, Any], about: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Keep the record of a leased run during the block. The caller may add to it."""
-    entry = {"id": run, "title": title, "asked": asked, **about, "started": _now(), "state": RUNNING}
+    entry = {"id": run, "title": title, "asked": asked, **about, "started": now(), "state": RUNNING}
     write(store, entry)
     try:
         yield entry
     except BaseException as error:
         state = CANCELLED if STOPPING.is_set() and is_cancelled(run) else state_after(error)
-        write(store, entry | {"state": state, "reason": first_line(error), "ended": _now()})
+        write(store, entry | {"state": state, "reason": first_line(error), "ended": now()})
         raise
     reason = "; ".join(entry.get("diverged", []))
-    write(store, entry | {"state": COMPLETED, "reason": reason, "ended": _now()})
+    write(store, entry | {"state": COMPLETED, "reason": reason, "ended": now()})
 
 
 def is_cancelled(run: str) -> bool:
@@ -379,7 +331,7 @@ def mark_dead_runs(record: Record) -> list[str]:
     for entry in dead:
         mark_crashed(UUID(entry["id"]))
         record.tracker.end_runs(entry["id"])
-        write(store, entry | {"marked": _now()})
+        write(store, entry | {"marked": now()})
     return [entry["id"] for entry in dead]
 
 
@@ -444,5 +396,6 @@ def recount_slots(client: "SyncPrefectClient", deployment: UUID) -> None:
         client.update_global_concurrency_limit(f"deployment:{deployment}", update)
 
 
-def _now() -> str:
+def now() -> str:
+    """Return the time of this moment, for a record."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -5,7 +5,6 @@
 """
 
 import contextlib
-import datetime
 import json
 import os
 import signal
@@ -20,7 +19,6 @@ from typing import Annotated, Any
 from uuid import UUID, uuid4
 
 from prefect import flow, runtime, task
-from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
@@ -34,23 +32,18 @@ from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.gc import lease
-from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, digest_of, with_dependencies
-from phrasemodels.flows.experiments.catalogue import Request, Table, all_papers, all_tables, counted, tables_of
-from phrasemodels.flows.report.page import place_page, write_report
+from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, with_dependencies
+from phrasemodels.flows.experiments.catalogue import Request, all_papers, all_tables, counted, tables_of
+from phrasemodels.flows.report.page import drawn, place_page, write_report
 from phrasemodels.flows.report.table import chosen_settings
 from phrasemodels.flows.results import records
 from phrasemodels.flows.results.records import collect_garbage, leased_steps, open_store, page_of, sources_of
+from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Outline, Plan, outlined, outlined_page, planned
 from phrasemodels.flows.run.progress import Watch, log, report_line
-from phrasemodels.flows.run.record import attempt, mark_ended, recorded, write
-from phrasemodels.flows.run.tune import (
-    SHARES,
-    Search,
-    trials_of,
-    tuned,
-    unfinished_trials,
-)
+from phrasemodels.flows.run.record import attempt, mark_ended, now, recorded, write
+from phrasemodels.flows.run.tune import SHARES, Search, trials_of, tuned, unfinished_trials
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import STOPPING, ClusterError, Stopped, stoppable, unbroken_output
@@ -66,16 +59,23 @@ def replay_finished_run(
     Otherwise return None. All steps of the plan must be in the store. An earlier run with these results must have
     completed.
     """
-    started, began = time.monotonic(), _now()
+    started, began = time.monotonic(), now()
     found = [step.find(store) for step in outline.steps]
     comparison = found[-1]
-    if comparison is None or not all(found) or not _completed(store, comparison) or not _has_mlflow(settings):
+    if comparison is None or not all(found):
         return None
-    drawn = outlined_page(asked, settings).find(store) or _drawn(asked, store, settings, comparison)
-    if drawn is None:
+    # an earlier run recorded this comparison in MLflow, wrote its report and ended
+    ended = (record for record in records.records(store) if record["state"] == COMPLETED)
+    if not any(record.get("verdicts") == comparison.key for record in ended):
+        return None
+    uri = settings.tracking_uri  # a database must be there, and whole; a server is trusted
+    if uri.startswith(SQLITE) and (not Path(uri.removeprefix(SQLITE)).exists() or Tracker(uri).damage()):
+        return None
+    page = outlined_page(asked, settings).find(store) or _drawn(asked, store, settings, comparison)
+    if page is None:
         return None
     run = str(uuid4())
-    report = place_page(store, drawn, outline.slug, records.page_of(store, run))
+    report = place_page(store, page, outline.slug, records.page_of(store, run))
     entry: dict[str, Any] = {
         "id": run,
         "title": outline.title,
@@ -83,64 +83,22 @@ def replay_finished_run(
         "steps": len(found),
         "found_dead": [],
     }
-    entry |= {"started": began, "state": COMPLETED, "verdicts": comparison.key, "stages": {}, "ended": _now()}
+    entry |= {"started": began, "state": COMPLETED, "verdicts": comparison.key, "stages": {}, "ended": now()}
     records.write(store, entry, None)
-    rows, leaks = comparison.meta["rows"], drawn.meta["leaks"]
-    return shown(
-        outline.title, rows, leaks, report, {}, {"seconds": time.monotonic() - started, "services_seconds": 0.0}
-    )
-
-
-def shown(
-    title: str,
-    rows: list[dict[str, Any]],
-    leaks: Mapping[str, str],
-    report: Path,
-    stages: Mapping[str, float],
-    seconds: Mapping[str, float],
-) -> dict[str, Any]:
-    """Return the output of `reproduce`, and write it beside the report as JSON."""
-    result: dict[str, Any] = {
-        "title": title,
-        "rows": rows,
-        "leaks": dict(leaks),
-        "report": str(report),
-        "stages": dict(stages),
-    }
-    result |= {"diverged": [], "tuning": [], "trials": []} | {name: round(value, 1) for name, value in seconds.items()}
+    result: dict[str, Any] = {"title": outline.title, "rows": comparison.meta["rows"], "leaks": dict(page.meta["leaks"])}
+    result |= {"report": str(report), "stages": {}, "diverged": [], "tuning": [], "trials": []}
+    result |= {"seconds": round(time.monotonic() - started, 1), "services_seconds": 0.0}
     write_durably(report.with_suffix(".json"), json.dumps(result, indent=1))
     return result
 
 
-def _completed(store: Store, comparison: Artifact) -> bool:
-    """Whether an earlier run recorded this comparison in MLflow, wrote its report and ended."""
-    ended = (record for record in records.records(store) if record["state"] == COMPLETED)
-    return any(record.get("verdicts") == comparison.key for record in ended)
-
-
-def _has_mlflow(settings: Settings) -> bool:
-    """Whether the database of MLflow in the store is still there, and whole. A server is trusted."""
-    uri = settings.tracking_uri
-    return not uri.startswith(SQLITE) or (Path(uri.removeprefix(SQLITE)).exists() and not Tracker(uri).damage())
-
-
 def _drawn(asked: Mapping[str, Any], store: Store, settings: Settings, comparison: Artifact) -> Artifact | None:
     """Draw the page of a table again, since its code has changed. None: the table's settings have changed, too."""
-    from phrasemodels.flows.experiments.catalogue import Request
-    from phrasemodels.flows.report.page import drawn
-    from phrasemodels.flows.results.results import FinishedTable
-    from phrasemodels.flows.run.plan import planned
-    from phrasemodels.infra.tracking import Tracker
-
     plan, _ = planned(Request(**asked), settings)
     if plan.comparison.key != comparison.key:
         return None
     run_ids = Tracker(settings.tracking_uri).keys()
     return drawn(FinishedTable(plan.table, plan.pipelines, store, comparison, run_ids))
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 # States of tasks: found in the store; not done, since a share of its updates was reached; a training that diverged, or what needs it.
@@ -311,7 +269,7 @@ def _search(plan: Plan, store: Store, settings: Settings, budget: int, stages: C
 
 
 def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
-    """Write the report of finished rows, record them in MLflow and Prefect and return their output.
+    """Write the report of finished rows, record them in MLflow and return their output.
 
     entry: the record of the run. Its page is the report.
     """
@@ -329,21 +287,9 @@ def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
         for model in register():
             log(f"registered {model}")
     rows = finished.comparison.meta["rows"]
-    links = f"[Runs in MLflow]({record.link})" + (
-        f", [report]({report.as_uri()}) on the node of the run" if report else ""
-    )
-    create_table_artifact(
-        key=_artifact_key(execution.plan.table), table=[_flat(row) for row in rows], description=links
-    )
     judged = ", ".join(f"{row['system']} {row['variant']} {row['verdict']}" for row in rows)
     log(f"verdicts: {judged}; report: {report}")
     return {"rows": rows, "leaks": finished.leaks, "report": str(report or "")}
-
-
-def _artifact_key(table: Table) -> str:
-    """Return the key of a table's verdicts in Prefect. It may have only small letters, digits and dashes."""
-    changed = (digest_of(table.changed)[:16],) if table.changed else ()
-    return "-".join(("verdicts", table.paper, f"table{table.number}", table.profile, *changed))
 
 
 def _print_failure(name: str, error: BaseException) -> None:
@@ -400,16 +346,21 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     for key, step in steps.items():
         before = [futures[value.key] for value in step.inputs.values() if value.key in futures]
         # in order: inputs come first, so their futures are known
-        named = run_step.with_options(name=step.name, tags=tags_of(execution.plan.table, step))
+        table = execution.plan.table
+        tags = {step.name, f"paper {table.paper}", f"table {table.number}", table.profile}
+        named = run_step.with_options(name=step.name, tags=tags)
         submit: Callable[..., Any] = named.submit
         futures[key] = submit(key=key, label=step.label, wait_for=before)
     with stoppable(partial(mark_ended, execution.record.attempt)):
         try:
-            failures = {key: future for key, future in futures.items() if _failed(future)}
+            for future in futures.values():
+                future.wait()
         except (Stopped, ClusterError):  # without Ray, the threads that wait for it end at once
             stopped.set()
             stop_ray()
             raise
+    states = {key: future.state for key, future in futures.items()}
+    failures = {key: futures[key] for key, state in states.items() if state.is_failed() or state.is_crashed()}
     checks = {step.key for step in execution.plan.checks}
     for key, future in failures.items():
         if key not in checks:
@@ -417,11 +368,6 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
     for key, future in failures.items():
         _print_failure(steps[key].label, future.result(raise_on_failure=False))
     return diverged
-
-
-def tags_of(table: Table, step: Step) -> set[str]:
-    """Return the tags of a step's task in Prefect: its kind, paper, table and profile."""
-    return {step.name, f"paper {table.paper}", f"table {table.number}", table.profile}
 
 
 def _lost_cluster(state: State[Any]) -> bool:
@@ -433,25 +379,6 @@ def _lost_cluster(state: State[Any]) -> bool:
     except BaseException:
         return False
     return False
-
-
-def _failed(future: Any) -> bool:
-    future.wait()
-    return bool(future.state.is_failed() or future.state.is_crashed())
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of verdicts as one level of columns, for Prefect's page."""
-    ours = row["intervals"][row["metric"]]
-    return {
-        "system": f"{row['system']} {row['variant']}",
-        "published": row["published"],
-        "ours": ours["mean"],
-        "half width": ours["half_width"],
-        "seeds": len(row["seeds"]),
-        "verdict": row["verdict"],
-        "reason": row["reason"],
-    }
 
 
 def _run_name() -> str:
@@ -539,18 +466,14 @@ def count(settings: Settings, corpora: bool) -> Iterator[tuple[str, list[dict[st
 
     A table with a missing corpus or parser does not stop the others.
     """
-    for paper, table, reads in cached_on_disk("counted", None, _counted):
+
+    def tables() -> list[tuple[str, str, bool]]:
+        return [(paper, number, reads) for paper in all_papers() for number, reads in counted(paper).items()]
+
+    for paper, table, reads in cached_on_disk("counted", None, tables):
         if reads and not corpora:
             continue
-        asked = {
-            "paper": paper,
-            "table": table,
-            "profile": "sample",
-            "seeds": 1,
-            "set": [],
-            "rows": [],
-            "first_seed": 0,
-        }
+        asked = {"paper": paper, "table": table, "profile": "sample", "seeds": 1, "set": [], "rows": [], "first_seed": 0}
         try:
             outline, store = outlined(asked, settings), open_store(settings)
             found = [step.find(store) for step in outline.steps]
@@ -560,16 +483,8 @@ def count(settings: Settings, corpora: bool) -> Iterator[tuple[str, list[dict[st
             yield f"Paper {paper}, Table {table}", [], str(error)
 
 
-def _counted() -> list[tuple[str, str, bool]]:
-    """Return the paper and number of each counted table, and whether it reads corpora."""
-    return [(paper, number, reads) for paper in all_papers() for number, reads in counted(paper).items()]
-
-
 def _made(asked: Mapping[str, Any], settings: Settings) -> Artifact:
     """Count a table in this process."""
-    from phrasemodels.flows.experiments.catalogue import Request
-    from phrasemodels.flows.run.plan import planned
-
     plan, store = planned(Request(**asked), settings)
     with leased_steps(store, plan.steps, settings):
         return store.run(plan.comparison, Executor(sources=sources_of(settings)))
