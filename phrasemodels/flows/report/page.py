@@ -20,7 +20,7 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import HasKey, Job, Step, Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Table
-from phrasemodels.flows.experiments.published import JUDGED, papers
+from phrasemodels.flows.experiments.published import JUDGED, VERDICTS, papers
 from phrasemodels.flows.report import render, templates_digest
 from phrasemodels.flows.report.table import (
     conclusion,
@@ -101,18 +101,7 @@ def drawn(finished: FinishedTable) -> Artifact:
     return finished.store.run(step)
 
 
-MARKS = {
-    **{
-        "reproduced": "=",
-        "higher": "↑",
-        "lower": "↓",
-        "inconclusive": "?",
-        "impossible": "✗",
-        "suspect": "!",
-        "not comparable": "≁",
-    },
-    "not run": "",
-}
+MARKS = dict(zip(VERDICTS, ("=", "↑", "↓", "?", "✗", "!", "≁", ""), strict=True))
 
 
 def write_overview(store: Store, tracker: Tracker) -> Path:
@@ -138,7 +127,7 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
         marks=MARKS,
         pages=[_page(path) for path in sorted(folder.glob("*-table*.json"))],
         contradicted={(r["source"], r["experiment"], r["measured"]) for r in rows if r["verdict"] == "impossible"},
-        kept=[_kept_result(folder_name, results) for folder_name in sorted({r.source for r in results if r.kept})],
+        kept=[_kept_result(name, results) for name in sorted({r.source for r in results if r.kept})],
         comparisons=[{**table, **_tests(table["rows"])} for table in compared],
         tables=[_layout(paper, name, rows) for paper, name in dict.fromkeys((r["paper"], r["table"]) for r in rows)],
         origins=origins(store, [r for r in results if r.kept or (r.source, r.experiment.name) in shown]),
@@ -267,15 +256,11 @@ def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]
     for result in best.values():
         trained = [artifacts[run["train"]] for run in result.runs]
         scored = [artifacts[run["score"]] for run in result.runs]
-        tables.setdefault(_setting(result, trained[0], scored[0]), []).append((result, trained, scored))
+        config = trained[0].manifest["parts"]["settings"].get("config", {})
+        budget = ", ".join(f"{name.replace('_', ' ')} {config[name]}" for name in BUDGET if name in config)
+        setting = (result.experiment.recipe.name, result.answer.metric, budget, str(scored[0].meta["test_set"]))
+        tables.setdefault(setting, []).append((result, trained, scored))
     return [_table(setting, rows, artifacts) for setting, rows in tables.items()]
-
-
-def _setting(result: Result, trained: Artifact, scored: Artifact) -> Setting:
-    """Return the common setting of a table's rows: problem and corpus, metric, budget, test set."""
-    config = trained.manifest["parts"]["settings"].get("config", {})
-    budget = ", ".join(f"{name.replace('_', ' ')} {config[name]}" for name in BUDGET if name in config)
-    return result.experiment.recipe.name, result.answer.metric, budget, str(scored.meta["test_set"])
 
 
 def _table(setting: Setting, rows: list[Row], artifacts: Mapping[str, Artifact]) -> dict[str, Any]:

@@ -102,63 +102,45 @@ def lines(
 
 def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
     """Return mean, interval and single seeds of each row beside the published value as SVG."""
-    figure, axes = plt.subplots(figsize=(7.5, 0.55 * len(rows) + 1.1), layout="constrained")
-    for y, row in enumerate(rows):
-        axes.errorbar(
-            row["mean"],
-            y,
-            xerr=row["half_width"] or 0,
-            fmt="o",
-            color="black",
-            capsize=4,
-            label="ours, 95 % interval" if not y else None,
-        )
-        axes.plot(
-            row["values"],
-            [y] * len(row["values"]),
-            "|",
-            color="black",
-            markersize=11,
-            label="single seeds" if not y else None,
-        )
+    figure, axes = _lying(unit, [row["name"] for row in rows], 0.55 * len(rows))
+    halves, means = [row["half_width"] or 0 for row in rows], [row["mean"] for row in rows]
+    style: dict[str, Any] = {"fmt": "o", "color": "black", "capsize": 4, "label": "ours, 95 % interval"}
+    axes.errorbar(means, range(len(rows)), xerr=halves, **style)
+    seeds = [(value, y) for y, row in enumerate(rows) for value in row["values"]]
+    axes.plot(*zip(*seeds, strict=True), "|", color="black", markersize=11, label="single seeds")
     if printed := [(row["published"], y) for y, row in enumerate(rows) if row["published"] is not None]:
         xs, ys = zip(*printed, strict=True)
         axes.plot(xs, ys, "D", color="white", markeredgecolor="black", label="published")
-    axes.set_yticks(range(len(rows)), [_wrapped(row["name"]) for row in rows])
+    figure.legend(fontsize=8, loc="outside upper right", ncols=3)
+    return svg(figure, f"{unit}, ours and published: " + ", ".join(row["name"] for row in rows))
+
+
+def _lying(unit: str, names: Sequence[str], height: float) -> tuple[MatplotlibFigure, Any]:
+    """Return a figure with a line for each name, the first on top, over an axis of a unit."""
+    figure, axes = plt.subplots(figsize=(7.5, height + 1.1), layout="constrained")
+    axes.set_yticks(range(len(names)), list(map(_wrapped, names)))
     axes.invert_yaxis()
     axes.set_xlabel(unit)
     axes.grid(axis="x", linewidth=0.4)
-    figure.legend(fontsize=8, loc="outside upper right", ncols=3)
-    return svg(figure, f"{unit}, ours and published: " + ", ".join(row["name"] for row in rows))
+    return figure, axes
 
 
 def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     """Return the differences of each row from its baseline in each metric with intervals as SVG."""
     metrics = list(dict.fromkeys(name for row in rows.values() for name in row))
-    height = 0.24 * len(rows) * len(metrics) + 0.2 * len(rows) + 1.1
-    figure, axes = plt.subplots(figsize=(7.5, height), layout="constrained")
+    height = 0.24 * len(rows) * len(metrics) + 0.2 * len(rows)
+    figure, axes = _lying("difference from the baseline", list(rows), height)
     for index, metric in enumerate(metrics):
         shown = [(y, row[metric]) for y, row in enumerate(rows.values()) if metric in row]
+        at = [found["difference"] for _, found in shown]
+        ys = [y + (index - (len(metrics) - 1) / 2) * 0.66 / len(metrics) for y, _ in shown]
+        ends = [[found["difference"] - found["low"], found["high"] - found["difference"]] for _, found in shown]
+        style = {"markerfacecolor": "white", "linewidth": 0.8} if index else {"linewidth": 1.2}
         axes.errorbar(
-            [found["difference"] for _, found in shown],
-            [y + (index - (len(metrics) - 1) / 2) * 0.66 / len(metrics) for y, _ in shown],
-            xerr=[
-                [found["difference"] - found["low"] for _, found in shown],
-                [found["high"] - found["difference"] for _, found in shown],
-            ],
-            fmt=MARKS[index % len(MARKS)],
-            color="black",
-            markerfacecolor="black" if not index else "white",
-            markersize=5,
-            capsize=3,
-            linewidth=1.2 if not index else 0.8,
-            label=metric,
-        )
+            at, ys, xerr=list(zip(*ends, strict=True)), fmt=MARKS[index % len(MARKS)], color="black", markersize=5,
+            capsize=3, label=metric, **style,
+        )  # fmt: skip
     axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
-    axes.set_yticks(range(len(rows)), [_wrapped(name) for name in rows])
-    axes.invert_yaxis()
-    axes.set_xlabel("difference from the baseline")
-    axes.grid(axis="x", linewidth=0.4)
     if len(metrics) > 1:
         figure.legend(fontsize=8, loc="outside upper right", ncols=len(metrics))
     return svg(figure, "Differences from the baseline: " + ", ".join(rows))
@@ -250,8 +232,9 @@ def _heatmaps(figure: Heatmaps) -> str:
     for axes, one in zip(grid[-1], figure.panels, strict=True):
         _heatmap(axes, one)
     if panel.arcs:
-        for head, word in panel.arcs:
-            _arc(grid[0, 0], head, word)
+        for head, word in panel.arcs:  # an arrow to the dependent, higher the further they are apart
+            style = {"arrowstyle": "->", "connectionstyle": f"arc3,rad={-0.5 if head < word else 0.5}", "linewidth": 0.8}
+            grid[0, 0].annotate("", xy=(word, 0), xytext=(head, 0), arrowprops=style)
         grid[0, 0].set_ylim(0, 1 + len(panel.columns) / 2)
         grid[0, 0].axis("off")
     return svg(drawn, figure.text)
@@ -266,13 +249,6 @@ def _heatmap(axes: Any, panel: Heatmap) -> None:
         axes.add_patch(frame)
     if panel.title:
         axes.set_title(panel.title, fontsize=9)
-
-
-def _arc(axes: Any, head: int, word: int) -> None:
-    """Draw an arrow from a head to its dependent, higher the further they are apart."""
-    bend = -0.5 if head < word else 0.5
-    style = {"arrowstyle": "->", "connectionstyle": f"arc3,rad={bend}", "linewidth": 0.8}
-    axes.annotate("", xy=(word, 0), xytext=(head, 0), arrowprops=style)
 
 
 def _matrix(figure: Matrix) -> str:
@@ -354,11 +330,8 @@ def in_words(module: str) -> str:
 def _narrowed(plot: str) -> str:
     """Return a plot that shrinks on narrow screens, to 60 % of its width at least."""
     width = re.search(r'<svg[^>]* width="([\d.]+)pt"', plot)
-    return (
-        plot.replace("<svg", f'<svg style="max-width: 100%; min-width: {0.6 * float(width[1]):.0f}pt"', 1)
-        if width
-        else plot
-    )
+    least = f"{0.6 * float(width[1]):.0f}pt" if width else "0"
+    return plot.replace("<svg", f'<svg style="max-width: 100%; min-width: {least}"', 1)
 
 
 def _sentence(tokens: list[str]) -> str:
@@ -379,7 +352,9 @@ def _plots(row: dict[str, Any]) -> tuple[str, str]:
         rows, columns, each = written, tokens, weights
         mean = svg_of(Matrix(weights.mean(0), rows, columns, axes, title))
     else:
-        each, rows, columns = among_words(tokens, phrases, weights)
+        nodes, lines, places = _order(tokens, phrases, weights)
+        names = _names(tokens, nodes)
+        each, rows, columns = weights[:, lines][:, :, places], [names[n] for n in lines], [names[n] for n in places]
         mean = attention(tokens, phrases, weights.mean(0), title)
     return mean, heads(each, rows, columns, f"Heads of {name}") if len(weights) > 1 else ""
 
@@ -436,15 +411,6 @@ def heads(weights: Any, rows: Sequence[str], columns: Sequence[str], text: str) 
             name_ticks(axes, rows, columns, 7)
             axes.tick_params(length=1)
     return svg(figure, text)
-
-
-def among_words(
-    tokens: Sequence[str], phrases: Sequence[Sequence[int]], weights: Any
-) -> tuple[Any, list[str], list[str]]:
-    """Return weights (h, q, k) with named rows and columns in the order of `attention`."""
-    nodes, rows, columns = _order(tokens, phrases, weights)
-    names = _names(tokens, nodes)
-    return weights[:, rows][:, :, columns], [names[node] for node in rows], [names[node] for node in columns]
 
 
 def _order(

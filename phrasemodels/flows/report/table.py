@@ -1,4 +1,4 @@
-"""The HTML page of a table in one file: verdicts, tests, plots, examples and attention.
+"""The HTML page of a table in one file: verdicts, tests, plots and examples.
 
 It has the origin of every number. It begins with a conclusion in sentences: the gain of phrases, the sentences behind
 it and the needs of a verdict. A tuning has the chosen setting of each row and the expected result of each budget. A
@@ -17,14 +17,14 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from phrasemodels.data.formats.shards import BATCH_ROWS, read_shard
-from phrasemodels.data.store.store import HasKey, Step, digest_of
+from phrasemodels.data.store.store import digest_of
 from phrasemodels.flows.report import is_sure, render, row_name
-from phrasemodels.flows.report.plots import attention_figures, curves, differences, groups, intervals, lines, svg_of
+from phrasemodels.flows.report.plots import curves, differences, groups, intervals, lines, svg_of
 from phrasemodels.flows.results.records import commit
 from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
-from phrasemodels.tasks.problems.recipe import PARTS, Attending, Outcome, Section, attend
+from phrasemodels.tasks.problems.recipe import Outcome, Section
 from phrasemodels.tasks.train.trainer import history
 from phrasemodels.verdicts.significance import few_seeds, seed_group
 
@@ -50,8 +50,13 @@ def findings(rows: Sequence[Row]) -> list[str]:
     said = [by_chance] if few < 2 else [*_counted(tested)]
     if few == 2:
         said[-1] += f" These are {few_seeds(few)}."
-    said.append(f"The largest: {_gain(largest, rows)}" if len(tested) > 1 else _gain(largest, rows))
-    if kinds := [_on_kind(largest, kind) for kind in KINDS if f"{largest['metric']}/{kind}" in _differences(largest)]:
+    metric, differences = _metric(largest), largest["against"]["differences"]
+    own = differences[largest["metric"]]
+    verb = ("gains" if own["difference"] > 0 else "loses") if abs(own["difference"]) >= 0.05 else "differs by"
+    gain = f"{verb} {abs(own['difference']):.1f}{_interval(own)} {metric} against {_baseline(largest, rows)}."
+    said.append("The largest: " * (len(tested) > 1) + f"{row_name(largest)} {gain}")
+    by_kind = {name: differences.get(f"{largest['metric']}/{kind}") for kind, name in KINDS.items()}
+    if kinds := [f"on {n} {of['difference']:+z.1f}{_interval(of)} {metric}" for n, of in by_kind.items() if of]:
         said.append(f"By kind: {', '.join(kinds)}.")
     return said
 
@@ -99,22 +104,6 @@ def unnamed(reason: str) -> str:
     return re.sub(r"\(phrasemodels compare-settings [^()]*\)", "(phrasemodels compare-settings ROW)", reason)
 
 
-def _gain(row: Row, rows: Sequence[Row]) -> str:
-    found = _difference(row)
-    return f"{row_name(row)} {_in_words(found)} {_metric(row)} against {_baseline(row, rows)}."
-
-
-def _on_kind(row: Row, kind: str) -> str:
-    found = _differences(row)[f"{row['metric']}/{kind}"]
-    return f"on {KINDS[kind]} {found['difference']:+z.1f}{_interval(found)} {_metric(row)}"
-
-
-def _in_words(found: dict[str, Any]) -> str:
-    gains = "gains" if found["difference"] > 0 else "loses"
-    verb = gains if abs(found["difference"]) >= 0.05 else "differs by"
-    return f"{verb} {abs(found['difference']):.1f}{_interval(found)}"
-
-
 def _interval(found: dict[str, Any]) -> str:
     return f" [{found['low']:+.1f}, {found['high']:+.1f}]" if found["seeds"] > 1 else ""
 
@@ -124,11 +113,7 @@ def _metric(row: Row) -> str:
 
 
 def _difference(row: Row) -> dict[str, Any]:
-    return dict(_differences(row)[row["metric"]])
-
-
-def _differences(row: Row) -> dict[str, Any]:
-    return dict(row["against"]["differences"])
+    return dict(row["against"]["differences"][row["metric"]])
 
 
 def _baseline(row: Row, rows: Sequence[Row]) -> str:
@@ -183,6 +168,7 @@ UNITS = ("%", "M", "K")
 def table_text(finished: FinishedTable) -> str:
     """Return the page of a table. Sentences of corpora that are not redistributable are left out."""
     rows = finished.comparison.meta["rows"]
+    stand_ins = {row["experiment"] for row in rows if row["stand_in"]}  # rows with another corpus than the paper's
     return render(
         "table.html.jinja",
         table=finished.table,
@@ -207,18 +193,11 @@ def table_text(finished: FinishedTable) -> str:
         expected_bests=expected_bests(finished.table.trials) if finished.table.trials else "",
         sections=_problem_sections(finished),
         svg=lambda figure: Markup(svg_of(figure)),
-        attention=_attention(finished),
         licences=finished.comparison.meta["licences"],
-        stand_ins=_stand_ins(finished, rows),
+        stand_ins=list(dict.fromkeys(one.recipe.corpus.name for one in finished.experiments if one.name in stand_ins)),
         generated=isinstance(finished.experiments[0].recipe.corpus, SampleCorpus),
         verdicts=finished.comparison,
     )
-
-
-def _stand_ins(finished: FinishedTable, rows: list[dict[str, Any]]) -> list[str]:
-    """Return the rows' corpora other than the paper's."""
-    own = {row["experiment"] for row in rows if row["stand_in"]}
-    return list(dict.fromkeys(one.recipe.corpus.name for one in finished.experiments if one.name in own))
 
 
 def tested(rows: list[dict[str, Any]]) -> dict[str, str]:
@@ -344,7 +323,9 @@ def _examples(finished: FinishedTable) -> dict[str, Any]:
         return other
     gold, answer = columns
     right = np.sum([_right(table, gold, answer) for table in tables], axis=0)
-    chosen = _chosen(tables[0]["group"], [_interest(count, len(tables)) for count in right.tolist()])
+    # those that are right in some rows only come first, then those right in none
+    interest = [2 if count == len(tables) else int(count == 0) for count in right.tolist()]
+    chosen = _chosen(tables[0]["group"], interest)
     picked = [table.take(pa.array(chosen, pa.int64())).to_pylist() for table in tables]
     questions = [_questions(finished, outcome, rows) for outcome, rows in zip(first, picked, strict=True)]
     if any(own != questions[0] for own in questions):
@@ -380,11 +361,6 @@ def _chosen(groups: pa.ChunkedArray, interest: Sequence[int]) -> list[int]:
     return [row for group in sorted(rows) for row in rows[group][:shown]]
 
 
-def _interest(right: int, systems: int) -> int:
-    """Return the rank of a sentence: first those right in some rows only, then those right in none."""
-    return 2 if right == systems else int(right == 0)
-
-
 def _questions(finished: FinishedTable, outcome: Outcome, predictions: list[dict[str, Any]]) -> list[str]:
     """Return the question of each row of predictions."""
     records = read_shards(finished.store.run(outcome.recipe.test_rows()))
@@ -402,34 +378,6 @@ def _problem_sections(finished: FinishedTable) -> list[Section]:
     if len({type(outcome.recipe) for outcome in finished.outcomes}) != 1:
         return []
     return finished.outcomes[0].recipe.sections(finished.outcomes, finished.store.run)
-
-
-def _attention(finished: FinishedTable) -> dict[str, list[dict[str, Any]]]:
-    """Return for each row the figures of the last layers' attention to a test sentence of each group, by its first seed."""
-    figures = {}
-    for outcome in finished.first_seeds:
-        recipe = outcome.recipe
-        if not (recipe.takes_text and outcome.trained.meta["redistributable"]):
-            continue
-        records = finished.store.run(recipe.test_rows())
-        if not records.meta["redistributable"]:
-            continue
-        inputs: dict[str, HasKey] = {name: step for name, step in recipe.data().items() if name in PARTS}
-        inputs |= {"model": outcome.trained, "rows": records}
-        step = Step(attend, "attend to sentences", Attending(recipe, outcome.model), inputs)
-        try:
-            rows = read_shard(finished.store.run(step).file("attention.arrow")).to_pylist()
-        except ValueError:  # the model has no attention
-            continue
-        figures[outcome.row] = attention_figures(_last_layers(rows))
-    return figures
-
-
-def _last_layers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the attention of the encoder's last layer, and of the decoder's."""
-    sides = [[row["module"] for row in rows if (row.get("written") is None) == encodes] for encodes in (True, False)]
-    last = tuple(side[-1].rpartition(".")[0] for side in sides if side)
-    return [row for row in rows if row["module"].startswith(last)]
 
 
 def counts_text(finished: FinishedTable) -> str:

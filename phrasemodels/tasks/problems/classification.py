@@ -225,9 +225,6 @@ class ClassificationRecipe(Recipe):
     def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         return str(record["text"])
 
-    def attended(self, record: Mapping[str, Any]) -> str:
-        return str(record["tree"] or record["text"])
-
     def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
         return sentence_attention(model, text)
 

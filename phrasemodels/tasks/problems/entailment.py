@@ -379,9 +379,6 @@ class EntailmentRecipe(Recipe):
     def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         return " / ".join(filter(None, (record["premise"], record["hypothesis"])))
 
-    def attended(self, record: Mapping[str, Any]) -> str:
-        return str(record["premise_tree"] or record["premise"])
-
     def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
         return sentence_attention(model, text)
 

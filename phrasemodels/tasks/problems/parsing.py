@@ -310,9 +310,6 @@ class ParsingRecipe(Recipe):
             "scores": Stage(score_parses, self.scoring, {"predictions": "predictions", "rows": "raw"}),
         }
 
-    def attended(self, record: Mapping[str, Any]) -> str:
-        return " ".join(record["tokens"])
-
     def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
         """Return the attention of each label to START, the words and STOP, (labels, Q, N)."""
         parser, tokens = cast(Parsing, model.predictor).parser(model), self.tokeniser(text, "en")

@@ -6,19 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from phrasemodels.data.formats.shards import write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import HasKey, Job, Step
 from phrasemodels.inference.inputs import DETOKENISERS, MARKED, TOKENISERS
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Predictor
 from phrasemodels.tasks.metrics.scores import Metric, OwnScoring, check_metrics, score_with_own
-from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
-from phrasemodels.tasks.problems.sentence_data import ATTENTION
 from phrasemodels.tasks.train.checkpoints import best_device, load_trained
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.trainer import Objective, TrainSettings, train
@@ -253,10 +249,6 @@ class Recipe(ABC):
         """Return the attention to a text as rows of ATTENTION without id and group. ValueError: the model has none."""
         raise ValueError(f"{self.name}: models of this problem have no attention to single sentences")
 
-    def attended(self, record: Mapping[str, Any]) -> str:
-        """Return the text of a test record for a figure of attention."""
-        return str(record["source"])
-
     def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
         """Return the problem's own figure of trained models on a text.
 
@@ -278,31 +270,6 @@ def text_name(function: Any) -> str:
     name = getattr(function, "__name__", type(function).__name__)
     ours = function.__module__.startswith("phrasemodels.") and name in {*TOKENISERS, *DETOKENISERS}
     return name if ours else f"{function.__module__}:{name}"
-
-
-@dataclass(frozen=True)
-class Attending:
-    """A recipe, and the configuration of its trained model."""
-
-    recipe: Recipe
-    model: Any
-
-
-def attend(job: Job, settings: Attending) -> dict[str, Any]:
-    """Write attention.arrow: the attention to the first record of each group of job.inputs["rows"].
-
-    The other inputs are the parts of a trained model. ValueError: the model has no attention.
-    """
-    model = settings.recipe.loaded(settings.model, job.inputs)
-    first: dict[str, str] = {}
-    for record in read_shards(job.inputs["rows"]).to_pylist():
-        first.setdefault(record["group"], settings.recipe.attended(record))
-    rows = [
-        {"id": place, "group": group, **row}
-        for place, (group, text) in enumerate(sorted(first.items()))
-        for row in settings.recipe.attention(model, text)
-    ]
-    return {"attention": write_shard(job.out / "attention.arrow", pa.Table.from_pylist(rows, schema=ATTENTION))}
 
 
 def training_stage(objective: Objective, model: Any, config: TrainConfig, seed: int) -> Stage:
