@@ -145,10 +145,10 @@ def claims(paper: str) -> str:
 
     A claim with several readings has a line for each below it, one about a resource a ratio in place of a gain.
     """
-    from phrasemodels.flows.results.judged import judged_claims
+    from phrasemodels.flows.results.judged import judged
 
     lines = []
-    for one in judged_claims(*_opened(), paper):
+    for one in judged(*_opened(), paper, claims=True):
         several = one["readings"] if len(one["readings"]) > 1 else []
         gain = _ratio if one["kind"] == "resource" else _gain
         others = (f"{other['verdict']} ({gain(other)}; `{Path(other['source']).name}`)" for other in one["elsewhere"])

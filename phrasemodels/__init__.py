@@ -66,9 +66,8 @@ def results(question: str = "verdicts", kind: str = "") -> Any:
     Args:
         kind: polars, pandas or arrow. Default: the first installed one. Needs phrasemodels[pipeline].
     """
-    from phrasemodels.flows.results.sql import frame
-
-    return frame(question, kind)
+    with opened_results() as known:
+        return known.ask(question, kind)
 
 
 def opened_results() -> Any:

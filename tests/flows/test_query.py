@@ -23,7 +23,7 @@ from phrasemodels.data.formats.shards import write_parquet
 from phrasemodels.data.store.store import Step, Store
 from phrasemodels.flows.results import exchange, sql
 from phrasemodels.flows.results.exchange import read_scores
-from phrasemodels.flows.results.sql import VIEWS, Answers, frame, query, write_shards
+from phrasemodels.flows.results.sql import VIEWS, Answers, query, write_shards
 from phrasemodels.flows.results.sql import _rows_of as rows_of
 from phrasemodels.infra.tracking import Tracker
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -50,7 +50,7 @@ def test_several_questions_are_refused(store: Store) -> None:
 
 def test_a_view_that_does_not_exist_is_answered_with_the_nearest_name() -> None:
     with pytest.raises(ValueError, match="no view 'verdict': did you mean 'verdicts'"):
-        frame("verdict", "arrow")
+        phrasemodels.results("verdict", "arrow")
 
 
 ANSWERS = {  # of types that JSON, or Parquet, has not
@@ -223,7 +223,7 @@ def test_a_view_is_described_with_the_meaning_of_its_columns(store: Store) -> No
 
 def test_a_mean_is_over_the_newest_code_alone_and_says_which_seeds_it_leaves_out() -> None:
     groups = [{0: (70.0, "a"), 1: (74.0, "b")}, {1: (90.0, "c"), 2: (92.0, "d")}]
-    row = sql._stored(groups)
+    row = sql._stored(groups, {})
     assert (row["mean"], row["n"], row["run_ids"]) == (91.0, 2, ["c", "d"])
     assert "seeds 0 are of earlier settings or code and left out" in row["warning"]
 

@@ -205,7 +205,8 @@ def verify(names: Names = None) -> None:
         state = "damaged" if is_damaged else "not fetched"
         print(f"{manifest.name}: {state}: phrasemodels corpora fetch {manifest.name}", file=sys.stderr)
         failed = failed or is_damaged or bool(names)
-    for lines, whole in verified(fetched):
+    for manifest, artifact in fetched:
+        lines, whole = verified(manifest, artifact)
         print("".join(f"{clean(line)}\n" for line in lines), end="", flush=True)
         failed = failed or not whole
     if failed:

@@ -52,7 +52,7 @@ def verdicts(
     """
     from phrasemodels.data.download.manifest import closest
     from phrasemodels.flows.experiments.published import VERDICTS
-    from phrasemodels.flows.results.judged import judged, judged_claims
+    from phrasemodels.flows.results.judged import judged
 
     if verdict and verdict not in VERDICTS:
         raise ValueError(f"no verdict {verdict!r}: {closest(verdict, VERDICTS)}")
@@ -60,9 +60,13 @@ def verdicts(
         _count(corpora, as_json)
         return
     if keep_tests:
-        _keep_tests()
+        from phrasemodels.flows.results.records import own
+        from phrasemodels.flows.results.results import keep_tests as keep
+
+        for path in sorted(own().glob("*/result.json")):
+            keep(path)
     if claims:
-        found = judged_claims(*opened(), paper)
+        found = judged(*opened(), paper, claims=True)
         print_json(found) if as_json else _print_claims(found)
         return
     rows = [
@@ -117,14 +121,6 @@ def _print_claims(claims: list[dict[str, Any]]) -> None:
     print(
         f"{len(claims)} claim{'s' * (len(claims) != 1)}: {', '.join(f'{n} {verdict}' for verdict, n in counts.most_common())}"
     )
-
-
-def _keep_tests() -> None:
-    from phrasemodels.flows.results.records import own
-    from phrasemodels.flows.results.results import keep_tests
-
-    for path in sorted(own().glob("*/result.json")):
-        keep_tests(path)
 
 
 def _count(corpora: bool, as_json: bool) -> None:
@@ -268,7 +264,7 @@ def sql(
     from phrasemodels.data.formats.shards import with_text_for_lists, write_parquet
     from phrasemodels.data.store.artifacts import atomic_replace
     from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.sql import answered, arrow_of, query, write_database, write_shards
+    from phrasemodels.flows.results.sql import Answers, arrow_of, query, write_database, write_shards
     from phrasemodels.folders import check_replaceable
 
     if to is not None and to.suffix not in (".parquet", ".csv"):
@@ -283,8 +279,13 @@ def sql(
     if (database or shards) and not question:
         return
     store, tracker = opened()
-    table = None if to is None else answered(store, tracker, question, arrow_of)
-    columns, rows = query(store, tracker, question) if table is None else ([], table.to_batches())
+    table: pa.Table | None = None
+    if to is None:
+        columns, rows = query(store, tracker, question)
+    else:
+        with Answers(store, tracker) as answers:
+            table = answers.answer(question, arrow_of)
+        columns, rows = [], table.to_batches()
     if not rows and not store.present():
         where = store.root if store.shared is None else store.shared.url
         print(f"nothing has been run in {where}; kept results are in verdicts, seeds and published", file=sys.stderr)

@@ -21,32 +21,22 @@ A_SEED = re.compile(r" \((?:about|at least) [^()]* a seed[^()]*\)")  # in what a
 ROW = re.compile(r" --row \S+")
 
 
-def judged(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, Any]]:
-    """Return the verdicts on the results in the store and on kept ones. ValueError: the paper is unknown."""
-    run_ids = tracker.keys()
+def judged(store: Store, tracker: Tracker, paper: str = "", claims: bool = False) -> list[dict[str, Any]]:
+    """Return the verdicts on the results in the store and on kept ones. ValueError: the paper is unknown.
 
-    def make() -> list[dict[str, Any]]:
-        from phrasemodels.flows.results.results import kept_results, stored_results
-        from phrasemodels.flows.results.verdicts import verdicts
-
-        return verdicts([*stored_results(store, run_ids), *kept_results()], paper)
-
-    present = list(map(str, store.present()))
-    return list(cached_on_disk("verdicts", [paper, run_ids, present, _kept_contents()], make))
-
-
-def judged_claims(store: Store, tracker: Tracker, paper: str = "") -> list[dict[str, Any]]:
-    """Return the answers to the papers' claims by the results in the store and the kept ones."""
-    run_ids = tracker.keys()
+    claims: return the answers to the papers' claims by them.
+    """
 
     def make() -> list[dict[str, Any]]:
         from phrasemodels.flows.results.claims import answered_claims
-        from phrasemodels.flows.results.results import kept_results, stored_results
+        from phrasemodels.flows.results.results import all_results
+        from phrasemodels.flows.results.verdicts import verdicts
 
-        return answered_claims([*stored_results(store, run_ids), *kept_results()], store, paper)
+        found = all_results(store, tracker)
+        return answered_claims(found, store, paper) if claims else verdicts(found, paper)
 
-    present = list(map(str, store.present()))
-    return list(cached_on_disk("claims", [paper, run_ids, present, _kept_contents()], make))
+    depends = [paper, tracker.keys(), list(map(str, store.present())), _kept_contents()]
+    return list(cached_on_disk("claims" if claims else "verdicts", depends, make))
 
 
 KEPT = (
@@ -72,7 +62,8 @@ def cached_kept() -> list[dict[str, Any]]:
             {
                 **{name: r.row[name] for name in KEPT if name in r.row},
                 "intervals": {r.row["metric"]: r.row["intervals"][r.row["metric"]]},
-                "against": _of_metric(r.row["against"], r.row["metric"]),
+                "against": (against := r.row["against"])
+                and against | {"differences": {r.row["metric"]: against["differences"][r.row["metric"]]}},
                 "title": r.title,
                 "origin": r.source,
                 "older": older_code(r.experiment, r.row.get("code", "")),
@@ -83,10 +74,6 @@ def cached_kept() -> list[dict[str, Any]]:
         ][::-1]
 
     return list(cached_on_disk("kept rows", _kept_contents(), make))
-
-
-def _of_metric(against: dict[str, Any] | None, metric: str) -> dict[str, Any] | None:
-    return against and {"baseline": against["baseline"], "differences": {metric: against["differences"][metric]}}
 
 
 def _kept_contents() -> list[dict[str, str]]:

@@ -4,10 +4,7 @@ An artifact has descendants and inputs down to digests of archives. A result has
 """
 
 import json
-import multiprocessing
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -171,27 +168,11 @@ def as_json(artifact: Artifact | str) -> dict[str, Any]:
 Verified = tuple[list[str], bool]
 
 
-def verified(corpora: Sequence[tuple[Manifest, Artifact]]) -> Iterator[Verified]:
-    """Yield for each corpus a line for each split, and whether all splits match the manifest.
+def verified(manifest: Manifest, artifact: Artifact) -> Verified:
+    """Return a line for each split of a corpus, and whether all splits match the manifest. A corpus is read once."""
 
-    Unread corpora are read in processes of their own, as many at once as there are processors.
-    """
-    count = min(len(corpora), os.cpu_count() or 1)
-    if count < 2:
-        yield from (_verified_once(manifest, artifact) for manifest, artifact in corpora)
-        return
-    spawn = multiprocessing.get_context("spawn")  # a fork would copy the locks of pyarrow's threads
-    with ProcessPoolExecutor(count, spawn) as processes, ThreadPoolExecutor(count) as threads:
-        yield from threads.map(lambda one: _verified_once(one[0], one[1], processes), corpora)
-
-
-def _verified_once(manifest: Manifest, artifact: Artifact, processes: ProcessPoolExecutor | None = None) -> Verified:
     def make() -> Verified:
-        return (
-            processes.submit(read_all, manifest, artifact.folder()).result()
-            if processes
-            else read_all(manifest, artifact.folder())
-        )
+        return read_all(manifest, artifact.folder())
 
     lines, whole = cached_on_disk("verified", [artifact.key, manifest.model_dump(mode="json")], make, of_users=False)
     return lines, whole

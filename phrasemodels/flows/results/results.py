@@ -69,13 +69,6 @@ def key_of(folder: Path, rows: Sequence[TestedRow]) -> str:
     return digest_of([contents(folder, (".arrow",)), rows, source])
 
 
-def write_tests(folder: Path, rows: Sequence[TestedRow], tests: Tests) -> None:
-    """Keep the tests of a kept result beside it."""
-    write_durably(
-        folder / TESTS, json.dumps(with_digest({"key": key_of(folder, rows), "against": tests}), indent=1) + "\n"
-    )
-
-
 TRAININGS = ("train", "train_restarts")  # steps that make weights
 
 
@@ -291,9 +284,11 @@ def runs_of(row: Mapping[str, Any], commit: str) -> list[dict[str, Any]]:
 
 def keep_tests(path: Path) -> None:
     """Write the tests of a kept result beside its result.json, and their digest into it."""
+    folder = path.parent
     rows, read = tested(path)
-    write_tests(path.parent, rows, tests_of(path.parent, rows, read))
-    seal(path.parent)
+    made = {"key": key_of(folder, rows), "against": tests_of(folder, rows, read)}
+    write_durably(folder / TESTS, json.dumps(with_digest(made), indent=1) + "\n")
+    seal(folder)
 
 
 def contradiction(path: Path) -> str:
@@ -301,18 +296,15 @@ def contradiction(path: Path) -> str:
     rows, known = _answered(read_kept(path))
     _, read = _tested(path.parent, rows, known)
     try:
-        return _contradiction(rows, read())
+        for row, one in zip(rows, read(), strict=True):
+            if (statistic := one.statistic) is None:
+                continue
+            for seed, value, sums in zip(row["seeds"], row["values"][one.metric], one.statistics(""), strict=True):
+                given = float(statistic.value(sums.sum(0)))
+                if not math.isclose(given, value, rel_tol=1e-6, abs_tol=1e-6):
+                    return f"{row['experiment']} seed {seed}: {one.metric} is {value}, but its sentences give {given}"
     except (LookupError, TypeError, ValueError, ArithmeticError, pa.ArrowException) as error:
         return f"{path.parent / SENTENCES} has no statistics of these rows ({type(error).__name__}: {error})"
-
-
-def _contradiction(rows: Sequence[Mapping[str, Any]], tested_rows: Sequence[TestedRow]) -> str:
-    for row, one in zip(rows, tested_rows, strict=True):
-        if one.statistic is None:
-            continue
-        for seed, value, sums in zip(row["seeds"], row["values"][one.metric], one.statistics(""), strict=True):
-            if not math.isclose(given := float(one.statistic.value(sums.sum(0))), value, rel_tol=1e-6, abs_tol=1e-6):
-                return f"{row['experiment']} seed {seed}: {one.metric} is {value}, but its sentences give {given}"
     return ""
 
 
@@ -429,12 +421,9 @@ def changed_since(settings: Mapping[str, Any], now: Any) -> str:
     settings: of the training. Fields missing there did not exist then.
     """
     then, fields = settings.get("config", {}), to_json(now)
-    differing = [
-        name
-        for name in fields
-        if name in then and name not in PLACEMENT and not same_settings(then[name], fields[name])
-    ]
-    return ", ".join(f"train.{name} was {then[name]} and is now {fields[name]}" for name in differing)
+    common = [name for name in fields if name in then and name not in PLACEMENT]
+    changed = [name for name in common if not same_settings(then[name], fields[name])]
+    return ", ".join(f"train.{name} was {then[name]} and is now {fields[name]}" for name in changed)
 
 
 NOT_COUNTED = "records of the test set in train were not counted: the step failed; run the table again"

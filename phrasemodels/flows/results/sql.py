@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -33,9 +32,9 @@ from phrasemodels.data.store.artifacts import Artifact, atomic_replace
 from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.published import divided, file_name, published_results, reading_lines
-from phrasemodels.flows.results.judged import cached_kept, judged, judged_claims, problem_of
+from phrasemodels.flows.results.judged import cached_kept, judged, problem_of
 from phrasemodels.flows.results.lineage import setting
-from phrasemodels.flows.results.records import SENTENCES, limited_memory, open_to_read, place_of
+from phrasemodels.flows.results.records import SENTENCES, limited_memory, place_of
 from phrasemodels.folders import writing_folder
 from phrasemodels.infra.tracking import KEY, REASON, Run, Tracker, as_set
 from phrasemodels.tasks.metrics.compare import finite
@@ -60,15 +59,14 @@ class View:
 
 
 def _read_views() -> dict[str, View]:
-    """Return the views of views.toml."""
-    known = tomllib.loads(Path(__file__).with_name("views.toml").read_text(encoding="utf-8"))
-    return {name: _view(**one) for name, one in known.items()}
-
-
-def _view(row: str, key: str, columns: str, parents: Mapping[str, str] = MappingProxyType({})) -> View:
-    lines = (line.partition(": ") for line in columns.strip().splitlines())
-    named = {name.split()[0]: (name.split()[1], meaning) for name, _, meaning in lines}
-    return View(row, named, tuple(key.split()), {view: tuple(joined.split()) for view, joined in parents.items()})
+    """Return the views of views.toml. A line of its columns is NAME TYPE: MEANING."""
+    views = {}
+    for name, one in tomllib.loads(Path(__file__).with_name("views.toml").read_text(encoding="utf-8")).items():
+        lines = (line.partition(": ") for line in one["columns"].strip().splitlines())
+        columns = {said.split()[0]: (said.split()[1], meaning) for said, _, meaning in lines}
+        parents = {view: tuple(joined.split()) for view, joined in one.get("parents", {}).items()}
+        views[name] = View(one["row"], columns, tuple(one["key"].split()), parents)
+    return views
 
 
 VIEWS = _read_views()
@@ -109,6 +107,7 @@ CLOSED: dict[str, Any] = {  # a DuckDB that loads and writes nothing
 LOCKED = {"python_enable_replacements": "false", "enable_external_access": "false", "lock_configuration": "true"}
 EMPTY = "the question is empty: ask one, like select * from verdicts"
 WHERE = "`show tables` lists the views, `describe VIEW` the columns of one"
+PACKAGES = {"polars": "polars", "pandas": "pandas", "arrow": "pyarrow"}  # of kinds, the preferred one first
 T = TypeVar("T")
 
 
@@ -138,7 +137,7 @@ class Answers:
         self._names.close()
         self._views.close()
 
-    def ask(self, sql: str, kind: str = "") -> Any:
+    def ask(self, question: str, kind: str = "") -> Any:
         """Return a view by its name, or the answer to a query, as a DataFrame.
 
         Args:
@@ -147,7 +146,23 @@ class Answers:
         Raises:
             ValueError: The kind is unknown or not installed, or the question is wrong.
         """
-        return _framed(self.answer, sql, kind)
+        chosen = kind or next(name for name, package in PACKAGES.items() if find_spec(package))
+        if chosen not in PACKAGES:
+            raise ValueError(f"kind {kind!r}: {closest(kind, PACKAGES)}")
+        if not find_spec(PACKAGES[chosen]):
+            raise ValueError(f"{chosen} is not installed: pip install {PACKAGES[chosen]}")
+        if not isinstance(question, str):
+            raise ValueError(f"{question!r} is no question: name a view, such as 'verdicts', or write a query")
+        if question.isidentifier() and question not in VIEWS:
+            raise ValueError(f"no view {question!r}: {closest(question, VIEWS)}")
+        table = self.answer(f"select * from {question}" if question in VIEWS else question, arrow_of)
+        if chosen == "pandas":
+            return table.to_pandas()
+        if chosen == "polars":
+            import polars
+
+            return polars.from_arrow(table)
+        return table
 
     def answer(self, sql: str, ask: "Callable[[DuckDBPyConnection, str], T]") -> T:
         """Return the result of `ask` for a question. ValueError: the question is wrong."""
@@ -208,17 +223,12 @@ def _columns_of(view: str) -> str:
     return f"select * from (values {', '.join(rows)}) as t(column_name, column_type, key, meaning)"
 
 
-def answered(store: Store, tracker: Tracker, sql: str, ask: "Callable[[DuckDBPyConnection, str], T]") -> T:
-    """Return the result of `ask` for one question. ValueError: the question is wrong."""
-    with Answers(store, tracker) as answers:
-        return answers.answer(sql, ask)
-
-
 def query(store: Store, tracker: Tracker, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the columns and rows of a question. ValueError: the question is wrong.
 
     Columns have unique names: the second `key` is `key_1`."""
-    return answered(store, tracker, sql, _rows_of)
+    with Answers(store, tracker) as answers:
+        return answers.answer(sql, _rows_of)
 
 
 def _rows_of(connection: "DuckDBPyConnection", sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -352,10 +362,15 @@ class Data:
         return [(artifact.about["experiment"], artifact, self.training(artifact)) for artifact in found]
 
     @cached_property
+    def catalogue(self) -> dict[str, Any]:
+        """What is known of all experiments of today."""
+        return dict(cached_on_disk("experiments of views", None, _catalogue))
+
+    @cached_property
     def problems(self) -> dict[str, list[str]]:
         """The problem and the corpus of each experiment of today, and of those of kept results."""
         kept = {row["experiment"]: row["problem"] for row in self.kept}
-        return kept | dict(cached_on_disk("problems", None, _problems))
+        return kept | dict(self.catalogue["problems"])
 
     @cached_property
     def kept(self) -> list[dict[str, Any]]:
@@ -385,10 +400,15 @@ class Data:
         return parts | dict(zip(("problem", "corpus"), known, strict=False))
 
 
-def _problems() -> dict[str, list[str]]:
+def _catalogue() -> dict[str, Any]:
+    """Return the problem and the corpus of each experiment, and the columns of the gold and of the predicted answer of problems."""
     from phrasemodels.flows.experiments.catalogue import experiments
 
-    return {experiment.name: problem_of(experiment) for experiment in experiments()}
+    known = experiments()
+    return {
+        "problems": {experiment.name: problem_of(experiment) for experiment in known},
+        "answers": sorted({pair for experiment in known if (pair := experiment.recipe.answer_columns)}),
+    }
 
 
 def _rows(view: str, data: Data) -> pa.Table:
@@ -417,35 +437,6 @@ def explained(error: str) -> str:
         return f"{said.splitlines()[0]}; a question may take {MEMORY}: ask for less at a time"
     where = place.partition(":")[2].partition("\n")[0].strip().removeprefix("explain ")
     return f"{' '.join(said.split())}{f', in: {where}' if where else ''}; {WHERE}"
-
-
-PACKAGES = {"polars": "polars", "pandas": "pandas", "arrow": "pyarrow"}  # of kinds, the preferred one first
-
-
-def frame(question: str, kind: str = "") -> Any:
-    """Return a view by name, or the answer to a query. ValueError: the kind is unknown or not installed, or the question
-    is wrong."""
-    return _framed(lambda sql, ask: answered(*open_to_read(), sql, ask), question, kind)
-
-
-def _framed(answer: Callable[..., pa.Table], question: str, kind: str) -> Any:
-    chosen = kind or next(name for name, package in PACKAGES.items() if find_spec(package))
-    if chosen not in PACKAGES:
-        raise ValueError(f"kind {kind!r}: {closest(kind, PACKAGES)}")
-    if not find_spec(PACKAGES[chosen]):
-        raise ValueError(f"{chosen} is not installed: pip install {PACKAGES[chosen]}")
-    if not isinstance(question, str):
-        raise ValueError(f"{question!r} is no question: name a view, such as 'verdicts', or write a query")
-    if question.isidentifier() and question not in VIEWS:
-        raise ValueError(f"no view {question!r}: {closest(question, VIEWS)}")
-    table = answer(f"select * from {question}" if question in VIEWS else question, arrow_of)
-    if chosen == "pandas":
-        return table.to_pandas()
-    if chosen == "polars":
-        import polars
-
-        return polars.from_arrow(table)
-    return table
 
 
 def shards(data: Data) -> pa.Table:
@@ -539,13 +530,13 @@ def predictions(data: Data) -> pa.Table:
     """Return the predictions of all problems. Missing columns of a problem are null."""
     schema = schema_of("predictions")
     found = [schema.empty_table()]
-    pairs = {tuple(pair) for pair in cached_on_disk("answer columns", None, _answer_columns)}
+    pairs = [tuple(pair) for pair in data.catalogue["answers"]]
     for artifact in data.artifacts.values():
         model = artifact.manifest["parts"]["inputs"].get("model")
         if model is None or PREDICTIONS not in artifact.manifest["files"]:
             continue
         rows = read_shard(artifact.file(PREDICTIONS))
-        answers = next((pair for pair in pairs if pair and set(pair) <= set(rows.column_names)), None)
+        answers = next((pair for pair in pairs if set(pair) <= set(rows.column_names)), None)
         names = {"grp": "group", **(dict(zip(("reference", "hypothesis"), answers, strict=True)) if answers else {})}
         known: dict[str, Any] = {**_owner(artifact.about), "train_key": model, "key": artifact.key}
         known["run_id"] = data.run_ids.get(model)
@@ -558,13 +549,6 @@ def predictions(data: Data) -> pa.Table:
         ]
         found.append(pa.table(arrays, schema=schema))
     return pa.concat_tables(found)
-
-
-def _answer_columns() -> list[tuple[str, str]]:
-    """Return the columns of the gold and of the predicted answer of every problem with both."""
-    from phrasemodels.flows.experiments.catalogue import experiments
-
-    return sorted({pair for experiment in experiments() if (pair := experiment.recipe.answer_columns)})
 
 
 def _column(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
@@ -600,27 +584,30 @@ def _verdict(number: int, line: Mapping[str, Any]) -> dict[str, Any]:
 
 def claims(data: Data) -> pa.Table:
     """Return the rows of `phrasemodels verdicts --claims`, one for each claim."""
-    return table("claims", ({**one, **_claim(one)} for one in judged_claims(data.store, data.tracker)))
-
-
-def _claim(one: Mapping[str, Any]) -> dict[str, Any]:
-    texts = {"readings": reading_lines(one), "elsewhere": [f"{o['verdict']}: {o['reason']}" for o in one["elsewhere"]]}
-    return {**_identity(one), "origin": one["source"], "seeds": min(one["seeds"], default=0), **texts}
+    rows = []
+    for one in judged(data.store, data.tracker, claims=True):
+        elsewhere = [f"{other['verdict']}: {other['reason']}" for other in one["elsewhere"]]
+        texts = {"readings": reading_lines(one), "elsewhere": elsewhere, "origin": one["source"]}
+        rows.append({**one, **_identity(one), "seeds": min(one["seeds"], default=0), **texts})
+    return table("claims", rows)
 
 
 def published(data: Data) -> pa.Table:
     """Return data/published_results.csv, its values as numbers."""
     rows = enumerate(published_results(), 1)
-    return table("published", ({**row, **_identity(row), "number": n, **_numbers(row)} for n, row in rows))
+    numbers = ("value", "stdev")
+    return table(
+        "published",
+        (
+            {**row, **_identity(row), "number": n, **{one: float(row[one]) if row[one] else None for one in numbers}}
+            for n, row in rows
+        ),
+    )
 
 
 def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of the file with other names in SQL: `table` is a word of the language, `metric` is ours."""
     return {"table_": row["table"], "printed_metric": row["metric"]}
-
-
-def _numbers(row: Mapping[str, str]) -> dict[str, float | None]:
-    return {name: float(row[name]) if row[name] else None for name in ("value", "stdev")}
 
 
 def compared(data: Data) -> pa.Table:
@@ -704,9 +691,7 @@ def _made_by(trained: Artifact) -> str:
     return str((setting(trained), trained.manifest["parts"]["source"]))
 
 
-def _stored(
-    groups: list[dict[int, tuple[float, str]]], compared: Mapping[int, float] = MappingProxyType({})
-) -> dict[str, Any]:
+def _stored(groups: list[dict[int, tuple[float, str]]], compared: Mapping[int, float]) -> dict[str, Any]:
     """Return the row of the newest group of seeds. Its warning names the seeds in earlier ones alone.
 
     compared: the values by seed of a comparison with a diverged training.
