@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -411,33 +411,21 @@ def list_parsers(as_json: Json = False) -> None:
     from phrasemodels.tasks.parsers.shipped import shipped_card
 
     store = writable_store()
-    known = {
-        name: (load_parser(name).title, load_parser(name).licence, load_parser(name).stand_in)
-        for name in parser_names()
-    }
+    models = {name: load_parser(name) for name in parser_names()}
+    known = [(name, one.title, one.licence, one.stand_in) for name, one in models.items()]
     card = shipped_card()
-    known[SHIPPED] = (card["name"], ", ".join(card["licences"]), card["stand_in"])
-    known[STANFORD] = ("the Stanford PCFG parser, put in by hand; needs Java", "LicenseRef-Stanford-parser", False)
-    rows = [
-        dict(
-            zip(
-                COLUMNS,
-                (name, *about, name == SHIPPED or store.find(step_of(name), verify=False) is not None),
-                strict=True,
-            )
-        )
-        for name, about in known.items()
+    known.append((SHIPPED, card["name"], ", ".join(card["licences"]), card["stand_in"]))
+    known.append((STANFORD, "the Stanford PCFG parser, put in by hand; needs Java", "LicenseRef-Stanford-parser", False))
+    there = [about[0] == SHIPPED or store.find(step_of(about[0]), verify=False) is not None for about in known]
+    rows: list[dict[str, Any]] = [
+        dict(zip(COLUMNS, (*about, found), strict=True)) for about, found in zip(known, there, strict=True)
     ]
     rows += [dict(zip(COLUMNS, (name, part, ADDED, False, True), strict=True)) for name, part in _added().items()]
     if as_json:
         print_json(rows)
         return
     for row in rows:
-        marks = [
-            str(row["licence"]),
-            *(["stand-in"] if row["stand_in"] else []),
-            "there" if row["there"] else "not there",
-        ]
+        marks = [row["licence"], *["stand-in"] * row["stand_in"], "there" if row["there"] else "not there"]
         print(clean(f"{row['name']:12} {row['title']}  ({', '.join(marks)})"))
 
 

@@ -363,18 +363,15 @@ def experiments(
         from phrasemodels.flows.experiments.published import papers
 
         for paper, own in groupby(tables(rows), lambda row: row["paper"]):
-            print(clean(f"--paper {paper}" + (f": {_cited(papers()[paper])}" if paper in papers() else "")))
+            cited = ""
+            if known := papers().get(paper):
+                cited = f": {known.citation}" + (f" Since then: {known.later}" if known.later else "")
+            print(clean(f"--paper {paper}{cited}"))
             for row in own:
                 numbers = f"rows: {row['rows']} · printed numbers: {row['printed numbers']}"
                 facts = filter(None, (row["problem"], row["corpora"], row["metrics"], numbers))
                 print(clean(f"  --table {row['table']}  {row['about']}\n      {' · '.join(facts)}"))
         print("`reproduce` runs a table, `experiments` lists its rows: both take --paper, --table and --profile")
-
-
-def _cited(paper: Any) -> str:
-    """Return authors, title, venue and link of a paper."""
-    later = f" Since then: {paper.later}" if paper.later else ""
-    return f"{paper.by}: {paper.title}. {paper.venue}. {paper.url}{later}"
 
 
 def _print_bibtex(paper: str) -> None:

@@ -184,13 +184,8 @@ class Request:
         chosen = [one for experiment in chosen for one in swept(experiment, self.sweep)]
         if self.table in counted(self.paper):
             return Table(self.paper, self.table, COUNTED_PROFILE, tuple(chosen), (0,))
-        return Table(
-            self.paper,
-            self.table,
-            self.profile,
-            tuple(chosen),
-            tuple(range(self.first_seed, self.first_seed + self.seeds)),
-        )
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        return Table(self.paper, self.table, self.profile, tuple(chosen), tuple(seeds))
 
     def _with_own_row(self, experiments: Sequence[Experiment], own: str) -> list[Experiment]:
         """Return the chosen rows or else the copied row and its baseline. The own row comes last."""
@@ -242,9 +237,8 @@ def swept(row: Experiment, sweep: Sequence[str]) -> list[Experiment]:
     made = {}
     for values in itertools.product(*(values for _, values in fields)):
         texts = [f"{path}={value}" for (path, _), value in zip(fields, values, strict=True)]
-        name = "-".join(
-            (row.row, *(f"{path.split('.')[-1]}={value}" for (path, _), value in zip(fields, values, strict=True)))
-        )
+        fields_named = (f"{path.split('.')[-1]}={value}" for (path, _), value in zip(fields, values, strict=True))
+        name = "-".join((row.row, *fields_named))
         try:
             changed = overridden(row, *texts)
         except ValueError as error:
@@ -266,8 +260,13 @@ def made_by(paper: str, table: str, profile: str) -> list[Experiment]:
     """Return the experiments of a table at a profile. ValueError: a user's table fails, or makes something else."""
     if paper not in project.parts("papers"):
         return tables_of(paper)[table](profile)
+
+    def printed_or_alone(answer: Answer) -> Answer:
+        """Return an answer without its cell if printed.csv has no such number."""
+        return answer if answer.cell is None or answer.cell.is_printed else replace(answer, cell=None)
+
     found = _made(paper, table, profile)
-    return [replace(one, answers=tuple(map(_printed_or_alone, one.answers))) for one in found]
+    return [replace(one, answers=tuple(map(printed_or_alone, one.answers))) for one in found]
 
 
 def asked_for(paper: str) -> list[Cell]:
@@ -289,11 +288,6 @@ def _made(paper: str, table: str, profile: str) -> list[Experiment]:
     if not isinstance(found, list) or not all(isinstance(one, Experiment) for one in found):
         raise ValueError(f"{where}: the function has to return a list of Experiment")
     return found
-
-
-def _printed_or_alone(answer: Answer) -> Answer:
-    """Return the answer of a user's row, without its cell if printed.csv has no such number."""
-    return answer if answer.cell is None or answer.cell.is_printed else replace(answer, cell=None)
 
 
 def space_of(paper: str) -> Mapping[str, Any]:

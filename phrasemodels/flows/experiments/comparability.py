@@ -89,8 +89,11 @@ def _checked(row: dict[str, Any], where: str) -> dict[str, str]:
 
 def compare_settings(paper: str, folder: str, row: str, experiment: Any) -> dict[str, Aspect]:
     """Compare each aspect of an experiment with the lines on its table and row."""
-    about = (line for line in _lines(paper, folder) if fnmatchcase(row, line["row"]))
-    lines = [{**line, "setting": setting_of(line)} for line in about if _has_effect(line, experiment)]
+    lines = []
+    for line in (line for line in _lines(paper, folder) if fnmatchcase(row, line["row"])):
+        other = line["setting"].partition(IF)[2]
+        if not other or value_at(experiment, other) not in WITHOUT:  # else it has no effect
+            lines.append({**line, "setting": setting_of(line)})
     return {aspect: _compare([line for line in lines if line["aspect"] == aspect], experiment) for aspect in ASPECTS}
 
 
@@ -109,11 +112,6 @@ def leaves_open(experiment: Any, setting: str) -> bool:
 def setting_of(line: Mapping[str, str]) -> str:
     """Return the place of a line's setting, without a condition behind it."""
     return line["setting"].partition(IF)[0]
-
-
-def _has_effect(line: Mapping[str, str], experiment: Any) -> bool:
-    other = line["setting"].partition(IF)[2]
-    return not other or value_at(experiment, other) not in WITHOUT
 
 
 def _compare(lines: Sequence[dict[str, str]], experiment: Any) -> Aspect:

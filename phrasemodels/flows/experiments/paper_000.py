@@ -72,12 +72,7 @@ LINEAR_2 = adjacent_row("Linear PhraseTransformer", 2, sigma=identity)
 LINEAR_3 = adjacent_row("Linear PhraseTransformer", 3, sigma=identity)
 PHRASE_2 = adjacent_row("PhraseTransformer", 2)
 PHRASE_3 = adjacent_row("PhraseTransformer", 3)
-ADJACENT = (
-    LINEAR_2,
-    LINEAR_3,
-    PHRASE_2,
-    PHRASE_3,
-)
+ADJACENT = (LINEAR_2, LINEAR_3, PHRASE_2, PHRASE_3)
 
 EPOCH = 454  # batches of 64 of the 29,000 sentences
 TEN_EPOCHS: dict[str, Any] = {"steps": 10 * EPOCH}
@@ -254,15 +249,10 @@ PENN, PARSED = Corpus("penn_treebank", "tagging"), Corpus("penn_treebank", "tagg
 GLOVE = VectorFile("glove/glove.840B.300d.txt", 300)
 # The model is phrase_transformer's; its hypernodes are parts of dependency trees.
 SEMANTIC = tuple(
-    Row(
-        f"semantic-k{k}",
-        "Semantic PhraseTransformer",
-        f"k={k}",
-        phrase_transformer(k),
-        {"phrases": Phrases(subtrees, k)},
-    )
-    for k in (2, 3)
-)
+    replace(row, slug=f"semantic-{row.variant.replace('=', '')}", system="Semantic PhraseTransformer",
+            recipe={"phrases": Phrases(subtrees, k)})
+    for k, row in ((2, PHRASE_2), (3, PHRASE_3))
+)  # fmt: skip
 
 TAGGING_PROFILES = {
     "sample": Profile(

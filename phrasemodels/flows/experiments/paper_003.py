@@ -70,17 +70,15 @@ PAPER = "003"
 ANY_TOKENS = 10**9  # batches are counted in rows
 
 
-def rows_of(steps: int, rows: int, learning_rate: float, **others: Any) -> TrainConfig:
-    """A training in batches of so many rows, without warm-up or smoothing."""
+def rows_of(steps: int, rows: int, learning_rate: float, every: int, saved: int = 0, **others: Any) -> TrainConfig:
+    """A training in batches of so many rows, without warm-up or smoothing.
+
+    every: updates from one evaluation to the next. saved: from one checkpoint to the next. 0: as often.
+    """
     return TrainConfig(
-        steps=steps,
-        batch_rows=rows,
-        batch_tokens=ANY_TOKENS,
-        learning_rate=learning_rate,
-        warmup=1,
-        smoothing=0.0,
-        **others,
-    )
+        steps=steps, batch_rows=rows, batch_tokens=ANY_TOKENS, learning_rate=learning_rate, warmup=1, smoothing=0.0,
+        evaluate_every=every, checkpoint_every=saved or every, **others,
+    )  # fmt: skip
 
 
 def sentences(corpus: Any, min_count: int = 1, max_tokens: int = 0, **parts: Any) -> TranslationRecipe:
@@ -94,18 +92,19 @@ def sentences(corpus: Any, min_count: int = 1, max_tokens: int = 0, **parts: Any
     )
 
 
+HALVED: dict[str, Any] = {"schedule": constant, "decay": halved_after_rise, "optimiser": sgd}
 TRANSLATION = {
     # English to German-like sentences; letters in place of Japanese characters.
     "sample": Profile(
         Size(d=48, layers=1),
-        rows_of(250, 32, 1e-2, schedule=linear_decay, evaluate_every=50, checkpoint_every=250),
+        rows_of(250, 32, 1e-2, 50, 250, schedule=linear_decay),
         sentences(SampleCorpus(train=1500, dev=100, test=200)),
     ),
     # In place of ASPEC: 50,000 pairs of everyday sentences, seen one and a half times. Batches of 32: in 80 s dev loss came
     # to 28 nats a sentence with them, to 31 with 64; with 128, at a rate of 2e-3, to 39.
     "laptop": Profile(
         Size(d=128, layers=1),
-        rows_of(2400, 32, 5e-3, schedule=linear_decay, evaluate_every=300, checkpoint_every=600),
+        rows_of(2400, 32, 5e-3, 300, 600, schedule=linear_decay),
         sentences(BitextCorpus("small_parallel_enja"), 3, 50),
     ),
     # As published: 500,000 pairs, 3907 batches an epoch, 30 epochs, halved each epoch from the first rise on. As released:
@@ -113,17 +112,7 @@ TRANSLATION = {
     # and have four tokens more than the source at most.
     "paper": Profile(
         Size(d=500, layers=2),
-        rows_of(
-            30 * 3907,
-            128,
-            1.0,
-            schedule=constant,
-            decay=halved_after_rise,
-            optimiser=sgd,
-            evaluate_every=3907,
-            checkpoint_every=3907,
-            equal_sides=1,
-        ),
+        rows_of(30 * 3907, 128, 1.0, 3907, **HALVED, equal_sides=1),
         sentences(
             Corpus("aspec_segmented"),
             11,
@@ -199,16 +188,9 @@ class Starts:
     @property
     def train(self) -> TrainConfig:
         """Halved after every quarter of the updates, with the sum of a batch's gradients clipped."""
-        return rows_of(
-            self.epochs * self.updates,
-            self.rows,
-            self.learning_rate,
-            schedule=halved_thrice,
-            optimiser=self.optimiser,
-            clip=self.clip / self.rows,
-            evaluate_every=self.updates,
-            checkpoint_every=self.epochs * self.updates,
-        )
+        updates = self.epochs * self.updates
+        own = {"schedule": halved_thrice, "optimiser": self.optimiser, "clip": self.clip / self.rows}
+        return rows_of(updates, self.rows, self.learning_rate, self.updates, updates, **own)
 
 
 def memn2n(K: int, starts: Starts) -> HopsConfig:
@@ -257,43 +239,23 @@ LAPTOP = replace(SAMPLE, restarts=4)
 RELEASED = Starts(20, 100, 1, 0.01, sgd, by_position, 10**-0.5, linear=20, trainer=train_compiled)
 
 
-def _systems(starts: Starts) -> list[System]:
-    """Return the three systems with one training for all."""
+def _systems(binary: Any, *starts: Starts) -> list[System]:
+    """Return the three systems with potentials of the binary one, and the training of each."""
     return [
-        System("memn2n", "MemN2N", "Simple attention", memn2n, starts, SLIDES),
-        System("binary", "Binary CRF", "Structured attention", partial(chain, BinaryPotentials), starts, SLIDES),
-        System("unary", "Unary CRF", "Structured attention", partial(chain, UnaryPotentials), starts, FULL_PAPER),
+        System("memn2n", "MemN2N", "Simple attention", memn2n, starts[0], SLIDES),
+        System("binary", "Binary CRF", "Structured attention", partial(chain, binary), starts[1], SLIDES),
+        System("unary", "Unary CRF", "Structured attention", partial(chain, UnaryPotentials), starts[2], FULL_PAPER),
     ]
 
 
 # Each system with the settings that answered most held-out questions in a search of the same kind for all three
 # (docs/papers/003.md); epochs, starts, halving and one question an update are as published.
-CHOSEN = [
-    System(
-        "memn2n",
-        "MemN2N",
-        "Simple attention",
-        memn2n,
-        replace(RELEASED, learning_rate=0.05, deviation=0.2, linear=60),
-        SLIDES,
-    ),
-    System(
-        "binary",
-        "Binary CRF",
-        "Structured attention",
-        partial(chain, RowNormalisedPotentials),
-        replace(RELEASED, learning_rate=0.1, deviation=0.2, clip=5),
-        SLIDES,
-    ),
-    System(
-        "unary",
-        "Unary CRF",
-        "Structured attention",
-        partial(chain, UnaryPotentials),
-        replace(RELEASED, learning_rate=0.05, deviation=0.1, encode=bag_of_words),
-        FULL_PAPER,
-    ),
-]
+CHOSEN = _systems(
+    RowNormalisedPotentials,
+    replace(RELEASED, learning_rate=0.05, deviation=0.2, linear=60),
+    replace(RELEASED, learning_rate=0.1, deviation=0.2, clip=5),
+    replace(RELEASED, learning_rate=0.05, deviation=0.1, encode=bag_of_words),
+)
 READINGS = [
     System("memn2n-published", "MemN2N", "as published", memn2n, replace(RELEASED, deviation=0.1)),
     System("binary-printed", "Binary CRF", "as printed", partial(chain, BinaryPotentialsOnce), RELEASED),
@@ -307,7 +269,11 @@ READINGS = [
     ),
     System("unary-released", "Unary CRF", "as released", partial(chain, UnaryPotentials), RELEASED),
 ]
-SYSTEMS = {"sample": _systems(SAMPLE)[:2], "laptop": _systems(LAPTOP), "paper": CHOSEN}
+SYSTEMS = {
+    "sample": _systems(BinaryPotentials, *[SAMPLE] * 3)[:2],
+    "laptop": _systems(BinaryPotentials, *[LAPTOP] * 3),
+    "paper": CHOSEN,
+}
 SMALL = Starts(2, 10, 1, 0.05, sgd, by_position, 0.2, linear=6, trainer=train_compiled)
 
 
@@ -381,34 +347,23 @@ PARENTS: dict[str, tuple[str, Callable[[Size], ParentsConfig]]] = {
 
 GLOVE = "glove/glove.840B.300d.txt"
 INITIAL = {"sample": 0.1, "laptop": 0.01, "paper": 0.01}  # deviation of the weights at the start
+ADAGRAD: dict[str, Any] = {"schedule": constant, "optimiser": adagrad, "clip": 5.0}
 ENTAILMENT = {
     "sample": Profile(
         Size(d=32, parents=16),
-        rows_of(200, 32, 3e-3, schedule=linear_decay, evaluate_every=50, checkpoint_every=200),
+        rows_of(200, 32, 3e-3, 50, 200, schedule=linear_decay),
         DecompositionRecipe(SampleCorpus(1500, 150, 300, records=Entailment())),
     ),
     # In place of SNLI's training set a part of its development set. It has no parses, so hard parents are Stanza's.
     "laptop": Profile(
         Size(d=100, parents=50),
-        rows_of(
-            10 * 277, 32, 0.05, schedule=constant, optimiser=adagrad, clip=5.0, evaluate_every=277, checkpoint_every=277
-        ),
+        rows_of(10 * 277, 32, 0.05, 277, **ADAGRAD),
         DecompositionRecipe(Corpus("snli")),
     ),
     # 17,200 batches an epoch, and some more, since the sentences of a batch are of equal length.
     "paper": Profile(
         Size(d=300, parents=100),
-        rows_of(
-            100 * 17_200,
-            32,
-            0.05,
-            schedule=constant,
-            optimiser=adagrad,
-            clip=5.0,
-            evaluate_every=17_200,
-            checkpoint_every=17_200,
-            equal_sides=2,
-        ),
+        rows_of(100 * 17_200, 32, 0.05, 17_200, **ADAGRAD, equal_sides=2),
         DecompositionRecipe(Corpus("snli_official"), words=as_written, vectors=VectorFile(GLOVE, 300)),
     ),
 }
@@ -455,27 +410,18 @@ START = {"sample": 0.3, "laptop": 0.1, "paper": 0.1}
 TRANSDUCTION = {
     "sample": Profile(
         Size(d=32, parents=16),
-        rows_of(1200, 32, 4e-3, schedule=linear_decay, evaluate_every=200, checkpoint_every=1200),
+        rows_of(1200, 32, 4e-3, 200, 1200, schedule=linear_decay),
         formulas(SampleCorpus(2000, 100, 200, records=Formulas(3))),
     ),
     "laptop": Profile(
         Size(d=50, parents=25),
-        rows_of(4000, 20, 5e-3, schedule=linear_decay, evaluate_every=500, checkpoint_every=1000),
+        rows_of(4000, 20, 5e-3, 500, 1000, schedule=linear_decay),
         formulas(SampleCorpus(15_000, 1000, 1000, records=Formulas(6))),
     ),
     # 15,000 formulas, 13 epochs; the rest as in translation, since the full paper says nothing else.
     "paper": Profile(
         Size(d=50, parents=50),
-        rows_of(
-            13 * 750,
-            20,
-            1.0,
-            schedule=constant,
-            decay=halved_after_rise,
-            optimiser=sgd,
-            evaluate_every=750,
-            checkpoint_every=750,
-        ),
+        rows_of(13 * 750, 20, 1.0, 750, **HALVED),
         formulas(SampleCorpus(15_000, 1000, 1000, records=Formulas(6))),
     ),
 }

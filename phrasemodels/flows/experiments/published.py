@@ -95,8 +95,6 @@ def _identity(row: Columns) -> tuple[str, ...]:
 
 
 VERDICTS = ("reproduced", "higher", "lower", "inconclusive", "impossible", "suspect", "not comparable", "not run")
-
-
 JUDGED = VERDICTS[:4]
 # kinds of what cannot be: proved; or it holds if what its reason assumes is so
 CONTRADICTION, SUSPECT = "contradiction", "suspect"
@@ -192,14 +190,8 @@ def with_names(text: str) -> str:
 
 
 CHANGE = "+"  # stands before each override in the name of a changed row
-
-
 _CHANGES = re.compile(r"\+(?=(?:recipe|model|train)\.)")
-
-
 TAKEN = ("across",)  # names of ours in the place of a paper's number
-
-
 LONGEST = 120  # characters of a file's name, before its ending
 
 

@@ -78,12 +78,10 @@ def keep(
     for pipeline in pipelines:
         name = pipeline.experiment.name
         diverged = comparison.inputs[f"{name} seed {pipeline.seed}"] is not pipeline.scored
-        if not diverged and (
-            store.find(pipeline.scored) is None or (pipeline.trains and store.find(pipeline.trained) is None)
-        ):
-            command = (
-                f"train {name} --seed {pipeline.seed} --local" if pipeline.trains else "verdicts --count --corpora"
-            )
+        wanted = [pipeline.scored, *([pipeline.trained] if pipeline.trains else [])]
+        if not diverged and None in map(store.find, wanted):
+            train = f"train {name} --seed {pipeline.seed} --local"
+            command = train if pipeline.trains else "verdicts --count --corpora"
             raise ValueError(
                 f"{name} seed {pipeline.seed} is not in the store: `phrasemodels {command}`, or leave it out by --row or --seeds"
             )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safetensors import SafetensorError
 
@@ -43,9 +43,6 @@ from phrasemodels.tasks.problems.recipe import PARTS
 from phrasemodels.tasks.problems.translation import TranslationRecipe
 from phrasemodels.tasks.train.checkpoints import load_trained
 from phrasemodels.verdicts.significance import seed_group
-
-if TYPE_CHECKING:
-    from phrasemodels.data.download.manifest import Sources
 
 CARD, ENCODER, FILES = "card.json", "encoder", "files"
 ROWS = ("train", "rows", "corpus")  # the inputs that lead from a training to its corpus
@@ -156,7 +153,8 @@ class Model:
         without `force`. Or the model's own artifacts are there.
         """
         place = to.resolve()
-        if any(_overlap(place, artifact.path.parent.resolve()) for artifact in self.artifacts.values()):
+        own = [artifact.path.parent.resolve() for artifact in self.artifacts.values()]
+        if any(place.is_relative_to(one) or one.is_relative_to(place) for one in own):
             raise ValueError(f"{to}: the model itself is there; export it to another folder")
         with writing_folder(to, force) as new:
             for name, artifact in self.artifacts.items():
@@ -226,10 +224,6 @@ class Model:
         config = self.configured
         for file in self.weights.path.glob("*.safetensors"):
             check_header(config.build, file)
-
-
-def _overlap(one: Path, other: Path) -> bool:
-    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def load(folder: Path) -> Model:
@@ -322,8 +316,13 @@ def champion(lineage: Lineage, experiment: str) -> Model | None:
     except ValueError:
         return None
     by_name = named(lineage)
+    seeds = sorted({int(artifact.about["seed"]) for own in by_name.values() for artifact in own})
+    keys = []
+    with contextlib.suppress(ValueError, OSError):  # a file of the user is missing
+        today = resolved(known, sources)
+        keys = [today.steps(seed).trained.key for seed in seeds] if today.recipe.trains else []
     # a name is a label, which another row may have had: what has the keys of today comes first
-    if not (defined := _with_todays_keys(lineage, known, by_name, sources)):
+    if not (defined := [lineage.artifacts[key] for key in keys if key in lineage.artifacts]):
         defined = [one for one in by_name.get(experiment, []) if matches(one, known, lineage.artifacts, sources)]
     newest = [artifact for artifact in defined if setting(artifact) == setting(defined[-1])]
     if not newest:
@@ -332,19 +331,6 @@ def champion(lineage: Lineage, experiment: str) -> Model | None:
     if (then := code_of([newest[-1].manifest["parts"]])) and then != code_of([now]):
         print(f"{experiment}: its weights are of older code of the study; train it again", file=sys.stderr)
     return stored(lineage, best_of(newest), known)
-
-
-def _with_todays_keys(
-    lineage: Lineage, known: Experiment, by_name: Mapping[str, Sequence[Artifact]], sources: "Sources"
-) -> list[Artifact]:
-    """Return the trainings with today's keys of an experiment, whatever their names."""
-    seeds = sorted({int(artifact.about["seed"]) for own in by_name.values() for artifact in own})
-    try:
-        own = resolved(known, sources)
-        keys = [own.steps(seed).trained.key for seed in seeds] if own.recipe.trains else []
-    except (ValueError, OSError):
-        return []
-    return [lineage.artifacts[key] for key in keys if key in lineage.artifacts]
 
 
 def named(lineage: Lineage) -> dict[str, list[Artifact]]:

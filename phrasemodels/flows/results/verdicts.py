@@ -119,18 +119,10 @@ def _answering(cell: Cell, results: Iterable[Result]) -> list[Result]:
     return [r for r in results if same(r.answer.cell)]
 
 
-NO_RUN, COUNT, THEIRS, ABSENT, OTHER = (
-    "no run yet",
-    "not counted yet",
-    "literature, not ours to run",
-    "its corpus is not here",
-    "no table computes it",
-)
-
-MSPARS = "no table computes it: it is of train after BPE, and the logical forms of train are not here"
-MSPARS_FORMS = (
-    "no table computes it: it is of the logical forms, of which train's are not here (dev's have 14.68 words)"
-)
+NO_RUN, COUNT, THEIRS = "no run yet", "not counted yet", "literature, not ours to run"
+ABSENT, OTHER = "its corpus is not here", "no table computes it"
+MSPARS = f"{OTHER}: it is of train after BPE, and the logical forms of train are not here"
+MSPARS_FORMS = f"{OTHER}: it is of the logical forms, of which train's are not here (dev's have 14.68 words)"
 
 # Corpora that are not here, by paper and data set.
 CORPORA = {
@@ -153,7 +145,12 @@ def not_run(row: Columns, same: Iterable[Columns]) -> tuple[str, str, str]:
     if row["not_comparable"]:
         return "not comparable", row["not_comparable"], row["not_comparable"]
     if pair := asked(same):
-        return "not run", *_how_to_get(*pair)
+        experiment, answer = pair
+        if (corpora := counted(experiment.table.paper).get(experiment.table.number)) is not None:
+            return "not run", f"not counted yet: phrasemodels verdicts --count{' --corpora' * corpora}", COUNT
+        if answer.why_not:
+            return "not run", answer.why_not, answer.why_not
+        return "not run", f"no run: {_command([experiment])}", NO_RUN
     if derived := derived_from(row):
         both = f"{derived.over.system} and {derived.base.system}"
         return "not run", f"no run of both {both} ({derived.over.table}), whose numbers give it", NO_RUN
@@ -174,14 +171,6 @@ def _unasked(row: Columns) -> str:
         if not cells:
             return f"no {WORDS.get(name, name)} {row[name]!r}; there {'are' if there[1:] else 'is'} {', '.join(there)}"
     return OTHER
-
-
-def _how_to_get(experiment: Experiment, answer: Answer) -> tuple[str, str]:
-    """Return how to get an answer or why nobody can. Return the kind of reason, too."""
-    table = experiment.table
-    if (corpora := counted(table.paper).get(table.number)) is not None:
-        return f"not counted yet: phrasemodels verdicts --count{' --corpora' * corpora}", COUNT
-    return (answer.why_not,) * 2 if answer.why_not else (f"no run: {_command([experiment])}", NO_RUN)
 
 
 def answers(cell: Cell | None, rows: Iterable[Columns]) -> bool:
@@ -297,22 +286,16 @@ def _line(row: Columns, results: Sequence[Result]) -> dict[str, Any]:
     same = same_numbers(row)
     line: dict[str, Any] = {name: row[name] for name in COLUMNS}
     line |= {"printed": row["value"], "published": float(row["value"]), "stdev": row["stdev"], "notes": row["notes"]}
-    line |= {
-        "ours": None,
-        "half_width": None,
-        "seeds": 0,
-        "runs": [],
-        "exact": False,
-        "values": {},
-        "caveat": "",
-        "basis": "",
-    }
+    line |= {"ours": None, "half_width": None, "seeds": 0, "runs": [], "exact": False, "values": {}}
+    line |= {"caveat": "", "basis": "", "rests": [], "starts": ""}
     line |= {name: row[name] for name in FACTS}
     line |= dict.fromkeys(("source", "title", "experiment", "measured"), "") | {"further_seeds": None}
-    line |= {"readings": [], "chance": row["chance"], "says_nothing": _says_nothing(row)}
-    line |= {"rests": [], "starts": ""}
+    # a printed value that is no better than chance, give or take the largest margin
+    nothing = bool(row["chance"]) and float(row["value"]) <= float(row["chance"]) + LARGEST_MARGIN
+    line |= {"readings": [], "chance": row["chance"], "says_nothing": nothing}
     if found := _readings(row, results, same):
-        line |= _agreed(found, _has_readings(same))
+        several = any(answers(a.reading, same) and not a.exact for e in catalogue() for a in e.answers)
+        line |= _agreed(found, several)
     elif made := derive(row, results):
         line |= made | {
             "kind": made["kind"] if made["verdict"] in JUDGED else kind_of(made["reason"].partition("; of ")[0])
@@ -322,17 +305,6 @@ def _line(row: Columns, results: Sequence[Result]) -> dict[str, Any]:
     if line["verdict"] == "reproduced" and line["says_nothing"]:
         line["reason"] += f"; says nothing: chance has {row['chance']}"
     return line
-
-
-def _says_nothing(row: Columns) -> bool:
-    """Return whether a printed value is no better than chance, give or take the largest margin."""
-    return bool(row["chance"]) and float(row["value"]) <= float(row["chance"]) + LARGEST_MARGIN
-
-
-def _has_readings(same: Iterable[Columns]) -> bool:
-    """Return whether a number has several trained readings."""
-    rows = list(same)
-    return any(answers(a.reading, rows) and not a.exact for e in catalogue() for a in e.answers)
 
 
 def _readings(row: Columns, results: Sequence[Result], same: Iterable[Columns]) -> list[dict[str, Any]]:
@@ -579,8 +551,7 @@ def tasks_of(line: Line, lines: Sequence[Line]) -> list[Line]:
 
 def mean_of_fewer(line: Line, lines: Sequence[Line]) -> str:
     """Say that an average is the mean of all of its printed tasks but one."""
-    tasks = tasks_of(line, lines)
-    said = no_mean(line["printed"], [task["printed"] for task in tasks]) if tasks else ""
+    said = not_a_mean(line, lines).partition("; one of the ")[0]
     return said if f"; {WITHOUT} " in said else ""
 
 
@@ -650,8 +621,7 @@ CORPUS_WORDS = {
 
 def too_many_words(line: Line, lines: Sequence[Line]) -> str:
     """Say why phrases a sentence × words a phrase are more words than known parsers make of a sentence."""
-    said = not_the_words(line, lines)
-    if not said or line["dataset"] not in CORPUS_WORDS:
+    if line["dataset"] not in CORPUS_WORDS or not (said := not_the_words(line, lines)):
         return ""
     phrases, words = _phrases_and_words(line, lines)[line["variant"]]
     return said if float(phrases) * float(words) > CORPUS_WORDS[line["dataset"]][1] else ""
@@ -662,17 +632,16 @@ LEVEL_SHIFT = 1.06  # a mean over sentences in place of one over phrases moves t
 
 def levels_differ(line: Line, lines: Sequence[Line]) -> str:
     """Say why the levels of one corpus cannot be of the same sentences, whatever the phrases and words are means of."""
-    if line["metric"] not in (PHRASES, OF_PHRASE):
-        return ""
-    pairs = _phrases_and_words(line, lines)
-    if not all(all(pair) for pair in pairs.values()):
-        return ""
-    products = sorted(float(one) * float(other) for one, other in pairs.values())
-    said = no_product(list(pairs.values())) if products[-1] > LEVEL_SHIFT * products[0] else ""
-    return (
-        said
-        and f"{said}: words a sentence do not depend on the level, so one of the {2 * len(pairs)} numbers at least is wrong"
-    )
+    products = sorted(float(one) * float(other) for one, other in _phrases_and_words(line, lines).values())
+    return _unlike_levels(line, lines) if products and products[-1] > LEVEL_SHIFT * products[0] else ""
+
+
+def _unlike_levels(line: Line, lines: Sequence[Line]) -> str:
+    """Say why phrases × words of the levels of one corpus contradict each other. Empty if they do not."""
+    pairs = list(_phrases_and_words(line, lines).values())
+    one_of = f"words a sentence do not depend on the level, so one of the {2 * len(pairs)} numbers at least is wrong"
+    said = no_product(pairs) if pairs else ""
+    return said and f"{said}: {one_of}"
 
 
 def not_the_words(line: Line, lines: Sequence[Line]) -> str:
@@ -680,30 +649,28 @@ def not_the_words(line: Line, lines: Sequence[Line]) -> str:
 
     The corpus says it. Where its words are not known, the other levels do.
     """
-    if line["metric"] not in (PHRASES, OF_PHRASE):
-        return ""
-    pairs = _phrases_and_words(line, lines)
-    if not all(all(pair) for pair in pairs.values()):
-        return ""
-    if bounds := CORPUS_WORDS.get(line["dataset"]):
-        said = product_outside(*pairs[line["variant"]], *bounds)
-        has = f"{line['dataset']} has {bounds[0]:.2f}, or {bounds[1]:.2f} with every mark apart"
-        return said and f"{said} words a sentence, but {has}: one of the two numbers at least is wrong"
-    said = no_product(list(pairs.values()))
-    return (
-        said
-        and f"{said}: words a sentence do not depend on the level, so one of the {2 * len(pairs)} numbers at least is wrong"
-    )
+    bounds, pairs = CORPUS_WORDS.get(line["dataset"]), _phrases_and_words(line, lines)
+    if not bounds or not pairs:
+        return _unlike_levels(line, lines)
+    said = product_outside(*pairs[line["variant"]], *bounds)
+    has = f"{line['dataset']} has {bounds[0]:.2f}, or {bounds[1]:.2f} with every mark apart"
+    return said and f"{said} words a sentence, but {has}: one of the two numbers at least is wrong"
 
 
 def _phrases_and_words(line: Line, lines: Sequence[Line]) -> dict[str, tuple[str, str]]:
-    """Return the printed phrases a sentence and words a phrase of a line's data set, by level. Empty if a level lacks one."""
+    """Return the printed phrases a sentence and words a phrase of a line's data set, by level.
+
+    It is empty for a line of another metric, and if a level lacks one of both.
+    """
+    if line["metric"] not in (PHRASES, OF_PHRASE):
+        return {}
     levels: dict[str, dict[str, str]] = {}
     for other in lines:
         same = all(other[name] == line[name] for name in ("paper", "table", "dataset"))
         if same and other["metric"] in (PHRASES, OF_PHRASE):
             levels.setdefault(other["variant"], {})[other["metric"]] = other["printed"]
-    return {variant: (found.get(PHRASES, ""), found.get(OF_PHRASE, "")) for variant, found in levels.items()}
+    pairs = {variant: (found.get(PHRASES, ""), found.get(OF_PHRASE, "")) for variant, found in levels.items()}
+    return pairs if all(all(pair) for pair in pairs.values()) else {}
 
 
 def not_one_whole(line: Line, lines: Sequence[Line]) -> str:

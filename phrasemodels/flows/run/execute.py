@@ -376,13 +376,14 @@ class Execution:
         If nodes have folders of their own, inputs and results travel through the shared store.
         """
         loads = step.make is add_trees
-        over_ray = partial(ray_map, on_progress=partial(self._on_progress, step.key), actors=loads)
+
+        def on_progress(done: int, total: int) -> None:
+            self.shards[step.key] = (done, total)
+
+        over_ray = partial(ray_map, on_progress=on_progress, actors=loads)
         if self.store.shared is None:
             return over_ray
         return NodeMap(over_ray, self.store, self.settings.cache_bytes)
-
-    def _on_progress(self, key: str, done: int, total: int) -> None:
-        self.shards[key] = (done, total)
 
     def _on_ray(self, step: Step, executor: Executor) -> Artifact:
         """Run one step in a Ray task on any node. Its files are there, and in the shared store."""

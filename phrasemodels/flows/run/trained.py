@@ -1,9 +1,8 @@
 """Results of `train --local --data` as kept results. They come from a machine without the pipeline."""
 
-import contextlib
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,8 +66,10 @@ def keep_trained(out: Path, folder: Path, note: str) -> Path:
         # of two trainings with one name and seed the newest counts: the older one may be of other code
         newest = {(str(one.about.get("experiment")), str(one.about.get("seed"))): one for one in made}
         for number, scored in enumerate(newest.values()):
-            with _errors_name(scored.path):
+            try:
                 one = _scored(scored, known, store, executor, Path(temporary) / str(number))
+            except ValueError as error:
+                raise ValueError(f"{scored.path}: {error}") from error
             trainings.setdefault(one.experiment.name, []).append(one)
         if not trainings:
             raise ValueError(f"{out}: no result of `phrasemodels train --local --data` is there")
@@ -106,15 +107,6 @@ def _artifacts(out: Path) -> dict[str, Artifact]:
             raise ValueError(f"{path}: a file is missing or damaged; {AGAIN}")
         found[key] = artifact
     return found
-
-
-@contextlib.contextmanager
-def _errors_name(place: Path) -> Iterator[None]:
-    """Name the place in a ValueError of the block."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
 
 
 def _number(value: Any) -> float:

@@ -66,6 +66,13 @@ class Trial:
         """The overrides of the row as it is defined."""
         return self.pipeline.experiment.changed
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """The trial as it is kept beside the results of its table."""
+        losses = [loss if math.isfinite(loss) else None for loss in self.losses]
+        known = {"changed": self.changed, "losses": losses, "updates": self.updates, "pruned": self.pruned}
+        return known | {"training": self.pipeline.trained.key}
+
     def reached(self, store: Store, share: float) -> bool:
         """Return whether the training has come to a share of its updates, or has ended."""
         _, updates = history_so_far(store, self.pipeline.trained)
@@ -246,16 +253,7 @@ def trial_records(searches: Sequence[Search]) -> tuple[dict[str, Any], ...]:
         {
             "row": search.row.row,
             "expected best dev loss": _expected(search),
-            "trials": [
-                {
-                    "changed": trial.changed,
-                    "losses": [loss if math.isfinite(loss) else None for loss in trial.losses],
-                    "updates": trial.updates,
-                    "pruned": trial.pruned,
-                    "training": trial.pipeline.trained.key,
-                }
-                for trial in search.trials
-            ],
+            "trials": [trial.record for trial in search.trials],
         }
         for search in searches
     )
