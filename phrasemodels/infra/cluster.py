@@ -81,8 +81,10 @@ def run_on_ray(function: Callable[..., Any], *arguments: Any, label: str = "") -
     """
     import ray
 
+    # steps may run twice: the store keeps one artifact of a key
+    task: Any = ray.remote(num_cpus=1, max_retries=3)(call_in_worker)
     with _plain_errors(), SLOTS.hold(1):
-        return ray.get(_task(function, label).remote(function, *arguments))
+        return ray.get(task.options(name=_title(function, label)).remote(function, *arguments))
 
 
 @contextlib.contextmanager
@@ -202,14 +204,6 @@ def call_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with noting_error_line(), declared_files_only():
         return function(*arguments)
-
-
-def _task(function: Callable[..., Any], label: str = "") -> Any:
-    """Return a Ray task of one processor. Ray lists it under the label or the function's name."""
-    import ray
-
-    # steps may run twice: the store keeps one artifact of a key
-    return ray.remote(num_cpus=1, max_retries=3)(call_in_worker).options(name=_title(function, label))
 
 
 def _title(function: Callable[..., Any], label: str = "") -> str:

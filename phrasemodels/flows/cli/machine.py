@@ -96,18 +96,7 @@ def _python() -> str:
 
 
 def _libraries() -> str:
-    names = (
-        "torch",
-        "pyarrow",
-        "duckdb",
-        "prefect",
-        "ray",
-        "mlflow",
-        "sacrebleu",
-        "safetensors",
-        "fastapi",
-        "sqlalchemy",
-    )
+    names = "torch pyarrow duckdb prefect ray mlflow sacrebleu safetensors fastapi sqlalchemy".split()
     versions = {name: importlib.metadata.version(name) for name in names}
     if versions["sqlalchemy"] >= "2.1":
         raise ImportError("sqlalchemy 2.1 silently stops Prefect's schedules")

@@ -270,7 +270,9 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
     made = [(weakest(v for v, _ in of) if len(of) > 1 else of[0][0], of[0][1]) for of in whole.values()]
     ours = sorted(((verdict, side) for verdict, side in made if side.comparable), key=_rank, reverse=True)
     small = [_elsewhere(verdict, side) for verdict, side in made if not (side.comparable or side.lacking)]
-    others = [one for place, one in enumerate(small) if not any(_same_runs(one, other) for other in small[:place])]
+    # of answers by the same runs, which two kept results have, the first
+    runs = [tuple(one[name] for name in ("place", "difference", "low", "high", "seeds")) for one in small]
+    others = [one for place, one in enumerate(small) if runs[place] not in runs[:place]]
     printed = printed_gain(better[0]["value"], than["value"], how, kind)
     verdict = _main(ours) or ClaimVerdict(OPEN, NO_RUN, printed)
     return {
@@ -312,11 +314,6 @@ def _rank(one: tuple[ClaimVerdict, Side]) -> tuple[bool, int, int]:
     """Return the rank of a reading: first voting ones, then most seeds, then most updates."""
     verdict, side = one
     return _votes(*one), min(verdict.seeds, default=0), side.results[0].experiment.train.steps
-
-
-def _same_runs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two answers are of the same runs, which two kept results have."""
-    return all(one[name] == other[name] for name in ("place", "difference", "low", "high", "seeds"))
 
 
 def _no_average(row: Columns) -> str:

@@ -117,8 +117,8 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[tuple
         ours: As `parts_of` or `kept_row` gives them.
         theirs: Likewise.
     """
-    before, now = flatten(ours), flatten(theirs)
-    names = sorted(before.keys() | now.keys(), key=lambda name: (_order(name), name))
+    before, now, order = flatten(ours), flatten(theirs), ["settings", "inputs", "libraries", "source", "result"]
+    names = sorted(before.keys() | now.keys(), key=lambda name: (order.index(name.split(".")[0]), name))
     return [(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
 
 
@@ -149,11 +149,6 @@ def kept_row(name: str) -> dict[str, Any]:
     inputs = {part: row.get(part) for part in ("test_set", "licences")}
     values = {part: row.get(part) for part in ("runs", "training", "values")}
     return {**parts, "inputs": inputs, "result": {"commit": result["commit"], **values}}
-
-
-def _order(name: str) -> int:
-    """Return the rank of a name's part of a key."""
-    return ["settings", "inputs", "libraries", "source", "result"].index(name.split(".")[0])
 
 
 def as_json(artifact: Artifact | str) -> dict[str, Any]:

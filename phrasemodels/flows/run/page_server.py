@@ -114,19 +114,16 @@ class Shown:
     def words(self) -> list[dict[str, Any]]:
         """A row for each word: its number, form, tags, head and relation."""
         parse = self.parse
-        universal = parse.universal or [""] * len(parse.tokens)
-        rows = zip(parse.tokens, universal, parse.tags or [""] * len(parse.tokens), strict=True)
+        none = [""] * len(parse.tokens)
+        rows = zip(parse.tokens, parse.universal or none, parse.tags or none, parse.relations or none, strict=True)
         return [
-            {"number": k, "form": form, "universal": upos, "tag": xpos, "head": self._head(k), "relation": self._relation(k)}
-            for k, (form, upos, xpos) in enumerate(rows, 1)
-        ]  # fmt: skip
+            {"number": k, "form": form, "universal": upos, "tag": xpos, "head": self._head(k), "relation": relation}
+            for k, (form, upos, xpos, relation) in enumerate(rows, 1)
+        ]
 
     def _head(self, number: int) -> str:
         head = self.parse.heads[number - 1] if self.parse.heads else -1
         return "" if head < 0 else f"{self.parse.tokens[head - 1]} ({head})" if head else "the root"
-
-    def _relation(self, number: int) -> str:
-        return self.parse.relations[number - 1] if self.parse.relations else ""
 
 
 def page(parser: Parser, text: str, most: int = 20, turn: Turn | None = None) -> str:
