@@ -196,7 +196,7 @@ def test_one_seed_has_no_p_and_two_have_a_warning_beside_it(seeds, has_p, warned
 
 
 @pytest.mark.parametrize(("p", "randomised", "said"), [
-    (0.20, 0.001, "takes these seeds for all there are"), (0.01, 0.30, "resamples no seeds"), (0.01, 0.02, ""), (None, None, "")
+    (0.20, 0.001, "ignores how other seeds would differ"), (0.01, 0.30, "resamples no seeds"), (0.01, 0.02, ""), (None, None, "")
 ])  # fmt: skip
 def test_two_p_values_that_disagree_have_a_word_beside_them(p, randomised, said):
     row = row_of(3)

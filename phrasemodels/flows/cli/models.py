@@ -33,10 +33,10 @@ def predict(
 ) -> None:
     """Print a trained model's answer to each input line.
 
-    A text that is too long (by default more than 200 words, or 10 characters a word on average) gets an empty line,
-    and stderr says why.
-
     Example: echo "the red house sleeps" | phrasemodels predict 000/table1/sample/phrase-k2 -
+
+    A text that is too long gets an empty line, and stderr says why. By default that is one of more than 200 words, or of
+    more than 10 characters a word on average.
     """
     from phrasemodels.data.formats.lines import lines_or_stdin
 

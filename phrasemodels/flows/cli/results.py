@@ -412,7 +412,7 @@ def judge(
     same: Annotated[
         list[str] | None,
         typer.Option(
-            help="What is alike in yours for certain, if the command asks: a word of a caption, an average, a field of runs. Repeatable."
+            help="If the command asks, what your results share for certain: a word of a caption, an average, a field of runs. Repeatable."
         ),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Show how the files are read, and stop.")] = False,

@@ -86,5 +86,5 @@ def disagreement(found: dict[str, Any]) -> str:
     if ours is None or randomised is None or (randomised < SURE) == (ours < SURE):
         return ""
     return (
-        "disagrees: it takes these seeds for all there are" if randomised < SURE else "disagrees: it resamples no seeds"
+        "disagrees: it ignores how other seeds would differ" if randomised < SURE else "disagrees: it resamples no seeds"
     )
