@@ -17,11 +17,12 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
 KEY = "phrasemodels.key"
 SQLITE = "sqlite:///"
 TABLES = {"experiments", "runs", "metrics", "latest_metrics", "params", "tags"}  # that hold what is asked for
-LONGEST_TAG = 5000
+LONGEST_TAG, PREVIEW = 5000, "predictions.json"
 LONGEST = 250  # characters of the name of a metric, or of a run, which Postgres refuses and SQLite does not
 ATTEMPT = "phrasemodels.attempt"  # the Prefect flow run that logs metrics to the MLflow run
 AT_WORK = f"{ATTEMPT}."  # begins the names of tags of all flow runs at work on the MLflow run; their values are the ids
@@ -43,6 +44,7 @@ STATUS = {  # MLflow's words for ours
     COMPLETED: "FINISHED", DIVERGED: "FAILED", FAILED: "FAILED", STOPPED: "KILLED", CANCELLED: "KILLED", DEAD: "KILLED",
 }  # fmt: skip
 KIND_OF_EXPERIMENT = {"mlflow.experimentKind": "custom_model_development"}  # its page has runs, not traces
+PREVIEWED = 100  # rows of predictions
 AGAIN = ("RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST", "TEMPORARILY_UNAVAILABLE")  # errors of MLflow that may pass
 WAITS = "phrasemodels.waits_for"  # processors that a training waits for
 
@@ -300,6 +302,15 @@ class Tracker:
         if run := self.run_of(key):
             for name, value in tags.items():
                 self.client().set_tag(run.info.run_id, name, value[:LONGEST_TAG])
+
+    def preview(self, run_id: str, shards: Iterable[Any]) -> None:
+        """Log the first PREVIEWED predictions as a table that MLflow's page shows. shards: Arrow tables."""
+        rows = list(islice((row for shard in shards for row in shard.slice(0, PREVIEWED).to_pylist()), PREVIEWED))
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        shown = (" ".join(map(str, v)) if isinstance(v, list) else v for row in rows for v in map(row.get, names))
+        data = [list(islice(shown, len(names))) for _ in rows]
+        self.client().log_dict(run_id, {"columns": names, "data": data}, PREVIEW)
+        self.client().set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([{"path": PREVIEW, "type": "table"}]))
 
     def logged_model(self, run_id: str, name: str, key: str, step: int, tags: Mapping[str, str]) -> str:
         """Find or create the logged model with this key, made by a run at a step. Return its id."""

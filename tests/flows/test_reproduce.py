@@ -153,7 +153,7 @@ def test_mlflow_has_every_run_once_with_its_metrics_and_files(world):
         assert len(run.data.tags["test_set"]) == 64
         assert {"bleu", "bleu/idiom", "sacrebleu"} <= run.data.metrics.keys()
         artifacts = {a.path for a in client.list_artifacts(run.info.run_id)}
-        assert {"config.json", "scores.json", "sentences.arrow", "predictions.arrow"} <= artifacts
+        assert {"config.json", "scores.json", "sentences.arrow", "predictions.arrow", "predictions.json"} <= artifacts
         (model,) = run.outputs.model_outputs
         assert "bleu" in {metric.key for metric in client.get_logged_model(model.model_id).metrics}
         assert abs(client.get_metric_history(run.info.run_id, "dev_loss")[0].timestamp / 1000 - time.time()) < 86400

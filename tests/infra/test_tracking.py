@@ -1,6 +1,7 @@
 """MLflow: concurrent runs, deleted experiments, full disks, missing servers; and errors that are not a service's."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 import pytest
 from conftest import ISOLATED, PROJECT
 from mlflow import MlflowClient
@@ -49,6 +51,14 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tracker(empty: Path, tmp_path: Path) -> Tracker:
     shutil.copy(empty, tmp_path)
     return Tracker(f"sqlite:///{tmp_path / 'mlflow.db'}", str(tmp_path / "artifacts"))
+
+
+def test_the_preview_has_the_first_predictions_of_all_shards(tracker: Tracker) -> None:
+    run = tracker.open_run("x", "run", "key", {})
+    tracker.preview(run, [pa.table({"id": [0], "source": [["a", "b"]]}), pa.table({"id": range(200)})])
+    found = json.loads(Path(tracker.client().download_artifacts(run, tracking.PREVIEW)).read_text())
+    assert found["columns"] == ["id", "source"] and len(found["data"]) == 100
+    assert found["data"][:2] == [[0, "a b"], [0, None]]
 
 
 def test_metrics_may_have_any_group_in_their_names(tracker: Tracker) -> None:

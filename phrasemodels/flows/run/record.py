@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
+from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import OutOfTimeError, Step, Store, digest_of
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
@@ -152,7 +153,9 @@ class Record:
         files = [trained.file("config.json"), *sorted(scored.path.glob("*.json")), *sorted(scored.path.glob("*.arrow"))]
         files = [file for file in files if file.name != MANIFEST]
         if scored.meta["redistributable"]:
-            files += sorted(predicted.path.glob("*.arrow"))
+            shards = sorted(predicted.path.glob("*.arrow"))
+            files += shards
+            self.tracker.preview(run_id, [read_shard(file) for file in shards])
         # if another attempt had the run before
         self.tracker.history(run_id, self.attempt, history(trained), ended_at(trained))
         # the step of the kept weights, not the last one
