@@ -30,16 +30,16 @@ from phrasemodels.flows.results.verdicts import EXACT, verdicts
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 
 
-EVIDENCE = [  # a row of README's first table: claim, and where its numbers are from: a reading or a place elsewhere, also of another claim
+EVIDENCE = [  # a row of README's first table: claim, and where its numbers are from: a reading or a place elsewhere
     ("000-1", ["30 epochs", "10 epochs"]),
     ("001-1", ["at a small size, on SNLI 1.0 dev and test"]),
     ("002-2", ["", "at a small size"]),
-    ("003-5", ["", *(f"{potential} against as published" for potential in
-                     ("as printed", "as released, θ_12 = 0 after the linear start", "θ_12 normalised by rows, rate 0.03"))]),
+    ("003-5", ["as released, θ_12 = 0 after the linear start against as published",
+               "θ_12 normalised by rows, rate 0.03 against as published"]),
     ("003-4", [""]),
     ("003-1", ["at a small size, on small_parallel_enja"]),
-    ("004-1", [GUM := "at a small size, on GUM, against hpsg-3", GUM.replace("hpsg-3", "hpsg-2"),
-               CRAFT := "at a small size, on CRAFT v5, against hpsg-3", ("004-2", GUM), ("004-2", CRAFT)]),
+    ("004-1", [GUM := "at a small size, on GUM, against hpsg-3", CRAFT := "at a small size, on CRAFT v5, against hpsg-3"]),
+    ("004-2", [GUM, CRAFT]),
 ]  # fmt: skip
 
 
@@ -63,9 +63,8 @@ def test_each_row_of_the_first_table_is_a_claim_with_its_answer_and_gain(line, e
     said, answer, shown = rows[line]
     claim = claims[evidence[0]]
     assert answer == claim["verdict"].capitalize()
-    pairs = [where if isinstance(where, tuple) else (evidence[0], where) for where in evidence[1]]
-    found = [f"{abs(gain(claims[name], where)):.2f}" for name, where in pairs]
-    assert re.findall(r"\d+\.\d\d", shown) == found
+    found = [f"{abs(gain(claim, where)):.2f}" for where in evidence[1]]
+    assert re.findall(r"\d+\.\d\d", shown) == found and len(found) <= 2
     if printed := re.findall(r"\d+\.\d+", said):
         assert abs(float(printed[0]) - claim["printed"]) < 0.051
 
