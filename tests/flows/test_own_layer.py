@@ -46,7 +46,7 @@ def said(tmp_path_factory):
         (tmp_path / f"phrasemodels/encoders/{name}.py").write_text(layer)
         source = source.replace("from phrasemodels", f"from phrasemodels.encoders import {name}\nfrom phrasemodels", 1)
         row = ROW.strip().replace('"mine"', f'"{name}"').replace("MineConfig", f"{name}.MineConfig")
-        source = source.replace("ADJACENT = (\n", f"ADJACENT = (\n{row},\n")
+        source = source.replace("ADJACENT = (", f"ADJACENT = (\n{row},\n", 1)
     table.write_text(source)
     small = ("--set", "recipe.corpus.train=100", "--set", "recipe.corpus.test=20")
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PHRASEMODELS_")}

@@ -166,11 +166,11 @@ def row_of(seeds):
     statistic = Statistic("right", lambda sums: sums[..., 0] * 10.0)
     rows = [
         compare.TestedRow(name, "accuracy", "t", statistic, own)
-        for name, own in zip(("x/a", "x/b"), tables, strict=True)
+        for name, own in zip(("x/1/laptop/a", "x/1/laptop/b"), tables, strict=True)
     ]
     found = compare.differences(rows)[1]
     group = {"mean": 90.0, "deviation": 1.0, "half_width": 1.0 if seeds > 1 else None, "n": seeds}
-    return {"system": "b", "variant": "", "metric": "accuracy", "experiment": "x/b", "published": 88.0, "against": found,
+    return {"system": "b", "variant": "", "metric": "accuracy", "experiment": "x/1/laptop/b", "published": 88.0, "against": found,
             "intervals": {"accuracy": group}, "seeds": list(range(seeds)), "verdict": "lower", "reason": ""}  # fmt: skip
 
 
