@@ -424,7 +424,7 @@ def filtered(text: str) -> str:
 
 def all_verdicts() -> str:
     """Return every printed number with its verdict."""
-    from phrasemodels.flows.experiments.published import paper_name, plain_reason
+    from phrasemodels.flows.experiments.published import plain_reason
 
     rows = asked(
         "select paper, table_, system, variant, dataset, printed_metric, printed, ours, half_width, verdict, reason, needs "
@@ -432,7 +432,7 @@ def all_verdicts() -> str:
     )[1]
     lines = [
         (
-            f"{paper_name(row[0])}, {row[1]}",
+            f"{row[0]}, {row[1]}",
             row[2],
             " ".join(filter(None, row[3:5])),
             row[5].replace("_", " "),
