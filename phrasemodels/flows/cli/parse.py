@@ -91,6 +91,7 @@ def parse(
     Example: echo "The red house doesn't sleep." | phrasemodels parse - --format conllu
     """
     from phrasemodels.data.store.artifacts import atomic_replace
+    from phrasemodels.folders import check_replaceable
     from phrasemodels.parsing.files import BINARY, Table, answers, warn, write
 
     form = "jsonl" if form == "json" else form
@@ -112,8 +113,10 @@ def parse(
         found = _told(files, lambda file: answers(parser, file, read, batch, parse_texts, table))
         for file, place in to.items():
             place.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_replace(place) as path, path.open("wb") as opened:
-                write(found(file), opened, form, kept, len(files) > 1)
+            with atomic_replace(place) as path:
+                with path.open("wb") as opened:
+                    write(found(file), opened, form, kept, len(files) > 1)
+                check_replaceable(place, force)  # another file may have come there meanwhile
             warn(str(place))
         if not to:
             shown = clean if sys.stdout.isatty() else str  # a file keeps every character of its text
