@@ -34,8 +34,8 @@ CONFIRMED, SMALLER, NOT_CONFIRMED, CONTRADICTED, OPEN = ANSWERS = (
 )
 WEAKEST = (CONTRADICTED, NOT_CONFIRMED, OPEN, SMALLER, CONFIRMED)  # the weakest answer first
 ELSEWHERE = {CONFIRMED: "supported", NOT_CONFIRMED: "not supported"}  # words for a small size, or other data
-EQUAL, ALL, RESOURCE = "equal", "all", "resource"
-KINDS = ("main", "ablation", "comparison", "implied", EQUAL, ALL, RESOURCE)
+EQUAL, NO_WORSE, ALL, RESOURCE = "equal", "no worse", "all", "resource"
+KINDS = ("main", "ablation", "comparison", "implied", EQUAL, NO_WORSE, ALL, RESOURCE)
 RESAMPLES = 1000
 NOISE = 0.02  # by which another resampling moves an end of an interval, as a share of its length
 
@@ -267,16 +267,16 @@ def printed_gain(better: str, than: str, how: PrintedValue, kind: str = "main") 
         return sign * math.log(one / other)
     if how.scale == "positive" and min(one, other) > 0:
         one, other = math.log(one), math.log(other)
-    if kind != EQUAL and sign * (one - other) <= 0:
+    if kind not in (EQUAL, NO_WORSE) and sign * (one - other) <= 0:
         raise ValueError(f"{better} is not better than {than}: exchange the rows, or say kind=equal")
     return sign * (one - other)
 
 
 def _margin(better: str, than: str, how: PrintedValue, kind: str) -> float:
-    """Return δ of a claim of equality or of a resource, the narrower one of both numbers."""
+    """Return δ of a claim of equality, of no loss or of a resource, the narrower one of both numbers."""
     if kind == RESOURCE:
         return math.log(LARGEST_RATIO)
-    return min(margin_of(text, how) for text in (better, than)) if kind == EQUAL else 0.0
+    return min(margin_of(text, how) for text in (better, than)) if kind in (EQUAL, NO_WORSE) else 0.0
 
 
 def _decision(kind: str, printed: float, margin: float) -> Callable[[float, float], str]:
@@ -289,10 +289,13 @@ def _decision(kind: str, printed: float, margin: float) -> Callable[[float, floa
         inside, outside = -margin <= low and high <= margin, low > margin or high < -margin
         return CONFIRMED if inside else CONTRADICTED if outside else OPEN
 
+    def no_worse(low: float, high: float) -> str:
+        return CONFIRMED if low >= -margin else CONTRADICTED if high < -margin else OPEN
+
     def resource(low: float, high: float) -> str:
         return CONFIRMED if high + margin >= printed else CONTRADICTED  # in the interval, or ours is better
 
-    return {EQUAL: equal, RESOURCE: resource}.get(kind, gain)
+    return {EQUAL: equal, NO_WORSE: no_worse, RESOURCE: resource}.get(kind, gain)
 
 
 def _further(gain: Gain, decide: Callable[[float, float], str]) -> int | None:
@@ -345,7 +348,8 @@ def _reason(printed: float, gain: Gain, low: float, high: float, margin: float, 
     said = (
         f"printed {_signed(printed)}, ours {_signed(gain.difference)} (90 %: {_signed(low)} to {_signed(high)}; {by})"
     )
-    return f"{said}; equal within ± {margin:.2f}, the rule's margin" if kind == EQUAL else said
+    bounds = {EQUAL: f"equal within ± {margin:.2f}", NO_WORSE: f"no worse down to −{margin:.2f}"}
+    return f"{said}; {bounds[kind]}, the rule's margin" if kind in bounds else said
 
 
 def _signed(value: float) -> str:

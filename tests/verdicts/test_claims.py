@@ -53,6 +53,16 @@ def test_the_interval_is_welchs():
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high))
 
 
+@pytest.mark.parametrize(
+    ("ours", "verdict"),
+    [([96.0, 96.1, 96.2], "confirmed"), ([99.0, 99.1, 99.2], "confirmed"), ([90.0, 90.1, 90.2], "contradicted"),
+     ([92.0, 96.0, 98.0], "open")],
+)  # fmt: skip
+def test_no_worse_bounds_the_loss_alone(ours, verdict):
+    found = answer(ours, [96.0, 96.1, 96.2], ("96.13", "96.16"), kind="no worse")
+    assert found.verdict == verdict and "no worse down to −1.92" in found.reason, found
+
+
 def test_equal_means_within_the_narrower_margin():
     near, far = [96.0, 96.1, 96.2], [90.0, 90.1, 90.2]
     assert answer(near, near, ("96.16", "96.13"), kind="equal").verdict == "confirmed"
