@@ -510,7 +510,7 @@ class Decomposition(Predictor):
 
         A tree in brackets gives words their parents. Words of other texts have none.
         """
-        sides = [[self._numbered(model, text) for text in side] for side in zip(*map(pair_of, inputs), strict=True)]
+        sides = [[self.numbered(model, text) for text in side] for side in zip(*map(pair_of, inputs), strict=True)]
         found = [""] * len(inputs)
         lengths = [[len(side[row][0]) for side in sides] for row in range(len(inputs))]
         for rows in batches(lengths, self.batch_tokens):
@@ -523,7 +523,7 @@ class Decomposition(Predictor):
                 found[row] = self.labels[label]
         return found
 
-    def _numbered(self, model: "LoadedModel", text: str) -> tuple[list[int], list[int]]:
+    def numbered(self, model: "LoadedModel", text: str) -> tuple[list[int], list[int]]:
         """Return ids and heads of a sentence with the root in front (-1 for no head)."""
         text, tree = words_and_tree(text)
         words, entries = tokeniser(self.tokeniser, model.parts)(text, "en"), model.entries("words")
@@ -563,23 +563,28 @@ class Answering(Predictor):
 
         A story is (facts, question). Or it is one text of facts and then a question, each with a mark at its end.
         """
-        stories = [self._numbered(model, story) for story in inputs]
+        stories = [self.numbered(model, story) for story in inputs]
         found = [""] * len(stories)
         for rows in batches([[len(facts), len(asked)] for facts, asked in stories], self.batch_tokens):
-            some = [stories[row] for row in rows]
-            longest = max(1, *(len(facts) for facts, _ in some))
-            width = max(1, *(len(fact) for facts, _ in some for fact in facts), 0)
-            ids = np.full((len(some), longest, width), PAD, np.int64)
-            for out, (facts, _) in zip(ids, some, strict=True):
-                for place, fact in enumerate(facts, longest - len(facts)):  # a shorter story has empty facts in front
-                    out[place, : len(fact)] = fact
-            asked = padded([question for _, question in some])
-            best = model.module(torch.from_numpy(ids).to(model.device), asked.to(model.device)).argmax(-1)
+            best = model.module(*(part.to(model.device) for part in self.batch([stories[row] for row in rows]))).argmax(
+                -1
+            )
             for row, answer in zip(rows, best.tolist(), strict=True):
                 found[row] = model.words["words"][answer]
         return found
 
-    def _numbered(self, model: "LoadedModel", story: Story) -> tuple[list[list[int]], list[int]]:
+    def batch(self, stories: Sequence[tuple[list[list[int]], list[int]]]) -> tuple[Tensor, Tensor]:
+        """Return facts (B, n, w) and questions (B, v) of numbered stories."""
+        longest = max(1, *(len(facts) for facts, _ in stories))
+        width = max(1, *(len(fact) for facts, _ in stories for fact in facts), 0)
+        ids = np.full((len(stories), longest, width), PAD, np.int64)
+        for out, (facts, _) in zip(ids, stories, strict=True):
+            for place, fact in enumerate(facts, longest - len(facts)):  # a shorter story has empty facts in front
+                out[place, : len(fact)] = fact
+        return torch.from_numpy(ids), padded([question for _, question in stories])
+
+    def numbered(self, model: "LoadedModel", story: Story) -> tuple[list[list[int]], list[int]]:
+        """Return the ids of the facts and of the question."""
         *facts, question = story_of(story)
         divide, entries = tokeniser("words", {}), model.entries("words")
         numbers = [ids_of(divide(text, "en")[: self.most], entries) for text in (*facts[-self.slots :], question)]

@@ -54,22 +54,6 @@ def fenceposts(states: Tensor, groups: int) -> Tensor:
     return torch.cat([forward[:, :-1], backward[:, 1:]], -1)
 
 
-def contributions(posts: Tensor, groups: int, spans: Tensor) -> Tensor:
-    """Return the contribution of each label to each span: the mean of the label's features in the span's vector.
-
-    posts (B, n+1, D) from `fenceposts`; spans (B, m, 2) = words i..j, both included -> (B, m, groups).
-    """
-    means = posts.unflatten(-1, (2, groups, -1)).mean((-3, -1))
-    sentence = torch.arange(len(posts), device=posts.device)[:, None]
-    return means[sentence, spans[..., 1] + 1] - means[sentence, spans[..., 0]]
-
-
-def shares(contributed: Tensor) -> Tensor:
-    """Scale contributions (..., L) to 0..1 over labels, then apply softmax, as the released code of paper 004 does."""
-    low, high = contributed.amin(-1, keepdim=True), contributed.amax(-1, keepdim=True)
-    return ((contributed - low) / (high - low).clamp(min=1e-12)).softmax(-1)
-
-
 class SpanScorer(nn.Module):
     """W2 ReLU(LN(W1 (F_j − F_i) + b1)) + b2 for each label but the empty one, whose score is 0 (paper 004, Eq 5 and 6).
 

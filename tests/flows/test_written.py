@@ -20,7 +20,7 @@ OUTPUTS = {  # command and parameter -> arguments in front of the output, and it
     "sql database": (["sql", "--database"], "mine.duckdb"),
     "sql to": (["sql", "select 1", "--to"], "mine.parquet"),
     "judge page": (["judge", f"{JUDGE}/lm-eval.csv", f"{JUDGE}/lm-eval", "--page"], "mine.html"),
-    "draw to": (["draw", "000/table1/sample/phrase-k2", "--text", "a house", "--to"], "mine.svg"),
+    "draw to": (["draw", "000/table1/sample/phrase-k2", "--text", "a house", "--to"], "mine.html"),
     "export to": (["export", "000/table1/sample/phrase-k2"], "mine"),
     "parsers train to": (["parsers", "train", JUDGE], "mine"),
     "corpora export to": (["corpora", "export", "gum"], "train.parquet"),

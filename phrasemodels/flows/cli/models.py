@@ -61,76 +61,36 @@ def predict(
 
 @app.command()
 def draw(
-    models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="A model, as for `predict`; of translators, several.")
-    ],
+    model: Name,
     text: Annotated[
         str,
         typer.Option(help="A sentence; for question answering, facts and a question."),
     ],
-    target: Annotated[str, typer.Option(help="A translation; by default the last model's.")] = "",
-    to: Annotated[
-        Path, typer.Option(help="The file to write: .svg for a figure, .html for a page of attention.")
-    ] = Path("structure.svg"),
-    labels: Annotated[
-        int | None, typer.Option(min=1, help="Of a parser, on the page: the labels that contribute most, so many.")
-    ] = None,
+    to: Annotated[Path, typer.Option(help="The page to write.")] = Path("attention.html"),
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Draw a model's structure or attention for a text.
+    """Draw a model's attention to a text, layer by layer and head by head: to words, phrases, facts or heads.
 
-    A .svg gets the structure, a .html page the attention layer by layer. --json prints the attention.
-
-    The structure: segments of several translators, a chain of facts, or a tree. With --labels: where each label of a parser attends,
-    and what it contributes to each phrase.
+    --json prints it.
 
     Example: phrasemodels draw 000/table1/sample/phrase-k2 --text "the red house sleeps" --to attention.html
     """
     if not text.strip():
         raise ValueError("an empty text: give a sentence")
-    if to.suffix not in (".svg", ".html"):
-        raise ValueError(f"{to}: name a figure that ends with .svg, or a page of attention that ends with .html")
+    if to.suffix != ".html":
+        raise ValueError(f"{to}: name a page that ends with .html")
+    from phrasemodels.flows.report.plots import write_attention
     from phrasemodels.folders import check_replaceable
-    from phrasemodels.inference.inputs import too_long
 
     if not as_json:
         check_replaceable(to, force)
-    drawers = [find_model(name) for name in models]
-    if problem := too_long(text):
-        raise ValueError(problem)
+    found = find_model(model)
     if as_json:
-        print_json(_only(drawers).attend(text), None)
+        print_json(found.attend(text), None)
         return
-    _draw(drawers, text, target, labels, to)
-    print(to)
-
-
-def _draw(drawers: "list[Model]", text: str, target: str, labels: int | None, to: Path) -> None:
-    """Write a figure, or a page of attention."""
-    from phrasemodels.data.store.artifacts import write_durably
-    from phrasemodels.flows.report.plots import draw as drawn
-    from phrasemodels.flows.report.plots import write_attention, write_labels
-    from phrasemodels.tasks.problems.parsing import view_labels
-    from phrasemodels.tasks.problems.recipe import check_size
-
-    if to.suffix == ".svg":
-        write_durably(to, drawn(drawers, text, target))
-    elif labels is None:
-        warn_of_unknown_words(_only(drawers), [text])
-        write_attention(_only(drawers).card(), _only(drawers).attend(text), to)
-    else:
-        recipe, parser = parser_of(_only(drawers))
-        words = recipe.tokeniser(text, "en")
-        check_size(len(words), len(words))
-        write_labels(view_labels(parser, words), labels, to)
-
-
-def _only(models: "list[Model]") -> "Model":
-    """Return the model that is drawn. ValueError: there are several."""
-    if len(models) > 1:
-        raise ValueError("attention is drawn of one model: name one")
-    return models[0]
+    warn_of_unknown_words(found, [text])
+    print(write_attention(found.card(), found.attend(text), to))
 
 
 def parser_of(model: "Model") -> "tuple[ParsingRecipe, Parser]":

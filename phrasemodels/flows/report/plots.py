@@ -12,26 +12,20 @@ import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure as MatplotlibFigure
-from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from phrasemodels.data.store.artifacts import write_durably
 from phrasemodels.flows.report import readable, render
-from phrasemodels.tasks.problems.recipe import Figure, Heatmap, Heatmaps, Matrix, Sweep, too_large
+from phrasemodels.tasks.problems.recipe import Figure, Matrix, Sweep, too_large
 from phrasemodels.verdicts.significance import seed_group
-
-if TYPE_CHECKING:
-    from phrasemodels.flows.results.models import Model
-    from phrasemodels.tasks.problems.parsing import LabelView
-
 
 matplotlib.use("Agg")
 matplotlib.rcdefaults()  # a matplotlibrc may set labels by LaTeX, which reads files
@@ -196,59 +190,13 @@ def svg(figure: MatplotlibFigure, text: str) -> str:
     return element[element.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
-CELL = 0.26  # inches of a cell of a heatmap
-
-
-def draw(models: Sequence["Model"], text: str, target: str = "") -> str:
-    """Return the figure of trained models for a text. ValueError: the text does not suit, or the problem has no figure."""
-    if not text.strip():
-        raise ValueError("an empty text: give a sentence")
-    return svg_of(models[0].experiment.recipe.draw(models, text, target))
-
-
 def svg_of(figure: Figure) -> str:
     """Return a figure as SVG."""
     match figure:
-        case Heatmaps():
-            return _heatmaps(figure)
         case Matrix():
             return _matrix(figure)
         case Sweep():
             return _sweep(figure)
-
-
-def _heatmaps(figure: Heatmaps) -> str:
-    """Panels side by side. 0 is white and 1 or more is black. Arcs stand above their panel."""
-    panel, count = figure.panels[0], len(figure.panels)
-    width, height = CELL * len(panel.columns), CELL * len(panel.rows)
-    if panel.arcs:
-        height = 1.5 * width
-    size = (count * (width + panel.margin[0]), height + panel.margin[1])
-    heights = (1, 2) if panel.arcs else (1,)
-    drawn, grid = plt.subplots(
-        len(heights), count, figsize=size, height_ratios=heights, sharex=bool(panel.arcs), layout="constrained",
-        squeeze=False,
-    )  # fmt: skip
-    for axes, one in zip(grid[-1], figure.panels, strict=True):
-        _heatmap(axes, one)
-    if panel.arcs:
-        for head, word in panel.arcs:  # an arrow to the dependent, higher the further they are apart
-            style = {"arrowstyle": "->", "connectionstyle": f"arc3,rad={-0.5 if head < word else 0.5}", "linewidth": 0.8}
-            grid[0, 0].annotate("", xy=(word, 0), xytext=(head, 0), arrowprops=style)
-        grid[0, 0].set_ylim(0, 1 + len(panel.columns) / 2)
-        grid[0, 0].axis("off")
-    return svg(drawn, figure.text)
-
-
-def _heatmap(axes: Any, panel: Heatmap) -> None:
-    assert panel.weights.shape == (len(panel.rows), len(panel.columns)), "a name for each row and column"
-    axes.imshow(panel.weights, cmap="Greys", vmin=0, vmax=1, aspect="auto")
-    name_ticks(axes, panel.rows, panel.columns, 8)
-    for row, column in panel.boxes:
-        frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=2)
-        axes.add_patch(frame)
-    if panel.title:
-        axes.set_title(panel.title, fontsize=9)
 
 
 def _matrix(figure: Matrix) -> str:
@@ -281,6 +229,8 @@ ATTENDS = {
     "source": "attention to the source",
     "weights": "attention to the source",
     "summary": "the sentence attends to its words",
+    "facts": "the facts that each step attends to, and the best one",
+    "parents": "words attend to heads, and the head in the best tree",
 }
 
 
@@ -288,13 +238,6 @@ def write_attention(card: dict[str, Any], rows: list[dict[str, Any]], to: Path) 
     """Write the page of one sentence: every attention to it, with every head. card: of the model."""
     to.parent.mkdir(parents=True, exist_ok=True)
     write_durably(to, render("attention.html.jinja", card=card, figures=attention_figures(rows)))
-    return to
-
-
-def write_labels(view: "LabelView", most: int, to: Path) -> Path:
-    """Write the page of a parse: attention and contribution of the `most` labels with the largest contributions."""
-    figures = {title: Markup(svg_of(figure)) for title, figure in view.figures(most).items()}
-    write_durably(to, render("labels.html.jinja", parse=view.parse, tree=view.parse.brackets, figures=figures))
     return to
 
 

@@ -73,10 +73,6 @@ class Model:
         return self.experiment.name
 
     @property
-    def variant(self) -> str:
-        return self.experiment.variant
-
-    @property
     def config(self) -> Any:
         return self.experiment.model
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job, Step, Store
 from phrasemodels.inference.inputs import words
+from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Answering, story_of
 from phrasemodels.layers.blocks import PAD, SPECIAL, UNKNOWN
 from phrasemodels.models.memory import Chain, ChainConfig, Hops, HopsConfig
@@ -29,17 +30,9 @@ from phrasemodels.saved import check_finite
 from phrasemodels.tasks.metrics.scores import Score, write_scores
 from phrasemodels.tasks.prepare.corpora import AnyCorpus
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required, run_step, shards
-from phrasemodels.tasks.prepare.vocabulary import by_frequency, ids_of, read_ids, read_words, write_words
-from phrasemodels.tasks.problems.recipe import (
-    Figure,
-    Heatmap,
-    Heatmaps,
-    Recipe,
-    Stage,
-    TrainedModel,
-    check_size,
-    one_model,
-)
+from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_ids, read_words, write_words
+from phrasemodels.tasks.problems.recipe import Recipe, Stage
+from phrasemodels.tasks.problems.sentence_data import attention_row
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows, in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, load_tensors, load_trained
 from phrasemodels.tasks.train.config import TrainConfig
@@ -360,34 +353,18 @@ def score_answers(job: Job, settings: AnswerScoring) -> dict[str, Any]:
     return write_scores(job, scores, pa.table(columns), job.inputs["stories"].meta["shards"])
 
 
-def story_figure(trained: TrainedModel, text: str) -> Heatmaps:
-    """Return the weights of the facts of a story. text: facts and then a question, each with a mark at its end.
-
-    ValueError: it is no story, or has too many words.
-    """
-    *facts, question = story_of(text)
-    vocabulary = read_words(trained.artifacts["vocabulary"], "words")
-    rows = [words(fact) for fact in facts]
-    longest = max(map(len, rows))
-    ids = torch.tensor([ids_of(row, vocabulary) + [PAD] * (longest - len(row)) for row in rows])
-    asked = torch.tensor(ids_of(words(question), vocabulary))
-    model = load_trained(AnsweringObjective(), trained.config, trained.artifacts)
-    return fact_weights(model, facts, f"{question}?", (ids, asked))
-
-
 @torch.inference_mode()
-def fact_weights(model: Hops | Chain, facts: Sequence[str], question: str, ids: tuple[Tensor, Tensor]) -> Heatmaps:
-    """Return the weights of the facts (rows) at each step (columns), with the best sequence of facts in frames.
+def fact_weights(loaded: LoadedModel, text: str) -> dict[str, Any]:
+    """Return a row of ATTENTION: the weights of a story's facts at each step, with the best fact.
 
-    ids: of the facts (n, w) and of the question (v).
+    text: facts and then a question, each with a mark at its end. ValueError: it is no story.
     """
-    check_size(len(facts), len(ids[0]))
-    weights = model.eval().weights(ids[0][None], ids[1][None])[0].T
-    best = model.evidence(ids[0][None], ids[1][None])[0].tolist()
-    steps = [f"{k + 1}" for k in range(len(best))]
-    boxes = [(fact, step) for step, fact in enumerate(best)]
-    panel = Heatmap(weights.numpy(), list(facts), steps, question, boxes, margin=(4.5, 1.0))
-    return Heatmaps([panel], f"Facts for {question}: " + ", ".join(facts[fact] for fact in best))
+    how, model = cast(Answering, loaded.predictor), cast(Hops | Chain, loaded.module)
+    facts = story_of(text)[-how.slots - 1 : -1]
+    ids, asked = (part.to(loaded.device) for part in how.batch([how.numbered(loaded, text)]))
+    best = model.evidence(ids, asked)[0].tolist()
+    steps = [f"{step}: {facts[fact]}" for step, fact in enumerate(best, 1)]
+    return attention_row("facts", facts, model.weights(ids, asked), []) | {"written": steps}
 
 
 @dataclass(frozen=True)
@@ -451,6 +428,5 @@ class AnsweringRecipe(Recipe):
     def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         return " / ".join(filter(None, (" ".join(record["facts"]), record["question"])))
 
-    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
-        """Return the weights of a story's facts."""
-        return story_figure(one_model(models), text)
+    def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
+        return [fact_weights(model, text)]

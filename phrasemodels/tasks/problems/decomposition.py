@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,8 @@ from phrasemodels.data.formats.trees import heads, parse
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.parents import SoftParents
-from phrasemodels.inference.inputs import Tokeniser, lower_case
+from phrasemodels.inference.inputs import Tokeniser, lower_case, tokeniser, words_and_tree
+from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Decomposition as DecomposedPairs
 from phrasemodels.layers.attention_weights import TreeWeights
 from phrasemodels.layers.blocks import BEGIN, SPECIAL, UNKNOWN
@@ -30,19 +31,8 @@ from phrasemodels.tasks.metrics.scores import accuracies, write_scores
 from phrasemodels.tasks.prepare.corpora import AnyCorpus, as_they_are
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required, shards
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_ids, write_words
-from phrasemodels.tasks.problems.recipe import (
-    Figure,
-    Heatmap,
-    Heatmaps,
-    Recipe,
-    Stage,
-    TrainedModel,
-    check_size,
-    one_model,
-    text_name,
-    training_stage,
-)
-from phrasemodels.tasks.problems.sentence_data import VECTORS, VectorFile
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, text_name, training_stage
+from phrasemodels.tasks.problems.sentence_data import VECTORS, VectorFile, attention_row
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows, in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, load_trained
 from phrasemodels.tasks.train.config import TrainConfig
@@ -242,31 +232,22 @@ def score_labels(job: Job, settings: None) -> dict[str, Any]:
     return write_scores(job, scores, sentences, job.inputs["pairs"].meta["shards"])
 
 
-def parents_figure(trained: TrainedModel, words: Sequence[str]) -> Heatmaps:
-    """Return the soft parents of a sentence's words. ValueError: the model has none, or there are too many words."""
-    model = load_trained(DecompositionObjective(), trained.config, trained.artifacts)
-    if not isinstance(model.parents, SoftParents):
-        raise ValueError(f"{trained.name} has no soft parents to draw")
-    with torch.inference_mode():
-        ids = [ROOT, *numbers_of(trained.artifacts["vocabulary"])(words)]
-        embedded = model.embed(torch.tensor(ids))
-    return soft_parents(model.parents, embedded, words)
-
-
 @torch.inference_mode()
-def soft_parents(parser: SoftParents, embedded: Tensor, words: Sequence[str]) -> Heatmaps:
-    """Return the weights of heads (columns) of n - 1 words (rows), with the arcs of the best tree.
+def soft_parents(loaded: LoadedModel, text: str) -> dict[str, Any]:
+    """Return a row of ATTENTION: the weights of the heads of a sentence's words, with the head in the best tree.
 
-    embedded (n, d) has the root in front.
+    ValueError: the model has no soft parents.
     """
-    names, lengths = ["root", *words], torch.tensor([len(embedded)])
-    check_size(len(words), len(words))
-    scores = parser.eval().scores(embedded[None], lengths)
-    heads = TreeWeights().best(scores, lengths)[0].tolist()
-    weights = parser.weights(scores, lengths)[0, 1:].numpy()
-    arcs = [(head, word) for word, head in enumerate(heads[1:], 1)]
-    panel = Heatmap(weights, names[1:], names, arcs=arcs, margin=(1.2, 1.0))
-    return Heatmaps([panel], "Tree of " + " ".join(f"{names[head]}→{names[word]}" for head, word in arcs))
+    how, model = cast(DecomposedPairs, loaded.predictor), cast(Decomposable, loaded.module)
+    if not isinstance(parser := model.parents, SoftParents):
+        raise ValueError("this model has no soft parents to look at: name a row with simple or structured attention")
+    ids, _ = how.numbered(loaded, text)
+    names = ["root", *tokeniser(how.tokeniser, loaded.parts)(words_and_tree(text)[0], "en")]
+    read, lengths = torch.tensor([ids], device=loaded.device), torch.tensor([len(ids)], device=loaded.device)
+    scores = parser.scores(model.embed(read), lengths)
+    heads = TreeWeights().best(scores, lengths)[0, 1:].tolist()
+    written = [f"{word} ← {names[head]}" for word, head in zip(names[1:], heads, strict=True)]
+    return attention_row("parents", names, parser.weights(scores, lengths)[:, 1:], []) | {"written": written}
 
 
 @dataclass(frozen=True)
@@ -321,6 +302,5 @@ class DecompositionRecipe(Recipe):
     def question(self, prediction: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         return " / ".join(filter(None, (record["premise"], record["hypothesis"])))
 
-    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
-        """Return the soft parents of a sentence."""
-        return parents_figure(one_model(models), self.words(text, "en"))
+    def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
+        return [soft_parents(model, text)]

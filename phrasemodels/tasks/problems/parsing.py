@@ -4,23 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
-import numpy as np
 import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 
 from phrasemodels.config import at_least
 from phrasemodels.data.formats.shards import read_shard, write_shard
-from phrasemodels.data.formats.trees import Span, joint, parse
+from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.inference.inputs import Tokeniser, penn_treebank
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import DECODERS, OWN, Parsing
-from phrasemodels.layers.scorers import contributions, shares
 from phrasemodels.models.parser import Jointly, JointParser, ParserConfig
-from phrasemodels.parsing.ids import Divide, Ids, no_pieces
+from phrasemodels.parsing.ids import Divide, no_pieces
 from phrasemodels.parsing.parser import Limits, Names, Parse, Parser, bounded
 from phrasemodels.parsing.saved import SIDES
 from phrasemodels.parsing.words import Sentences, sentences
@@ -51,7 +48,7 @@ from phrasemodels.tasks.problems.parse_data import (
     treebank_vocabulary,
     with_either,
 )
-from phrasemodels.tasks.problems.recipe import Matrix, Recipe, Stage, text_name, training_stage
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, text_name, training_stage
 from phrasemodels.tasks.problems.sentence_data import attention_row
 from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, best_device, load_trained
@@ -118,60 +115,6 @@ def label_weights(model: JointParser, sentences: ParserInput) -> torch.Tensor:
         raise ValueError("this parser has no label attention layer: name one that has")
     x, valid = model.encoder.below(model.embed(sentences), sentences.lengths + 2)
     return model.encoder.top.weights(x, valid)
-
-
-@dataclass(frozen=True)
-class LabelView:
-    """Labels in one sentence of n words: its parse, the attention (L, N) of the labels as mean over their queries, and their
-    contributions to its m phrases (m, L) as means and as shares. Phrases are in the order of the tree.
-    """
-
-    parse: Parse
-    spans: list[Span]
-    labels: list[str]
-    attention: NDArray[np.float32]
-    averages: NDArray[np.float32]
-    shares: NDArray[np.float32]
-
-    def figures(self, most: int) -> dict[str, Matrix]:
-        """Return figures by heading of the `most` labels with the largest contributions."""
-        order = np.argsort(-np.ptp(self.averages, 0), kind="stable")[:most]
-        names = [self.labels[label] for label in order]
-        words = ["<s>", *self.parse.tokens, "</s>"]
-        spans = [f"{label} {' '.join(self.parse.tokens[start:end])}"[:60] for label, start, end in self.spans]
-        axes, means = ("phrase", "label"), "mean contribution of labels to phrases"
-        return {
-            "What each label attends to": Matrix(
-                self.attention[order], names, words, ("label", "word"), "attention of labels"
-            ),
-            "Contributions to phrases: means": Matrix(self.averages[:, order], spans, names, axes, means),
-            "Contributions to phrases: shares": Matrix(
-                self.shares[:, order], spans, names, axes, "share of labels in phrases"
-            ),
-        }
-
-
-@torch.no_grad()
-def view_labels(parser: Parser, tokens: list[str]) -> LabelView:
-    """Return the attention of labels and their contributions in one sentence. ValueError: the parser has no features of labels."""
-    model, sentences = parser.original, Ids(parser.entries).batch([tokens], parser.divide).to(parser.device)
-    weights = label_weights(model, sentences)[0].mean(1)
-    trees = model.parse(sentences, bounded(parser.decode, len(tokens), parser.limits)).cpu()
-    parse = parser.names.parse(tokens, 0, trees)
-    if parse.tree is None:
-        raise ValueError(
-            "this parser predicts dependencies only: name a constituency parser (`phrasemodels parsers list`)"
-        )
-    if not model.encoder.groups == weights.shape[0] == len(parser.names.labels):
-        raise ValueError(
-            "this parser mixes labels, or attends with others than it predicts, so none has features: name one with PerLabel"
-        )
-    spans = joint(parse.tree)
-    cells = torch.tensor([[(span.start, span.end - 1) for span in spans]], device=parser.device)
-    found = contributions(model.encode(sentences)[1], model.encoder.groups, cells)[0]
-    labels = ["(none)", *parser.names.labels[1:]]
-    arrays = [x.float().cpu().numpy() for x in (weights, found, shares(found))]
-    return LabelView(parse, spans, labels, *arrays)
 
 
 COUNTS = ("brackets", "failed", "exact", "heads", "arcs", "heads_unicode", "arcs_unicode", "tags")
@@ -329,4 +272,6 @@ class ParsingRecipe(Recipe):
 
     def parser(self, model: ParserConfig, weights: Artifact, vocabulary: Artifact) -> Parser:
         """Return a trained parser."""
-        return trained_parser(self.problem, model, {"model": weights, "vocabulary": vocabulary}, self.divide, self.split)
+        return trained_parser(
+            self.problem, model, {"model": weights, "vocabulary": vocabulary}, self.divide, self.split
+        )

@@ -4,7 +4,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
@@ -39,45 +39,6 @@ class Outcome:
     scored: Artifact
 
 
-class TrainedModel(Protocol):
-    """A trained model for `Recipe.draw`. artifacts: its weights (`model`), vocabulary and perhaps bpe."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def variant(self) -> str: ...
-    @property
-    def config(self) -> Any: ...
-    @property
-    def artifacts(self) -> Mapping[str, Artifact]: ...
-    def predict(self, texts: Sequence[str]) -> list[str]: ...
-
-
-@dataclass(frozen=True)
-class Heatmap:
-    """Weights from 0 to 1 (rows, columns) in grey, with the names of rows and columns.
-
-    boxes: cells (row, column) in a frame. arcs: (head, dependent) columns drawn as arrows above. margin: inches beside
-    and below the cells for names.
-    """
-
-    weights: NDArray[Any]
-    rows: Sequence[str]
-    columns: Sequence[str]
-    title: str = ""
-    boxes: Sequence[tuple[int, int]] = ()
-    arcs: Sequence[tuple[int, int]] = ()
-    margin: tuple[float, float] = (0.7, 1.2)
-
-
-@dataclass(frozen=True)
-class Heatmaps:
-    """Heatmaps side by side. text: what a screen reader reads in their place."""
-
-    panels: Sequence[Heatmap]
-    text: str
-
-
 @dataclass(frozen=True)
 class Matrix:
     """Numbers of any sign (rows, columns) with a scale. axes: the meaning of rows and columns. text: for a screen reader."""
@@ -101,7 +62,7 @@ class Sweep:
     values: str
 
 
-Figure = Heatmaps | Matrix | Sweep
+Figure = Matrix | Sweep
 
 
 @dataclass(frozen=True)
@@ -130,12 +91,6 @@ def too_large(rows: int, columns: int) -> str:
     if rows * columns <= MOST_WORDS**2:
         return ""
     return f"{rows} by {columns} words are too many for a figure; take a shorter sentence"
-
-
-def check_size(rows: int, columns: int) -> None:
-    """Raise a ValueError if a figure of so many words cannot be drawn."""
-    if reason := too_large(rows, columns):
-        raise ValueError(reason)
 
 
 PARTS = ("model", "vocabulary", "bpe")  # the artifacts of a trained model; bpe: only if words are divided into pieces
@@ -249,15 +204,6 @@ class Recipe(ABC):
         """Return the attention to a text as rows of ATTENTION without id and group. ValueError: the model has none."""
         raise ValueError(f"{self.name}: models of this problem have no attention to single sentences")
 
-    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
-        """Return the problem's own figure of trained models on a text.
-
-        target: the gold answer if there is one. ValueError: the problem has no figure or the text does not suit it. Or
-        it cannot show several models.
-        """
-        one_model(models)
-        raise ValueError(f"{models[0].name} has no figure of its own; see `phrasemodels draw --to attention.html`")
-
     def sections(self, outcomes: Sequence[Outcome], run: Callable[[Step], Artifact]) -> list[Section]:
         """Return the parts of a table's report beside its numbers. run: runs a further step."""
         return []
@@ -276,13 +222,6 @@ def training_stage(objective: Objective, model: Any, config: TrainConfig, seed: 
     """Return the stage that trains a model on the data `train`, `dev` and `vocabulary`."""
     inputs = {name: name for name in ("train", "dev", "vocabulary")}
     return Stage(train, TrainSettings(objective, model, config, seed), inputs)
-
-
-def one_model(models: Sequence[TrainedModel]) -> TrainedModel:
-    """Return the only model. ValueError: there are several."""
-    if len(models) > 1:
-        raise ValueError(f"{models[0].name}: only translators stand side by side; name one model")
-    return models[0]
 
 
 def steps_of(

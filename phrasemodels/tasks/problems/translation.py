@@ -47,18 +47,8 @@ from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpu
 from phrasemodels.tasks.prepare.phrases import Phrases, phrases
 from phrasemodels.tasks.prepare.sharded import read_shards, shards
 from phrasemodels.tasks.prepare.tokenise import TOKENISERS, Tokenise, check_language, tokenise
-from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, ids_of, read_words, vocabulary
-from phrasemodels.tasks.problems.recipe import (
-    Figure,
-    Heatmap,
-    Heatmaps,
-    Recipe,
-    Stage,
-    TrainedModel,
-    check_size,
-    text_name,
-    training_stage,
-)
+from phrasemodels.tasks.prepare.vocabulary import VocabularySettings, read_words, vocabulary
+from phrasemodels.tasks.problems.recipe import Recipe, Stage, text_name, training_stage
 from phrasemodels.tasks.problems.sentence_data import (
     PhraseBatch,
     PhraseExamples,
@@ -261,47 +251,6 @@ def score_translations(job: Job, settings: TranslationScoring) -> dict[str, Any]
     return write_scores(job, scores, sentences, job.inputs["rows"].meta["shards"])
 
 
-def attention_figure(
-    models: Sequence[TrainedModel], objective: TranslationObjective, tokeniser: Tokeniser, languages: tuple[str, str],
-    text: str, target: str, marks: bool,
-) -> Heatmaps:  # fmt: skip
-    """Return the attention of several translators to a text while they write `target`.
-
-    Without a target they write the last one's answer. marks: the source stands between <s> and </s>. ValueError: the
-    models have different vocabularies.
-    """
-    vocabulary = models[0].artifacts["vocabulary"]
-    source = tokeniser(text, languages[0])
-    tokens = tokeniser(target or models[-1].predict([text])[0], languages[1])
-    if any(model.artifacts["vocabulary"].key != vocabulary.key for model in models):
-        raise ValueError("models with other vocabularies cannot stand side by side; name models of one source")
-    numbers = ids_of(source, read_words(vocabulary, "source"))
-    ids = (
-        torch.tensor([BEGIN, *numbers, END] if marks else numbers),
-        torch.tensor([BEGIN, *ids_of(tokens, read_words(vocabulary, "target"))]),
-    )
-    loaded = {
-        model.variant.partition(",")[0]: load_trained(objective, model.config, model.artifacts) for model in models
-    }
-    return attention_panels(loaded, ["<s>", *source, "</s>"] if marks else source, [*tokens, "</s>"], ids)
-
-
-def attention_panels(
-    models: Mapping[str, RecurrentTranslator], source: Sequence[str], target: Sequence[str], ids: tuple[Tensor, Tensor]
-) -> Heatmaps:
-    """Return a panel for each model: rows are the target's tokens, columns the source's.
-
-    ids: of the source (n), and of the target (t) with BEGIN in front instead of its last token. ValueError: too many words.
-    """
-    n, t = len(ids[0]), len(ids[1])
-    check_size(t, n)
-    inputs = (ids[0][None], torch.tensor([n]), torch.zeros(1, 0, 2).long(), ids[1][None])
-    panels = [
-        Heatmap(model.eval().attention(*inputs)[0].numpy(), target, source, name) for name, model in models.items()
-    ]
-    return Heatmaps(panels, f"Attention to {' '.join(source)}: " + ", ".join(models))
-
-
 @dataclass(frozen=True)
 class TranslationText:
     """From text to tokens, ids and back. A corpus may name a tokeniser of its own instead.
@@ -422,12 +371,6 @@ class TranslationRecipe(Recipe):
             text_name(self.detokenise) if self.detokenise else "",
             search=dataclasses.asdict(search),
         )
-
-    def draw(self, models: Sequence[TrainedModel], text: str, target: str) -> Figure:
-        """Return the attention of recurrent translators, side by side."""
-        if not isinstance(models[0].config, RecurrentConfig):
-            return super().draw(models, text, target)
-        return attention_figure(models, self.problem, self.tokeniser, self.languages, text, target, self.phrases.marks)
 
 
 def score_prefixes(job: Job, settings: None) -> dict[str, Any]:
