@@ -171,8 +171,7 @@ PARTS: Mapping[str, str] = {
     "SigmoidWeights SingleRootTreeWeights SoftmaxWeights TreeWeights",
     "phrasemodels.layers.blocks": "AddNorm PreNorm Replace max_over_tokens max_with_padding normal_by_width "
     "standard_normal",
-    "phrasemodels.layers.labels": "AsSelfAttention InputQueries LabelAttentionConfig LearnedQueries PerLabel own_query "
-    "released_query",
+    "phrasemodels.layers.labels": "LabelAttentionConfig LearnedQueries PerLabel own_query released_query",
     "phrasemodels.layers.multidim": "itself",
     "phrasemodels.layers.ngrams": "NgramBiLSTM NgramBiRNN NgramMean NgramSum final_states grams_alone residual_gate "
     "states_and_cells",

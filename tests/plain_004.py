@@ -78,52 +78,40 @@ def encoder(x, w, heads, scale):
     return x
 
 
-def label_weights(x, w, scale, label, query, matrix):
-    """Return a_l: one row over positions, or with `matrix` (queries from the words) a row per position."""
+def label_weights(x, w, scale, label, query):
+    """Return a_l (1, N)."""
     half = x.shape[1] // 2
     k = torch.cat([x[:, :half] @ w["attend.key.content"][label], x[:, half:] @ w["attend.key.position"][label]], 1)
-    if matrix:
-        q = torch.cat(
-            [x[:, :half] @ w["attend.matrix.content"][label], x[:, half:] @ w["attend.matrix.position"][label]], 1
-        )
-    else:
-        q = w["attend.query"][query][None]
-    return torch.stack([softmax(torch.stack([row @ key for key in k]) * scale) for row in q])
+    q = w["attend.query"][query]
+    return softmax(torch.stack([q @ key for key in k]) * scale)[None]
 
 
-def label_attention(x, w, scale, queries, matrix=False, as_self=False):
+def label_attention(x, w, scale, queries):
     """x (N, d) -> (N, width). queries[l]: the label whose query label l has."""
     n, d = x.shape
     half = d // 2
     contexts = []
     for label, query in enumerate(queries):
-        a = label_weights(x, w, scale, label, query, matrix)
+        a = label_weights(x, w, scale, label, query)
         v = torch.cat(
             [x[:, :half] @ w["attend.value.content"][label], x[:, half:] @ w["attend.value.position"][label]], 1
         )
         contexts.append((a @ v).expand(n, -1))
     dk = contexts[0].shape[1] // 2
-    if as_self:
-        heads = [torch.cat([c[:, part] for c in contexts], 1) for part in (slice(0, dk), slice(dk, None))]
-        out = [
-            h @ w[f"combine.project.{half}.weight"].T for h, half in zip(heads, ("content", "position"), strict=True)
-        ]
-        y = norm(x + torch.cat(out, 1), below(w, "combine.residual.norm."))
-    else:
-        rows = []
-        for i in range(n):
-            row = []
-            for c in contexts:
-                o = torch.cat(
-                    [
-                        w["combine.project.content.weight"] @ c[i, :dk],
-                        w["combine.project.position.weight"] @ c[i, dk:],
-                    ]
-                )
-                r = w["combine.reduce.weight"] @ (o + x[i])
-                row.append(norm(r[None], below(w, "combine.norm."))[0])
-            rows.append(torch.cat(row))
-        y = torch.stack(rows)
+    rows = []
+    for i in range(n):
+        row = []
+        for c in contexts:
+            o = torch.cat(
+                [
+                    w["combine.project.content.weight"] @ c[i, :dk],
+                    w["combine.project.position.weight"] @ c[i, dk:],
+                ]
+            )
+            r = w["combine.reduce.weight"] @ (o + x[i])
+            row.append(norm(r[None], below(w, "combine.norm."))[0])
+        rows.append(torch.cat(row))
+    y = torch.stack(rows)
     ff = below(w, "feed_forward.")
     if ff:
         y = norm(y + feed_forward(y, ff, y.shape[1] - half), below(w, "residual.norm."))

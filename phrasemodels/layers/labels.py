@@ -88,22 +88,6 @@ class LearnedQueries(nn.Module):
         return self.value((weights[:, :, 0] @ x)[:, :, None])
 
 
-class InputQueries(LearnedQueries):
-    """As LearnedQueries, but queries are computed from the words, so that a label has one row of weights per word."""
-
-    def __init__(self, labels: int, d: int, dk: int, align: Align = own_query) -> None:
-        nn.Module.__init__(self)
-        self.matrix, self.key, self.value = (LabelMatrices(labels, d, dk) for _ in range(3))
-
-    def scores(self, x: Tensor) -> Tensor:
-        """x (B, N, d) -> scores (B, L, N, N)."""
-        return self.matrix(x) @ self.key(x).transpose(2, 3)
-
-    def contexts(self, weights: Tensor, x: Tensor) -> Tensor:
-        """weights (B, L, N, N), x (B, N, d) -> (B, L, N, dk)."""
-        return weights @ self.value(x)
-
-
 class Combine(nn.Module):
     """Contexts (B, L, Q, dk) and words x (B, N, d) -> states (B, N, width), in `groups` equal groups of features."""
 
@@ -133,21 +117,6 @@ class PerLabel(Combine):
         return r.transpose(1, 2).flatten(2)
 
 
-class AsSelfAttention(Combine):
-    """LN(x + Drop([c_1; ...; c_L] P)): the labels are the heads of another layer of self-attention."""
-
-    def __init__(self, labels: int, d: int, dk: int, out: int, dropout: float) -> None:
-        super().__init__()
-        self.project = PartitionedLinear((labels * dk // 2,) * 2, (d // 2, d // 2))
-        self.residual = SharedAddNorm(d, dropout)
-        self.width, self.groups = d, d // 2
-
-    def forward(self, contexts: Tensor, x: Tensor) -> Tensor:
-        content, position = contexts.transpose(1, 2).chunk(2, -1)
-        heads = torch.cat([content.flatten(2), position.flatten(2)], -1)
-        return self.residual(x, lambda _: self.project(heads).expand_as(x))
-
-
 @dataclass(frozen=True)
 class LabelAttentionConfig:
     """The switches of paper 004. Each is a function or class for one reading of the text.
@@ -159,8 +128,8 @@ class LabelAttentionConfig:
         d_ff: Hidden units of each part of the feed-forward layer. 0: no layer.
         scale: by_head_width (Eq 1), or by_model_width as released.
         align: own_query, or released_query.
-        query: LearnedQueries or InputQueries.
-        combine: PerLabel or AsSelfAttention.
+        query: LearnedQueries, or a class of your own with its methods.
+        combine: PerLabel, or a `Combine` of your own.
         dropout: Dropout of the attention weights, and of the features of labels.
         residual_dropout: Dropout of the output of the feed-forward layer.
     """

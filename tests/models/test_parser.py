@@ -9,8 +9,6 @@ import torch
 from phrasemodels.encoders.inputs import CharactersConfig, ParserInput, TagsConfig, WordsConfig
 from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.layers.labels import (
-    AsSelfAttention,
-    InputQueries,
     LabelAttentionConfig,
     LearnedQueries,
     PerLabel,
@@ -105,9 +103,6 @@ SWITCHES = {
     "as printed": config(),
     "released": config(scale=by_model_width, align=released_query),
     "no feed-forward": config(d_ff=0),
-    "query matrix": config(query=InputQueries),
-    "as self-attention": config(combine=AsSelfAttention, d_ff=0),
-    "matrix as self-attention": config(query=InputQueries, combine=AsSelfAttention, d_ff=0),
     "no label layer": dataclasses.replace(SMALL, encoder=dataclasses.replace(SMALL.encoder, top=None)),
 }
 
@@ -121,9 +116,7 @@ def plain_posts(parser: JointParser, options: ParserConfig, batch: ParserInput, 
     L = SIZES["labels"]
     queries = [(k * len(batch.lengths) + row) % L if top.align is released_query else k for k in range(L)]
     scale = {by_head_width: top.d_kv, by_model_width: options.encoder.d}[top.scale] ** -0.5
-    as_self = top.combine is AsSelfAttention
-    y = plain.label_attention(x, plain.below(w, "encoder.top."), scale, queries, top.query is InputQueries, as_self)
-    return plain.fenceposts(y, y.shape[1] // 2 if as_self else L)
+    return plain.fenceposts(plain.label_attention(x, plain.below(w, "encoder.top."), scale, queries), L)
 
 
 @pytest.mark.parametrize("name", SWITCHES)
@@ -312,11 +305,9 @@ def test_dropout_masks_are_shared_within_a_sentence() -> None:
 
 
 def test_weights_of_the_label_layer_are_distributions_over_real_positions() -> None:
-    """A label with a learned query has one row of weights, one with queries from the words has a row per position."""
     x, valid = torch.randn(2, 6, 16), torch.tensor([[True] * 6, [True] * 4 + [False] * 2])[:, None, None]
-    for query, rows in ((LearnedQueries, 1), (InputQueries, 6)):
-        layer = dataclasses.replace(TOP, labels=5, query=query, combine=PerLabel, align=own_query).build(16)
-        weights = layer.weights(x, valid)
-        assert weights.shape == (2, 5, rows, 6)
-        torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5, rows))
-        assert (weights[1, :, :, 4:] == 0).all()
+    layer = dataclasses.replace(TOP, labels=5, query=LearnedQueries, combine=PerLabel, align=own_query).build(16)
+    weights = layer.weights(x, valid)
+    assert weights.shape == (2, 5, 1, 6)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5, 1))
+    assert (weights[1, :, :, 4:] == 0).all()

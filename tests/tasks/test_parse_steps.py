@@ -1,4 +1,4 @@
-"""Parsing end to end: a treebank as numbers, trained weights to trees, text to trees, and contributions of labels."""
+"""Parsing end to end: a treebank as numbers, trained weights to trees, and text to trees."""
 
 import dataclasses
 import json
@@ -25,8 +25,6 @@ from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.experiments.experiment import Experiment
 from phrasemodels.flows.results.models import Model, load
 from phrasemodels.inference.inputs import penn_treebank
-from phrasemodels.layers.labels import AsSelfAttention
-from phrasemodels.layers.scorers import contributions, fenceposts, shares
 from phrasemodels.models.parser import phrases_alone
 from phrasemodels.parsing.ids import Ids, reunited
 from phrasemodels.parsing.parser import Parser
@@ -41,8 +39,8 @@ from phrasemodels.tasks.problems.parsing import (
     PARSES,
     ParseScoring,
     _counts,
+    label_weights,
     score_parses,
-    view_labels,
 )
 from phrasemodels.tasks.train.batches import in_order
 from phrasemodels.tasks.train.trainer import HISTORY
@@ -266,49 +264,15 @@ def test_phrases_alone_have_no_heads(parser: Parser) -> None:
     assert found.tree and not found.heads and "\t_\t" in found.conllu()
 
 
-def test_label_attention_and_contributions_are_those_of_the_equations(parser: Parser) -> None:
+def test_label_attention_is_that_of_the_equations(parser: Parser, small: Experiment) -> None:
     words = ["the", "red", "house", "sleeps"]
-    seen, model, sentence = view_labels(parser, words), parser.original, parser.ids.batch([words])
+    model, sentence = parser.original, parser.ids.batch([words])
     with torch.no_grad():
-        x, valid = model.encoder.below(model.embed(sentence), sentence.lengths + 2)
-        states = model.encoder.top(x, valid)[0]
+        x, _ = model.encoder.below(model.embed(sentence), sentence.lengths + 2)
     weights = plain.below(model.state_dict(), "encoder.top.")
-    labels, posts = range(len(seen.labels)), plain.fenceposts(states, len(seen.labels))
-    expected = [plain.label_weights(x[0], weights, model.encoder.top.scale, k, k, False)[0] for k in labels]
-    np.testing.assert_allclose(seen.attention, torch.stack(expected), atol=1e-6)
-    assert [span.label for span in seen.spans] and seen.averages.shape == (len(seen.spans), len(labels))
-    half = states.shape[1] // len(labels) // 2
-    for row, (_, start, end) in enumerate(seen.spans):
-        for k in labels:
-            parts = [posts[end, side + k * half : side + (k + 1) * half] - posts[start, side + k * half : side + (k + 1) * half]
-                     for side in (0, states.shape[1] // 2)]  # fmt: skip
-            assert seen.averages[row, k] == pytest.approx(float(torch.cat(parts).mean()), abs=1e-5)
-        scaled = (seen.averages[row] - seen.averages[row].min()) / np.ptp(seen.averages[row])
-        np.testing.assert_allclose(seen.shares[row], np.exp(scaled) / np.exp(scaled).sum(), rtol=1e-4)
-
-
-def test_a_parser_that_mixes_labels_has_no_label_view(parser: Parser, small: Experiment) -> None:
-    top = dataclasses.replace(small.model.encoder.top, combine=AsSelfAttention)
-    model = dataclasses.replace(small.model, encoder=dataclasses.replace(small.model.encoder, top=top))
-    sizes = {side: len(entries) for side, entries in parser.entries.items()}
-    other = Parser(model.sized(sizes).build().eval(), parser.entries)
-    with pytest.raises(ValueError, match="mixes labels"):
-        view_labels(other, ["the", "house"])
-
-
-def test_contributions_are_means_over_a_label() -> None:
-    states = torch.randn(2, 7, 12)
-    posts, spans = fenceposts(states, 3), torch.tensor([[[0, 4], [2, 2]], [[1, 3], [0, 0]]])
-    found = contributions(posts, 3, spans)
-    for b in range(2):
-        for m, (i, j) in enumerate(spans[b].tolist()):
-            for label in range(3):
-                forward, backward = (slice(label * 4 + k, label * 4 + k + 2) for k in (0, 2))
-                ahead = states[b, j + 1, forward] - states[b, i, forward]
-                behind = states[b, j + 2, backward] - states[b, i + 1, backward]
-                expected = torch.cat([ahead, behind]).mean()
-                torch.testing.assert_close(found[b, m, label], expected)
-    torch.testing.assert_close(shares(torch.tensor([1.0, 3.0])), torch.tensor([0.0, 1.0]).softmax(0))
+    labels = range(len(parser.names.labels))
+    expected = [plain.label_weights(x[0], weights, model.encoder.top.scale, k, k)[0] for k in labels]
+    np.testing.assert_allclose(label_weights(model, sentence)[0].mean(1), torch.stack(expected), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -357,8 +321,8 @@ def test_the_command_line_parses(cli: Callable[..., subprocess.CompletedProcess[
         asked = cli("parse", name, text, *by_line, "--decode", decode, "--format", form)
         assert len(asked.stdout.splitlines()) == len(lines) and asked.returncode == 0, asked.stderr
     assert "arcs alone have no brackets" in cli("parse", name, str(tmp_path / "text"), "--decode", "arcs").stderr
-    page = cli("draw", name, "--text", "The red house sleeps.", "--labels", "24", "--to", str(tmp_path / "labels.html"))
-    assert page.returncode == 0 and (tmp_path / "labels.html").read_text().count("<svg") == 3, page.stderr
+    page = cli("draw", name, "--text", "The red house sleeps.", "--to", str(tmp_path / "labels.html"))
+    assert page.returncode == 0 and "<svg" in (tmp_path / "labels.html").read_text(), page.stderr
     assert cli("export", name, str(tmp_path / "parser")).returncode == 0
     assert cli("parse", str(tmp_path / "parser"), text, *by_line).stdout.splitlines() == lines
 
