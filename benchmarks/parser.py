@@ -1,10 +1,9 @@
-"""The English parser: `python benchmarks/parser.py scores|speed|memory|confidence|raw ...`, each with --help.
+"""The English parser: `python benchmarks/parser.py scores|speed|memory|raw ...`, each with --help.
 
     scores      of the test sets of GUM, GENTLE and EWT from gold words, as JSON for the card; on stderr what is worst, by label,
                 length, relation and genre
     speed       words a CPU second, one sentence a call and all at once, beside Stanza and spaCy's small model where they are
     memory      the resident set as `parse_each` goes on
-    confidence  how far the probability of arcs is from the share of right ones, for each temperature of the card
     raw         F1 of words, sentences and parses of raw text by the rules of the shared tasks of 2017 and 2018; a paragraph for each
                 `# newpar` or `# newdoc`. With --spaces for each kind of white space between the sentences
 
@@ -26,11 +25,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import torch
 
-from phrasemodels.data.formats.conllu import read_conllu
 from phrasemodels.data.formats.lines import lines
 from phrasemodels.data.formats.shards import TREES, write_shard
 from phrasemodels.data.formats.trees import brackets, wh_phrases
@@ -237,23 +234,6 @@ def memory_section(count: int) -> None:
             print(f"{number:8} sentences: {pages * resource.getpagesize() >> 20} MiB", flush=True)
 
 
-def confidence_section(files: Sequence[Path], temperatures: Sequence[float]) -> None:
-    """Print the mean difference over ten bins, in points, on every tenth sentence of at most 60 words."""
-    parser = Parser.load()
-    sentences = [own for file in files for own in list(read_conllu(lines(file), str(file)))[::10]]
-    sentences = [own for own in sentences if 0 < len(own.tokens) <= 60 and own.heads]
-    for temperature in temperatures:
-        parser.card = {**parser.card, "temperature": temperature}
-        found = [parser.confidence(own.tokens) for own in sentences]
-        p = np.concatenate([arcs for _, _, arcs in found])
-        right = np.concatenate(
-            [np.equal(parse.heads, own.heads) for (parse, _, _), own in zip(found, sentences, strict=True)]
-        )
-        bins = np.minimum((p * 10).astype(int), 9)
-        gaps = [abs(p[bins == k].mean() - right[bins == k].mean()) * (bins == k).mean() for k in set(bins.tolist())]
-        print(f"temperature {temperature}: {100 * sum(gaps):.1f} points; {len(p)} arcs, {100 * right.mean():.1f} right")
-
-
 PAIRS = 500
 SPACES = {
     "one blank": " ", "two blanks": "  ", "three blanks": "   ", "tab": "\t", "line feed": "\n", "CRLF": "\r\n",
@@ -309,9 +289,6 @@ def main() -> None:
     sections.add_parser("scores").add_argument("folder", nargs="?", default=str(ENGLISH))
     sections.add_parser("speed").add_argument("stanza", nargs="?", default="", help="the folder of Stanza's models")
     sections.add_parser("memory").add_argument("count", nargs="?", type=int, default=20_000)
-    confidence = sections.add_parser("confidence")
-    confidence.add_argument("files", nargs="+", type=Path, help="CoNLL-U")
-    confidence.add_argument("--temperatures", nargs="+", type=float, default=[0.7, 1.0, 1.3, 1.6, 2.0])
     own = sections.add_parser("raw")
     own.add_argument("name", metavar="PARSER", help="english, rules, or a folder")
     own.add_argument("files", nargs="+", type=Path, help="CoNLL-U")

@@ -1,4 +1,4 @@
-"""A phrase structure tree as linked nodes, and drawings of parses: SVG and TikZ.
+"""A phrase structure tree as linked nodes, and drawings of parses as SVG.
 
 Needs no other library. Coordinates of SVG are in pixels.
 """
@@ -6,7 +6,6 @@ Needs no other library. Coordinates of SVG are in pixels.
 import re
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any
 
 from phrasemodels.data.formats.trees import Tree
 
@@ -173,42 +172,18 @@ def _levels(heads: Sequence[int]) -> list[int]:
     return levels
 
 
-_TEX = str.maketrans(
-    {c: f"\\{c}" for c in "&%$#_{}"}
-    | {
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "\\": r"\textbackslash{}",
-        "[": "{[}",
-        "]": "{]}",
-        ",": "{,}",
-    }
-    | {"=": "{=}"}
-)
-
-
-def forest(root: Node) -> str:
-    """Return a tree for the LaTeX package forest (TikZ)."""
-    return f"\\begin{{forest}}\n{_nested(root, '[', ']', lambda text: text.translate(_TEX), '')}\n\\end{{forest}}"
-
-
 def bracketed(root: Node) -> str:
     """Return a tree in brackets for reading aloud. `trees.brackets` writes brackets that can be read again."""
-    return _nested(root, "(", ")", str, " ")
-
-
-def _nested(root: Node, opening: str, closing: str, write: Any, space: str) -> str:
     out: list[str] = []
     waiting: list[Node | None] = [root]
     while waiting:
         node = waiting.pop()
         if node is None:
-            out.append(closing)
+            out.append(")")
             continue
-        out.append(f" {opening}{write(node.label)}")
+        out.append(f" ({node.label}")
         waiting.append(None)
         if node.is_word:
-            word = write(node.tokens[node.start])
-            out.append(f" {word}" if space else f" {opening}{word}{closing}")
+            out.append(f" {node.tokens[node.start]}")
         waiting += reversed(node.children)
     return "".join(out).strip()

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice, pairwise, repeat
 from pathlib import Path
 from typing import Any, overload
@@ -17,7 +16,6 @@ from typing import Any, overload
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from phrasemodels.config import at_least
 from phrasemodels.data.formats.conllu import BOTH_TAGS, analysed_again, predicted, sentence_to_conllu
@@ -31,13 +29,11 @@ from phrasemodels.models.parser import (
     Decode,
     Jointly,
     JointParser,
-    LazyScores,
     ParsedTrees,
     ParserConfig,
-    arcs_alone,
     separately,
 )
-from phrasemodels.parsing.constituents import Node, arcs_svg, forest, nodes, svg
+from phrasemodels.parsing.constituents import Node, arcs_svg, nodes, svg
 from phrasemodels.parsing.ids import Divide, Ids, no_pieces
 from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
@@ -51,7 +47,6 @@ from phrasemodels.parsing.words import (
     undivided,
 )
 from phrasemodels.saved import Pretrained, readme
-from phrasemodels.structs import eisner, joint
 from phrasemodels.structs.kernels import reference_only
 
 NO_SPACE = "SpaceAfter=No"
@@ -135,14 +130,6 @@ class Parse:
         if not self.heads:
             raise ValueError("this parse has no heads: decode jointly or arcs alone")
         return arcs_svg(self.tokens, self.tags, self.heads, self.relations)
-
-    def forest(self) -> str:
-        """Return the tree for the LaTeX package forest (TikZ).
-
-        Raises:
-            ValueError: There is no tree.
-        """
-        return forest(self.root)
 
     def _repr_html_(self) -> str:
         """The drawings of tree and arcs, for notebooks."""
@@ -325,55 +312,6 @@ class Names:
         )
 
 
-LONGEST_RANKED = 100  # words
-MOST_RANKED, SAME = 128, 8  # trees that are found, and for each parse, as several may be the same parse
-
-
-class Ranked:
-    """A decoder for the best trees of one sentence. It returns the tree at a place.
-
-    decode: the decoder of the parser. k: number of trees; several joint trees are equal but for spans without labels.
-    temperature: scores of arcs are divided by it, so that probabilities are as often right as they say. ValueError: the
-    parser finds phrases alone, or phrases and arcs apart.
-    """
-
-    def __init__(self, decode: Decode, k: int, temperature: float) -> None:
-        if not isinstance(decode, Jointly) and decode is not arcs_alone:
-            raise ValueError("the trees of this decoder are not ranked: decode jointly or arcs alone")
-        self.decode, self.k, self.temperature = decode, k, temperature
-        self.found: tuple[Tensor, Tensor] | None = None
-        self.scores = self.arcs = self.marginals = self.total = torch.empty(0)
-
-    def __call__(self, place: int, labels: LazyScores, arcs: LazyScores, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cells and heads, (1, 2n-1, 3) and (1, n+1)."""
-        if self.found is None:
-            own = arcs()
-            if isinstance(self.decode, Jointly):
-                weight = self.decode.weight
-                self.scores, *both = joint.topk(weight * labels(), (1 - weight) * own, self.k, lengths)
-                self.found = both[0], both[1]
-            else:
-                self.scores, heads = eisner.single_root.topk(own, k=self.k, lengths=lengths)
-                self.found = heads.new_full((*heads.shape[:2], 2 * heads.shape[2] - 3, 3), -1), heads
-            self.arcs = own / self.temperature
-            self.total = eisner.single_root.log_partition(self.arcs, lengths=lengths)
-            self.marginals = eisner.single_root.marginals(self.arcs, lengths=lengths)
-        cells, heads = self.found
-        return cells[place], heads[place]
-
-    def possible(self, place: int) -> bool:
-        """Whether there are so many trees."""
-        return bool(self.scores[place, 0] > -torch.inf)
-
-    def probabilities(self, place: int) -> tuple[float, list[float]]:
-        """Return the probability of the dependencies of the tree at a place, and of each of their arcs."""
-        assert self.found is not None
-        heads = self.found[1][place]
-        tree = eisner.score_heads(self.arcs, heads) - self.total
-        word = torch.arange(1, heads.shape[1])
-        return float(tree.exp().clamp(max=1)), self.marginals[0, heads[0, 1:], word].clamp(0, 1).tolist()
-
-
 Turn = Callable[[], AbstractContextManager[None]]
 WITHOUT_KERNELS, SHORT = 500, 60  # words: of all sentences that are decoded without kernels, and of one
 
@@ -553,46 +491,6 @@ class Parser(Pretrained):
             parses = self._parsed([tokens for tokens in chunk if tokens])
             for tokens in chunk:
                 yield next(parses) if tokens else NOTHING
-
-    def k_best(self, tokens: Sequence[str], k: int = 5) -> list[Parse]:
-        """Return the k best parses of a tokenised sentence, best first, at most 16. There may be fewer.
-
-        Raises:
-            ValueError: There are more than 100 words or none, k is out of its range, or the parser finds neither joint
-                trees nor arcs alone.
-        """
-        if not 1 <= k <= MOST_RANKED // SAME:
-            raise ValueError(f"k={k}: ask for 1 to {MOST_RANKED // SAME} parses")
-        return [parse for parse, _, _ in self._ranked(tokens, k)]
-
-    def confidence(self, tokens: Sequence[str]) -> tuple[Parse, float, list[float]]:
-        """Return the best parse of a tokenised sentence, the probability of its dependencies, and of the arc to each word.
-
-        `temperature` of the card makes them as often right as they say.
-
-        Raises:
-            ValueError: As of `k_best`.
-        """
-        return self._ranked(tokens, 1)[0]
-
-    def _ranked(self, tokens: Sequence[str], k: int) -> list[tuple[Parse, float, list[float]]]:
-        words = _tokens(tokens)
-        if not 0 < len(words) <= LONGEST_RANKED:
-            raise ValueError(f"{len(words)} words: trees of 1 to {LONGEST_RANKED} are ranked")
-        temperature = self.card.get("temperature", 1.0)
-        positive = isinstance(temperature, int | float) and temperature > 0
-        ranked = Ranked(self.decode, 1 if k == 1 else SAME * k, temperature if positive else 1.0)
-        found: dict[str, tuple[Parse, float, list[float]]] = {}
-        with on_threads(self.limits.threads), torch.inference_mode():
-            batch = self._batch([words])
-            for place in range(ranked.k):
-                trees = self.fused.parse(batch, partial(ranked, place))
-                if len(found) == k or not ranked.possible(place):
-                    break
-                parse = self.names.parse(words, 0, trees.cpu())
-                parse = replace(parse, tree=wh_phrases(parse.tree) if parse.tree else None)
-                found.setdefault(f"{parse.brackets} {parse.heads}", (parse, *ranked.probabilities(place)))
-        return list(found.values())
 
     @torch.no_grad()
     def attention(self, tokens: Sequence[str]) -> tuple[list[str], NDArray[np.float32]]:

@@ -14,7 +14,6 @@ from phrasemodels.encoders.inputs import PretrainedConfig, most_pieces
 from phrasemodels.flows.experiments.catalogue import experiments
 from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.models.memory import HopsConfig
-from phrasemodels.models.parser import arcs_alone, phrases_alone
 from phrasemodels.parsing.parser import Limits, Parse, Parser, joined
 
 
@@ -91,20 +90,3 @@ def test_the_positions_of_roberta_are_counted() -> None:
         assert most_pieces(encoder) == reads
         ids = torch.full((1, reads), 5)
         assert encoder(input_ids=ids).last_hidden_state.shape == (1, reads, 4)
-
-
-def test_the_best_parses_of_a_sentence_differ_and_arcs_have_probabilities() -> None:
-    english = Parser.load()
-    words = "I saw the man with the telescope in the park .".split()
-    best = english.k_best(words, 4)
-    assert str(best[0]) == str(next(english.parse_tokens([words]))) and len({f"{one} {one.heads}" for one in best}) == 4
-    parse, tree, arcs = english.confidence(words)
-    assert str(parse) == str(best[0]) and 0 < tree <= min(arcs) and len(arcs) == len(words)
-    assert arcs[0] > 0.9 > arcs[6], "the subject is sure, the place of a prepositional phrase is not"
-    arcs_only = Parser(english.original, english.entries, arcs_alone)
-    assert [one.heads for one in arcs_only.k_best(["Go", "!"], 9)][:2] == [[0, 1], [2, 0]]
-    for given, k, why in ((["a"] * 101, 1, "101 words"), ([], 1, "0 words"), (["a"], 17, "k=17")):
-        with pytest.raises(ValueError, match=why):
-            english.k_best(given, k)
-    with pytest.raises(ValueError, match="not ranked"):
-        Parser(english.original, english.entries, phrases_alone).confidence(["a"])
