@@ -2,7 +2,7 @@
 
 It parses the tokens of spaCy's tokeniser, and sets heads, relations, tags, lemmas, features and sentences. It finds sentences
 itself unless an earlier component has. Extensions: `doc._.phrases`, its phrases as labelled spans, and of a span `constituents`, `labels`,
-`parse_string`, `parent` and `children`.
+`parse_string`, `parent` and `children`. `noun_chunks` are found by the relations of Universal Dependencies.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from spacy.attrs import DEP, HEAD, LEMMA, MORPH, POS, TAG
+from spacy.errors import Errors
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
@@ -18,7 +19,14 @@ from phrasemodels.data.formats.trees import Span as Phrase
 from phrasemodels.data.formats.trees import Tree, brackets
 from phrasemodels.parsing.parser import Limits, Parse, Parser
 
-KEY = "phrasemodels"  # of the phrases (label, start, end) in Doc.user_data, in pre-order
+# Doc.user_data has the labels of phrases over the same words, outermost first, at ("._.", KEY, first character, end), as spaCy has
+# values of spans: so they outlive other tokens, `Doc.from_docs` and `as_doc(copy_user_data=True)`.
+KEY = "phrasemodels"
+# Relations of words, to the left of a noun or name, that are in its base noun phrase; and of names to the right of one.
+_BEFORE = frozenset("det amod nummod compound nmod flat poss predet quantmod".split())
+_AFTER = frozenset("flat goeswith".split())
+_NO_NOUN = frozenset("expl fixed flat compound goeswith discourse punct".split())
+_OTHER_RELATIONS = ("en", "de")  # languages whose iterators of spaCy read relations of their own
 
 
 class Component:
@@ -68,7 +76,8 @@ def _annotated(doc: Doc, parses: list[tuple[list[Any], Parse]]) -> Doc:
     heads = np.zeros(len(doc), np.int64)
     strings = doc.vocab.strings
     relations, tags, universal, lemmas, features = ([""] * len(doc) for _ in range(5))
-    phrases: list[tuple[str, int, int]] = []
+    found: dict[Any, Any] = {key: value for key, value in doc.user_data.items() if not _is_phrase(key)}
+    doc.user_data = found
     for tokens, parse in parses:
         for k, token in enumerate(tokens):
             if parse.heads:
@@ -80,7 +89,8 @@ def _annotated(doc: Doc, parses: list[tuple[list[Any], Parse]]) -> Doc:
             if parse.lemmas:
                 lemmas[token.i], features[token.i] = parse.lemmas[k], parse.features[k]
         for label, start, end in parse.tree.spans if parse.tree else ():
-            phrases.append((label, tokens[start].i, tokens[end - 1].i + 1))
+            key = ("._.", KEY, tokens[start].idx, tokens[end - 1].idx + len(tokens[end - 1]))
+            found.setdefault(key, []).append(label)
     owned = {token.i for tokens, _ in parses for token in tokens}
     first = min(owned, default=0)
     for token in doc:
@@ -99,12 +109,48 @@ def _annotated(doc: Doc, parses: list[tuple[list[Any], Parse]]) -> Doc:
     values = np.array([np.asarray(own).astype(np.int64).astype(np.uint64) if name == HEAD else np.array(own, np.uint64)
                        for name, own in columns]).T  # fmt: skip
     doc.from_array([name for name, _ in columns], np.ascontiguousarray(values))  # type: ignore[arg-type]  # of one or two columns
-    doc.user_data[KEY] = phrases
     return doc
 
 
+def _is_phrase(key: Any) -> bool:
+    return isinstance(key, tuple) and key[:2] == ("._.", KEY)
+
+
 def _phrases(doc: Doc) -> list[Span]:
-    return [Span(doc, start, end, label=label) for label, start, end in doc.user_data.get(KEY, ())]
+    """Return the phrases of a document in pre-order, but those that end inside of a token. ValueError: it has none."""
+    labels: dict[Any, Any] = {key[2:]: value for key, value in doc.user_data.items() if _is_phrase(key)}
+    if not labels and not all(token.is_space for token in doc):
+        raise ValueError(
+            "this document has no phrases: parse it, by a parser of phrases; as_doc(copy_user_data=True) keeps them"
+        )
+    starts, ends = {token.idx: token.i for token in doc}, {token.idx + len(token): token.i + 1 for token in doc}
+    whole = sorted((starts[a], -ends[b], own) for (a, b), own in labels.items() if a in starts and b in ends)
+    return [Span(doc, start, -end, label=label) for start, end, own in whole for label in own]
+
+
+def noun_chunks(of: Doc | Span) -> Iterator[tuple[int, int, int]]:
+    """Yield the base noun phrases of a document or a span by relations of Universal Dependencies: (start, end, label)."""
+    if not of.doc.has_annotation("DEP"):
+        raise ValueError(Errors.E029)
+    label, found = of.doc.vocab.strings.add("NP"), list[tuple[int, int, int]]()
+    for word in of:
+        if word.pos_ not in ("NOUN", "PROPN", "PRON") or word.dep_.partition(":")[0] in _NO_NOUN:
+            continue
+        start, end = word.i, word.i + 1
+        for left in reversed(list(word.lefts)):
+            if left.dep_.partition(":")[0] in _BEFORE and left.right_edge.i < start:
+                start = left.left_edge.i
+            elif not left.is_punct:
+                break
+        for right in word.rights:
+            if right.dep_.partition(":")[0] not in _AFTER:
+                break
+            end = right.right_edge.i + 1
+        while found and found[-1][0] >= start:
+            found.pop()  # it is inside of this one
+        if not found or found[-1][1] <= start:
+            found.append((start, end, label))
+    yield from found
 
 
 def _constituents(span: Span) -> list[Span]:
@@ -159,5 +205,7 @@ def create(nlp: Language, name: str, model: str, max_words: int) -> Component:
     Doc.set_extension("phrases", getter=_phrases, force=True)
     for extension, getter in EXTENSIONS.items():
         Span.set_extension(extension, getter=getter, force=True)
+    if nlp.lang in _OTHER_RELATIONS:
+        nlp.vocab.get_noun_chunks = noun_chunks  # type: ignore[assignment]  # of spans, as it is declared
     limits = Limits(max_words=max_words)
     return Component(Parser.load(model, limits) if model else Parser.load(limits=limits))

@@ -7,7 +7,7 @@ import copy
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise, repeat
 from pathlib import Path
@@ -37,6 +37,7 @@ from phrasemodels.parsing.constituents import Node, arcs_svg, nodes, svg
 from phrasemodels.parsing.ids import Divide, Ids, no_pieces
 from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.saved import ENGLISH, Saved, load, save
+from phrasemodels.parsing.splitter import on_threads
 from phrasemodels.parsing.words import (
     Sentences,
     Word,
@@ -256,20 +257,6 @@ class Limits:
 
     def __post_init__(self) -> None:
         at_least(self, 1, "max_joint_words", "max_words", "max_batch_words", "threads", "chunk_words")
-
-
-@contextmanager
-def on_threads(count: int) -> Iterator[None]:
-    """Use a number of threads of torch in this context."""
-    before = torch.get_num_threads()
-    if before == count:
-        yield
-        return
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def bounded(decode: Decode, longest: int, limits: Limits) -> Decode:

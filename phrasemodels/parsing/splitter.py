@@ -10,6 +10,7 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -174,6 +175,20 @@ class Characters:
         return zlib.crc32(run[:LONGEST_CHUNK].lower().encode("utf-8", "surrogatepass")) % (self.buckets - 2) + 2
 
 
+@contextmanager
+def on_threads(count: int) -> Iterator[None]:
+    """Use a number of threads of torch in this context."""
+    before = torch.get_num_threads()
+    if before == count:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 @cache
 def _category(character: str) -> int:
     return CATEGORIES.index(unicodedata.category(character)) + 1
@@ -230,7 +245,8 @@ class Splitter:
             padded = np.zeros((count, len(batch[-1][2]), 4), np.int64)
             for row, (_, _, features) in zip(padded, batch, strict=True):
                 row[: len(features)] = features
-            found = self.model(torch.from_numpy(padded)).numpy()
+            with on_threads(1):  # as a parse; of several a forked process would wait for ever
+                found = self.model(torch.from_numpy(padded)).numpy()
             for own, (number, start, _) in zip(found, batch, strict=True):
                 end, first = min(start + CHUNK, len(out[number])), min(start, reach)
                 out[number][start:end] = own[first : first + end - start]

@@ -13,7 +13,7 @@ from phrasemodels.data.formats.conllu import flaw
 from phrasemodels.data.formats.trees import Span, Tree, brackets, plain
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.inference.inputs import Tokeniser, spaces
-from phrasemodels.parsing.parser import on_threads
+from phrasemodels.parsing.splitter import on_threads
 from phrasemodels.tasks.parsers.parse import (
     AddTrees,
     Analysis,

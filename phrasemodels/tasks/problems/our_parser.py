@@ -19,7 +19,8 @@ from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.models.parser import LazyScores, ParserConfig
 from phrasemodels.parsing.ids import Divide, Ids, no_pieces
-from phrasemodels.parsing.parser import Limits, Parser, batches, on_threads
+from phrasemodels.parsing.parser import Limits, Parser, batches
+from phrasemodels.parsing.splitter import on_threads
 from phrasemodels.structs import joint
 from phrasemodels.tasks.parsers.parse import (
     AddTrees,
