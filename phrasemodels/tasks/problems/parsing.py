@@ -12,11 +12,10 @@ from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
-from phrasemodels.encoders.inputs import ParserInput
 from phrasemodels.inference.inputs import Tokeniser, penn_treebank
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import DECODERS, OWN, Parsing
-from phrasemodels.models.parser import Jointly, JointParser, ParserConfig
+from phrasemodels.models.parser import Jointly, ParserConfig
 from phrasemodels.parsing.ids import Divide, no_pieces
 from phrasemodels.parsing.parser import Limits, Names, Parse, Parser, bounded
 from phrasemodels.parsing.saved import SIDES
@@ -106,15 +105,6 @@ def parse_sentences(job: Job, settings: PredictSettings) -> dict[str, Any]:
         "relations": [parse.relations for parse in parses],
     }
     return {"predictions": write_shard(job.out / "predictions.arrow", pa.table(columns, schema=PARSES))}
-
-
-@torch.no_grad()
-def label_weights(model: JointParser, sentences: ParserInput) -> torch.Tensor:
-    """Return the attention of each label over the positions (B, L, Q, N). ValueError: the parser has no label attention."""
-    if model.encoder.top is None:
-        raise ValueError("this parser has no label attention layer: name one that has")
-    x, valid = model.encoder.below(model.embed(sentences), sentences.lengths + 2)
-    return model.encoder.top.weights(x, valid)
 
 
 COUNTS = ("brackets", "failed", "exact", "heads", "arcs", "heads_unicode", "arcs_unicode", "tags")
@@ -254,11 +244,11 @@ class ParsingRecipe(Recipe):
         }
 
     def attention(self, model: LoadedModel, text: str) -> list[dict[str, Any]]:
-        """Return the attention of each label to START, the words and STOP, (labels, Q, N)."""
-        parser, tokens = cast(Parsing, model.predictor).parser(model), self.tokeniser(text, "en")
-        sentences = parser.ids.batch([tokens], parser.divide).to(model.device)
-        weights = label_weights(cast(JointParser, model.module), sentences)[0]
-        return [attention_row("label attention", ["<s>", *tokens, "</s>"], weights, [])]
+        """Return the attention of each label, by its name, to START, the words and STOP."""
+        tokens = self.tokeniser(text, "en")
+        labels, weights = cast(Parsing, model.predictor).parser(model).attention(tokens)
+        row = attention_row("label attention", ["<s>", *tokens, "</s>"], torch.from_numpy(weights)[None], [])
+        return [row | {"written": labels}]
 
     def predictor(self, vocabulary: Artifact) -> Parsing:
         decode, name = self.problem.decode, getattr(self.problem.decode, "__name__", type(self.problem.decode).__name__)
