@@ -2,12 +2,15 @@
 writes."""
 
 import csv
+import fcntl
 import json
 import re
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import duckdb
@@ -24,6 +27,7 @@ from phrasemodels.data.formats.lines import Line
 from phrasemodels.data.formats.trees import parse as read_tree
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.encoders.psan import PsanConfig
+from phrasemodels.flows.cli import parse
 from phrasemodels.flows.cli.parse import parse as command
 from phrasemodels.parsing.constituents import nodes
 from phrasemodels.parsing.parser import Parse
@@ -255,3 +259,41 @@ def test_workers_write_what_one_process_writes(tmp_path: Path) -> None:
     for workers, to in ((1, "one"), (2, "two")):
         command([str(table)], form="jsonl", column="text", ids=["id"], out=tmp_path / to, batch=1, workers=workers)
     assert (tmp_path / "two" / "a.jsonl").read_text() == (tmp_path / "one" / "a.jsonl").read_text() != ""
+
+
+class Broken:
+    """A pool of processes that have ended."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def submit(self, *_: object) -> None:
+        raise BrokenProcessPool
+
+    def shutdown(self, **_: object) -> None: ...
+
+
+def test_workers_that_end_are_said_and_half_written_files_are_removed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", Broken)
+    (tmp_path / "a.txt").write_text("It rained.")
+    left, written = (tmp_path / f".a.jsonl.{number}-0123456789ab" for number in (1, 2))
+    left.touch()
+    with written.open("wb") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        with pytest.raises(ValueError, match="a worker process was ended"):
+            command([str(tmp_path / "a.txt")], form="jsonl", out=tmp_path, workers=2)
+    assert sorted(tmp_path.iterdir()) == [written, tmp_path / "a.txt"]
+
+
+def test_workers_end_with_their_parent(monkeypatch) -> None:
+    watching = threading.Event()
+    monkeypatch.setattr(parse, "_end_with_parent", watching.set)
+    monkeypatch.setattr(parse, "reader", lambda *_: None)
+    monkeypatch.setattr(parse, "_parser", [])
+    parse._start([], "jointly")
+    assert watching.wait(5)
+    parent = (
+        "import multiprocessing, os; from phrasemodels.flows.cli import parse;"
+        "multiprocessing.get_context('spawn').Process(target=parse._end_with_parent).start(); os.kill(os.getpid(), 9)"
+    )
+    ended = subprocess.run([sys.executable, "-c", parent], stdout=subprocess.PIPE, timeout=60, cwd=PROJECT)
+    assert ended.returncode == -9  # `run` waits for the end of every process that holds its stdout

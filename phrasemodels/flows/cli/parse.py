@@ -1,11 +1,16 @@
 """The commands that use a trained parser, parse and serve, and `phrasemodels parsers`: list, fetch, train and score parsers."""
 
+import glob
+import os
+import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain, islice
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,6 +95,8 @@ def parse(
 
     Example: echo "The red house doesn't sleep." | phrasemodels parse - --format conllu
     """
+    import fcntl
+
     from phrasemodels.data.store.artifacts import atomic_replace
     from phrasemodels.folders import check_replaceable
     from phrasemodels.parsing.files import BINARY, Table, answers, warn, write
@@ -109,12 +116,15 @@ def parse(
     to = _outputs(files, given, form, out, force) if out else {}
     parser = reader(model, decode)
     check_decoder(parser, form, read)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that half-written files are removed
     with parsing(parser, model, decode, workers) as parse_texts:
         found = _told(files, lambda file: answers(parser, file, read, batch, parse_texts, table))
         for file, place in to.items():
             place.parent.mkdir(parents=True, exist_ok=True)
+            _remove_half_written(place)
             with atomic_replace(place) as path:
                 with path.open("wb") as opened:
+                    fcntl.flock(opened, fcntl.LOCK_EX)
                     write(found(file), opened, form, kept, len(files) > 1)
                 check_replaceable(place, force)  # another file may have come there meanwhile
             warn(str(place))
@@ -124,6 +134,16 @@ def parse(
             write(
                 chain.from_iterable(map(found, files)), sys.stdout.buffer, form, kept, len(files) > 1, shown, batch == 1
             )
+
+
+def _remove_half_written(place: Path) -> None:
+    """Remove what ended commands have left of a file. One that is being written is locked."""
+    import fcntl
+
+    for half in place.parent.glob(f".{glob.escape(place.name)}.*-{'[0-9a-f]' * 12}"):
+        with suppress(OSError), half.open("rb") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            half.unlink()
 
 
 def _texts(given: Sequence[Path], table: "Table | None", out: Path | None) -> list[Path]:
@@ -211,36 +231,41 @@ def parsing(parser: "Parser", model: list[str], decode: str, workers: int) -> "I
     if workers == 1:
         yield lambda texts, split, batch: parser.parse_each(texts, splits(parser)[split], batch)
         return
-    import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _start, (model, decode)) as pool:
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start, (model, decode))
 
-        def result(one: "Future[list[list[Parse]]]") -> "list[list[Parse]]":
-            try:
-                return one.result()
-            except BrokenProcessPool as error:  # Linux ends a process for which there is no memory
-                raise ValueError("a worker process was ended, often for want of memory: try fewer --workers") from error
-
-        def parse_texts(texts: Iterator[str], split: str, batch: int) -> "Iterator[list[Parse]]":
-            waiting: deque[Future[list[list[Parse]]]] = deque()
+    def parse_texts(texts: Iterator[str], split: str, batch: int) -> "Iterator[list[Parse]]":
+        waiting: deque[Future[list[list[Parse]]]] = deque()
+        try:
             while some := list(islice(texts, batch)):
                 waiting.append(pool.submit(_parse, some, split))
                 if len(waiting) > 2 * workers:
-                    yield from result(waiting.popleft())
+                    yield from waiting.popleft().result()
             while waiting:
-                yield from result(waiting.popleft())
+                yield from waiting.popleft().result()
+        except BrokenProcessPool as error:  # Linux ends a process for which there is no memory
+            raise ValueError("a worker process was ended, often for want of memory: try fewer --workers") from error
 
+    try:
         yield parse_texts
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 _parser: "list[Parser]" = []  # of a process that parses for another
 
 
 def _start(model: list[str], decode: str) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _parser.append(reader(model, decode))
+
+
+def _end_with_parent() -> None:
+    if parent := parent_process():
+        parent.join()
+    os._exit(1)
 
 
 def _parse(texts: list[str], split: str) -> "list[list[Parse]]":
@@ -418,7 +443,9 @@ def list_parsers(as_json: Json = False) -> None:
     known = [(name, one.title, one.licence, one.stand_in) for name, one in models.items()]
     card = shipped_card()
     known.append((SHIPPED, card["name"], ", ".join(card["licences"]), card["stand_in"]))
-    known.append((STANFORD, "the Stanford PCFG parser, put in by hand; needs Java", "LicenseRef-Stanford-parser", False))
+    known.append(
+        (STANFORD, "the Stanford PCFG parser, put in by hand; needs Java", "LicenseRef-Stanford-parser", False)
+    )
     there = [about[0] == SHIPPED or store.find(step_of(about[0]), verify=False) is not None for about in known]
     rows: list[dict[str, Any]] = [
         dict(zip(COLUMNS, (*about, found), strict=True)) for about, found in zip(known, there, strict=True)
