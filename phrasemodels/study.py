@@ -129,12 +129,23 @@ none = "none"  # of trees: `Levels(trees=none)`
 
 @dataclass(frozen=True)
 class StudyTable:
-    """A table of `table`. Its rows differ in their encoder alone."""
+    """A table whose rows differ in their encoder alone. The first row is the baseline.
+
+    Args:
+        rows: Encoders by the names of their rows: a class of configurations, or a configuration. A class gets the table's sizes.
+            A pair has fields of `TrainConfig` for its row alone, too: `(MineConfig, {"learning_rate": 1e-3})`.
+        corpus: Name of a corpus of pairs of texts (translation) or of sentences with labels (classification).
+        printed: "printed.csv", if the rows are compared with its numbers. A row missing there has no printed number.
+        metrics: Functions of references and answers, for translation.
+        phrases: Number of words of the longest run of words that encoders see as a phrase.
+        size: Fields of `Size` with other values, for example {"d": 128}.
+        train: Fields of `TrainConfig` with other values, for example {"steps": 1000}.
+    """
 
     rows: Mapping[str, Any]
     corpus: str
     printed: str = ""
-    metrics: tuple[Callable[..., float], ...] = ()
+    metrics: Sequence[Callable[..., float]] = ()
     phrases: int = 2
     size: Mapping[str, Any] = field(default_factory=dict)
     train: Mapping[str, Any] = field(default_factory=dict)
@@ -158,12 +169,14 @@ class StudyTable:
         def row(system: str, value: Any) -> Row:
             encoder, train = value if isinstance(value, tuple) else (value, {})
             slug = "-".join("".join(c if c.isalnum() else " " for c in system.lower()).split())
-            own: dict[str, Any] = {"structure": Levels()} if _reads_levels(encoder) else {}
-            if isinstance(encoder, PretrainedWordsConfig):
-                own["vectors"] = encoder.vectors
-            return Row(
-                slug, system, "", lambda size: model(_encoder(encoder, size), size, self.phrases), own, train=train
-            )
+            own: dict[str, Any] = {"vectors": encoder.vectors} if isinstance(encoder, PretrainedWordsConfig) else {}
+            if isinstance(encoder.over if own else encoder, PsanConfig):
+                own["structure"] = Levels()
+
+            def built(size: Size) -> Any:
+                return model(encoder(**size.encoder) if isinstance(encoder, type) else encoder, size, self.phrases)
+
+            return Row(slug, system, "", built, own, train=train)
 
         def answers(row: Row) -> tuple[Answer, ...]:
             name, printed, statistic = main
@@ -181,44 +194,14 @@ class StudyTable:
         return experiments(TableName(paper, number, f"table{number}"), profile, chosen, rows, answers)
 
 
-def table(
-    rows: Mapping[str, Any],
-    corpus: str,
-    printed: str = "",
-    metrics: Sequence[Callable[..., float]] = (),
-    phrases: int = 2,
-    size: Mapping[str, Any] | None = None,
-    train: Mapping[str, Any] | None = None,
-) -> StudyTable:
-    """Make a table whose rows differ in their encoder alone. The first row is the baseline.
-
-    Args:
-        rows: Encoders by the names of their rows: a class of configurations, or a configuration. A class gets the table's sizes.
-            A pair has fields of `TrainConfig` for its row alone, too: `(MineConfig, {"learning_rate": 1e-3})`.
-        corpus: Name of a corpus of pairs of texts (translation) or of sentences with labels (classification).
-        printed: "printed.csv", if the rows are compared with its numbers. A row missing there has no printed number.
-        metrics: Functions of references and answers, for translation.
-        phrases: Number of words of the longest run of words that encoders see as a phrase.
-        size: Fields of `Size` with other values, for example {"d": 128}.
-        train: Fields of `TrainConfig` with other values, for example {"steps": 1000}.
-    """
-    return StudyTable(rows, corpus, printed, tuple(metrics), phrases, size or {}, train or {})
-
-
-def _reads_levels(encoder: Any) -> bool:
-    return isinstance(encoder.over if isinstance(encoder, PretrainedWordsConfig) else encoder, PsanConfig)
-
-
-def _encoder(encoder: Any, size: Size) -> Any:
-    """Return a configuration: itself, or of a class of token encoders with the sizes of a table."""
-    return encoder(**size.encoder) if isinstance(encoder, type) else encoder
+table = StudyTable
 
 
 def _translation(of: StudyTable) -> TranslationRecipe:
     languages = find_corpus(of.corpus).languages
     divided = languages is not None and languages.tokeniser == "spaces"
     text = TranslationText(tokeniser=spaces, detokenise=join) if divided else TranslationText()
-    return TranslationRecipe(BitextCorpus(of.corpus), Phrases(adjacent, of.phrases), text, metrics=of.metrics)
+    return TranslationRecipe(BitextCorpus(of.corpus), Phrases(adjacent, of.phrases), text, metrics=tuple(of.metrics))
 
 
 def _translator(encoder: Any, size: Size, phrases: int) -> TranslationConfig:
