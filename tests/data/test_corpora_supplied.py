@@ -1,8 +1,10 @@
-"""User files, harmful archives, and files that are built from upstream files."""
+"""User files, archives that harm or are not whole, and files that are built from upstream files."""
 
+import bz2
 import gzip
 import hashlib
 import io
+import lzma
 import os
 import tarfile
 import zipfile
@@ -210,6 +212,40 @@ def test_archives_are_unpacked(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.tgz: "):
         archives.unpack(archive, tmp_path / "other", 1000)
     assert not (tmp_path / "other").exists()
+
+
+COMPRESS = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+def plain_tar(folder: Path) -> bytes:
+    return gzip.decompress(tar(folder / "plain", *((name, name.encode() * 1000, FILE) for name in "ab")).read_bytes())
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_a_compressed_archive_is_whole_to_its_last_byte(kind: str, tmp_path: Path) -> None:
+    whole, file = COMPRESS[kind](plain_tar(tmp_path)), tmp_path / "it"
+    file.write_bytes(whole)
+    assert sorted(archives.unpack(file, tmp_path / "whole", 10_000)) == ["a", "b"]
+    last = range(len(whole) - 8, len(whole) - 1)
+    changed = [*(whole[:-cut] for cut in (1, 4, 8)), *(whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :] for k in last)]
+    for number, damaged in enumerate(changed):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"download it again|is damaged"):
+            archives.unpack(file, tmp_path / str(number), 10_000)
+        assert not (tmp_path / str(number)).exists()
+
+
+def test_bytes_behind_the_last_entry_are_bounded(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb"
+    bomb.write_bytes(gzip.compress(plain_tar(tmp_path) + bytes(50 << 20)))
+    with pytest.raises(ValueError, match="too many bytes after its last entry"):
+        archives.unpack(bomb, tmp_path / "out", 10_000)
+
+
+def test_as_many_bytes_as_are_allowed_may_be_behind_the_last_entry() -> None:
+    archives._read_to_end(Path("it"), io.BytesIO(bytes(9)), 9)
+    with pytest.raises(ValueError, match="it: too many bytes"):
+        archives._read_to_end(Path("it"), io.BytesIO(bytes(9)), 8)
 
 
 class Upstream(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Brackets and CoNLL-U: reading, writing, and error messages."""
+"""Brackets and CoNLL-U: reading, writing, and error messages; heads by rules."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.formats.conllu import flaw, read_conllu, sentence_to_conllu
 from phrasemodels.data.formats.lines import Line
-from phrasemodels.data.formats.trees import Span, Tree, alike, brackets, parse, plain, read_brackets, wh_phrases
+from phrasemodels.data.formats.trees import Span, Tree, alike, brackets, heads, parse, plain, read_brackets, wh_phrases
 
 
 def numbered(text: str) -> list[Line]:
@@ -129,9 +130,8 @@ def conllu(*heads: object) -> str:
 
 
 def test_a_new_document_without_a_name_is_none_of_the_ones_before() -> None:
-    text = (
-        conllu(2, 0) + conllu(0).replace("# newdoc id = one", "# newdoc") + conllu(0).replace("newdoc id", "newdoc_id")
-    )
+    text = conllu(2, 0)
+    text += conllu(0).replace("# newdoc id = one", "# newdoc") + conllu(0).replace("newdoc id", "newdoc_id")
     found = read_conllu((Line(*line) for line in enumerate(text.split("\n"), 1)), "x")
     assert [sentence.document for sentence in found] == ["one", "", ""]
 
@@ -246,3 +246,28 @@ def test_noun_phrases_with_wh_words_before_a_clause_are_wh_phrases() -> None:
     assert brackets(wh_phrases(tree)) == brackets(tree).replace("(NP (WP who))", "(WHNP (WP who))")
     kept = parse("(SBARQ (NP (WP$ whose) (NN dog)) (SQ (VBZ is) (NP (WP what))) (NP (WDT which)))")
     assert [span.label for span in wh_phrases(kept).spans] == ["SBARQ", "WHNP", "SQ", "NP", "NP"]
+
+
+def test_heads_by_rules_make_projective_trees_and_mostly_agree_with_the_grammar():
+    right = words = 0
+    for row in Treebank().tables({"train": 300})["train"].to_pylist():
+        found = heads(plain(parse(row["tree"])))
+        right += sum(map(int.__eq__, found, row["heads"]))
+        words += len(found)
+        assert found.count(0) == 1
+        arcs = [(min(h, m), max(h, m)) for m, h in enumerate(found, 1)]
+        assert not any(a < c < b < d for a, b in arcs for c, d in arcs), "two arcs cross"
+    assert right / words > 0.9  # most others are copulas, which are no heads in the grammar
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(ROOT (NP (DT the) (NN shop) (NN window)))", [3, 3, 0]),
+        ("(ROOT (NP (NP (DT a) (NN man)) (PP (IN in) (NP (NNS hats)))))", [2, 0, 4, 2]),
+        ("(ROOT (X (FW ad) (FW hoc)))", [2, 0]),
+        ("(ROOT (S (VP (VB sleep))))", [0]),
+    ],
+)
+def test_head_rules_on_known_trees(text, expected):
+    assert heads(parse(text)) == expected

@@ -1,11 +1,11 @@
-"""Corpora as steps: every record type, of the samples and of manifests."""
+"""Corpora as steps: every record type, of the samples and of manifests; leakage of test records."""
 
 from pathlib import Path
 
 import pytest
 from conftest import CORPORA
 
-from phrasemodels.data.corpora.readers import read
+from phrasemodels.data.corpora.readers import Leak, read
 from phrasemodels.data.corpora.samples import (
     Entailment,
     LogicalForms,
@@ -19,17 +19,14 @@ from phrasemodels.data.download.manifest import Sources, digests, load, names
 from phrasemodels.data.formats.shards import BITEXT, PAIRS, SENTENCES, STORIES, TREES
 from phrasemodels.data.formats.trees import parse
 from phrasemodels.data.store.store import Executor, Step, Store
-from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus, TakeShare, fetched, take_share
+from phrasemodels.flows.experiments.catalogue import Request
+from phrasemodels.flows.run.plan import planned
+from phrasemodels.infra.settings import Settings
+from phrasemodels.tasks.prepare.corpora import BitextCorpus, Corpus, SampleCorpus, TakeShare, fetched, leaks, take_share
 from phrasemodels.tasks.prepare.sharded import read_shards
 
-SAMPLES = {
-    Translations(): BITEXT,
-    LogicalForms(): BITEXT,
-    Entailment(): PAIRS,
-    Polarity(): SENTENCES,
-    Stories(): STORIES,
-    Treebank(): TREES,
-}
+SAMPLES = {Translations(): BITEXT, LogicalForms(): BITEXT, Entailment(): PAIRS, Polarity(): SENTENCES, Stories(): STORIES,
+           Treebank(): TREES}  # fmt: skip
 
 
 @pytest.mark.parametrize("records", SAMPLES, ids=lambda r: type(r).__name__)
@@ -120,3 +117,17 @@ def test_the_key_of_a_corpus_depends_on_its_own_reader_alone() -> None:
                 readers = {n.split(":")[0] for n in source if n.startswith("phrasemodels.data.corpora.")}
                 readers -= {"phrasemodels.data.corpora.readers"}
                 assert len(readers) <= 2 and readers, (name, split, readers)
+
+
+def test_leaks_are_counted(store: Store) -> None:
+    few = SampleCorpus(train=30, dev=5, test=5)
+    rows = {"train": few.split("train"), "test": few.split("train")}
+    assert store.run(Step(leaks, "leaks all", None, rows)).meta["leak"] == {"shared": 30, "rows": 30}
+    assert store.run(Step(leaks, "leaks none", None, rows | {"test": few.split("test")})).meta["leak"]["shared"] == 0
+
+
+def test_every_experiment_has_its_leakage(tmp_path) -> None:
+    plan, store = planned(Request("000", "1", "sample", 1), Settings(store=tmp_path / "store"))
+    found = {e.name: str(Leak(**store.run(e.leak).meta["leak"])) for e in plan.table.experiments}
+    assert {e.leak.key for e in plan.table.experiments} <= {step.key for step in plan.steps}
+    assert set(found.values()) == {"0 of 600 records (0%) stand verbatim in train"}

@@ -1,8 +1,20 @@
-"""Matches of logical forms: each step of logic match with what it equates and what not, and the stricter structure match."""
+"""Matches of logical forms: each step of logic match with what it equates and what not, the stricter structure match, and kinds of
+errors (paper 002, Table 6)."""
 
 import pytest
 
-from phrasemodels.tasks.metrics.logic_match import exact_match, logic_match, normalised, structure, structure_match
+from phrasemodels.tasks.metrics.logic_match import (
+    MISSING,
+    OTHER,
+    PREDICATE,
+    ROLE,
+    error_kind,
+    exact_match,
+    logic_match,
+    normalised,
+    structure,
+    structure_match,
+)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +142,30 @@ def test_forms_that_are_too_deep_match_nothing_else(deep):
 
 def test_canonical_form_of_structure_match():
     assert structure("( lambda $4 e ( and ( b $4 ) ( a $4 ) ) )") == "( lambda #0 e ( and ( a #0 ) ( b #0 ) ) )"
+
+
+GOLD = "( lambda $0 e ( and ( flight $0 ) ( from $0 ci1 ) ( to $0 ci2 ) ( stop $0 ci0 ) ) )"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "gold", "kind"),
+    [
+        ("( lambda $0 e ( and ( flight $0 ) ( from $0 ci1 ) ( to $0 ci0 ) ( stop $0 ci2 ) ) )", GOLD, ROLE),
+        (
+            "( argmin $0 ( and ( flight $0 ) ( month $0 mn0 ) ) ( fare $0 ) )",
+            "( argmin $0 ( and ( flight $0 ) ( month $0 mn0 ) ( round_trip $0 ) ) ( fare $0 ) )",
+            MISSING,
+        ),
+        (
+            "( lambda $0 e ( and ( airport $0 ) ( airline $0 al0 ) ) )",
+            "( lambda $0 e ( and ( airport $0 ) ( services al0 $0 ) ) )",
+            PREDICATE,
+        ),
+        ("( lambda $0 e ( and ( flight $0 ) ( from $0 ci1 ) ( to $0 ci2 ) ( stop $0 ci0 ) ) ) )", GOLD, OTHER),
+        (GOLD.replace("( stop $0 ci0 )", "( stop $0 ci0 ) ( stop $0 ci0 )"), GOLD, OTHER),
+        ("", GOLD, MISSING),
+        (") ) flight", GOLD, MISSING),
+    ],
+)
+def test_error_kinds_of_known_forms(wrong, gold, kind):
+    assert error_kind(wrong, gold) == kind

@@ -1,7 +1,9 @@
 """EVALB's rules one by one, and attachment scores, on cases counted by hand."""
 
+import pyarrow as pa
 import pytest
 
+from phrasemodels.data.formats.shards import TREES, build
 from phrasemodels.data.formats.trees import Span, Tree, parse
 from phrasemodels.tasks.metrics.parseval import (
     NO_PARSE,
@@ -14,6 +16,7 @@ from phrasemodels.tasks.metrics.parseval import (
     nothing,
     penn,
     rates,
+    treebank_scores,
     unicode,
 )
 
@@ -86,3 +89,27 @@ def test_attachments_by_rule_of_punctuation(rule, expected: tuple[int, int, int]
     gold = Arcs([0, 1, 1, 1, 1], ["root", "punct", "advmod", "punct", "punct"])
     found = Arcs([0, 1, 1, 1, 3], ["root", "punct", "obj", "punct", "punct"])
     assert attachments(gold, found, [rule(*word) for word in zip(tokens, tags, strict=True)]) == expected
+
+
+def treebank(**columns: list) -> object:
+    return build(TREES, "here", columns, len(columns["tokens"]))
+
+
+def test_agreement_counts_the_annotations_of_the_treebank() -> None:
+    gold = treebank(
+        tokens=[["a", "b"], ["c"]], tags=[["DT", "NN"], []], heads=[[2, 0], []], relations=[["det", "root"], []],
+        tree=["(ROOT (NP (DT a) (NN b)))", ""],
+    )  # fmt: skip
+    found = treebank(
+        tokens=[["a", "b"], ["c"]], tags=[["DT", "JJ"], ["X"]], heads=[[2, 0], [0]],
+        relations=[["nmod", "root:x"], ["root"]], tree=["(ROOT (X (DT a) (JJ b)))", "(ROOT (X c))"],
+    )  # fmt: skip
+    assert treebank_scores(gold, found) == {"xpos": 50, "uas": 100, "las": 50, "f1": 0}
+    assert treebank_scores(gold, gold)["f1"] == 100
+    nothing = treebank(tokens=[["a", "b"], ["c"]])
+    assert treebank_scores(gold, nothing) == {"xpos": 0, "uas": 0, "las": 0, "f1": 0}
+    none = pa.array([[], []], pa.list_(pa.string()))
+    scores = treebank_scores(gold.set_column(gold.column_names.index("relations"), "relations", none), gold)
+    assert scores.keys() == {"xpos", "uas", "f1"} and scores["uas"] == 100
+    with pytest.raises(ValueError, match="row 0: other tokens"):
+        treebank_scores(gold, treebank(tokens=[["a", "x"], ["c"]]))
