@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, chain, islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -248,8 +248,13 @@ def parsing(parser: "Parser", model: list[str], decode: str, workers: int) -> "I
         except BrokenProcessPool as error:  # Linux ends a process for which there is no memory
             raise ValueError("a worker process was ended, often for want of memory: try fewer --workers") from error
 
+    others = active_children()
     try:
         yield parse_texts
+    except BaseException:  # what is parsed now is not waited for
+        for process in set(active_children()) - set(others):
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
