@@ -35,9 +35,14 @@ INSIDE = re.compile("[\u00ad\u2060]")  # soft hyphens and word joiners, which en
 # White space as it is read: " ", a line's end "\n", or a paragraph's end "\n\n". The `>` of quoted mail belongs to its line's end.
 _BREAKS = r"\n\r\v\f\x1c-\x1e\x85\u2028"
 _QUOTED = rf"(?:(?<=[{_BREAKS}])|\A(?![> \t]*\d))[ \t]*(?:>[ \t]?)+(?=[\s\w\"'“‘(\[*#-]|\Z)"
-_GAP = re.compile(rf"(?:{_QUOTED}|[\s{INVISIBLE}])+")
+# HTML: what a browser shows on a line of its own, and what it shows within a word. Attributes have values, as in <a href="x">.
+_LINE = "p|div|h[1-6]|[uod]l|li|d[td]|t[rdh]|t?body|thead|table|tbody|blockquote|pre|hr|center"
+_WITHIN = "a|abbr|b|big|cite|code|del|em|font|i|ins|kbd|q|small|span|strike|strong|sub|sup|tt|u|img"
+_ATTRIBUTES = r"""(?:\s++[\w:-]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+'|[^\s"'<>=]++))*+\s*+/?>"""
+_TAG = rf"</?(?:(?P<br>(?i:br))|(?P<line>(?i:{_LINE}))|(?i:{_WITHIN}))\b{_ATTRIBUTES}|<!--(?:[^<>-]|-(?!->))*+-->"
+_GAP = re.compile(rf"(?:{_QUOTED}|[\s{INVISIBLE}]|{_TAG})+")
 _BREAK = re.compile(rf"\f?(?:\r*\n|[{_BREAKS}])\f?")
-_UNUSUAL = re.compile(rf"[^\S \n]|[{INVISIBLE}]|\s\s|^[>\s]|\n>|\s\Z")  # what a text with plain gaps lacks
+_UNUSUAL = re.compile(rf"[^\S \n]|[{INVISIBLE}]|\s\s|^[>\s]|\n>|\s\Z|<[!/a-zA-Z]")  # what a text with plain gaps lacks
 _PIECE = re.compile(
     rf"""
     https?://\S+[^\s.,;:!?)\]'"] | (?<![^\s(<\["“,;])\w[^\s@,;<>()"“\[]*@[^\s@,;<>()"“\[]+\.\w+    # addresses; neither tries twice
@@ -173,7 +178,7 @@ _LETTER = re.compile(r"[\s\S][\u0300-\u036F\u1160-\u11FF]*")
 
 
 def shown(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text with plain white space and without soft hyphens, and each character's place in `text`.
+    """Return a text with plain white space and without soft hyphens and tags of HTML, and each character's place in `text`.
 
     A run of white space becomes a blank, a line end or an empty line.
     """
@@ -188,9 +193,17 @@ def shown(text: str) -> tuple[str, Sequence[int]]:
     return "".join([*made, text[end:]]), [*places, *range(end, len(text))]
 
 
+def without_tags(gap: str) -> str:
+    """Return what is between two words without tags of HTML and what ends no word. A tag that ends a line becomes its end."""
+    if "<" in gap:
+        gap = re.sub(_TAG, lambda found: "\n" if found["br"] else "\n\n" if found["line"] else "", gap)
+    return INSIDE.sub("", gap)
+
+
 def _meaning(gap: str) -> str:
+    gap = without_tags(gap)
     if not any(map(str.isspace, gap)):
-        return INSIDE.sub("", gap)
+        return gap
     return ("\n" * (2 if "\u2029" in gap else min(2, len(_BREAK.findall(gap))))) or " "
 
 
@@ -278,7 +291,7 @@ def _may_begin(found: Sequence[Word], place: int, mark: str) -> bool:
 
 
 def spaced(found: Sequence[Word], text: str) -> list[bool]:
-    """Return for each word of a sentence whether a space, or the end of the text, follows its token. A soft hyphen is no space."""
+    """Return for each word of a sentence whether a space, or the end of the text, follows its token. A soft hyphen or <b> is no space."""
     first = found[0].start
     gaps = (text[one.end - first : other.start - first] for one, other in itertools.pairwise(found))
-    return [bool(INSIDE.sub("", gap)) and not other.joined for gap, other in zip(gaps, found[1:], strict=True)] + [True]
+    return [bool(without_tags(gap)) and not other.joined for gap, other in zip(gaps, found[1:], strict=True)] + [True]

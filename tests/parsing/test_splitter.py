@@ -19,7 +19,7 @@ from phrasemodels.parsing import splitter as module
 from phrasemodels.parsing.parser import Parser
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, SPLITTER, load, save
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
-from phrasemodels.parsing.words import Word, composed, sentences
+from phrasemodels.parsing.words import Word, composed, sentences, spaced
 from phrasemodels.tasks.parsers.splitting import (
     ANALYSIS,
     DIVISION,
@@ -219,6 +219,25 @@ def test_pictures_and_characters_of_html_are_a_word_each(splitter: Splitter) -> 
     assert Parser.load().ids.form("&amp;") == "&"
     ended = load(ENGLISH).split("See https://x.org/a. Mail me.")
     assert [[word.form for word in own] for own in ended] == [["See", "https://x.org/a", "."], ["Mail", "me", "."]]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("I loved it.<br /><br />The end was bad.", "I loved it . / The end was bad ."),
+        ("<p>Hello <b>you</b>.</p><P>It is <i>un</i>like it.</P>", "Hello you . / It is unlike it ."),
+        ("See <a href=\"http://x.org\" class='c'>it</a>, ok?<BR>Go<br>on <!-- a - b -->", "See it , ok ? / Go on"),
+        ("<h1>One</h1><ul><li>two</li></ul>", "One / two"),
+        ("if a < b and b > a I <3 you", "if a < b and b > a I <3 you"),
+        ("mail <me@x.org> or <unk>", "mail < me@x.org > or < unk >"),
+    ],
+)
+def test_tags_of_html_are_no_words(text: str, wanted: str) -> None:
+    found = load(ENGLISH).split(text)
+    assert " / ".join(" ".join(word.form for word in own) for own in found) == wanted
+    assert all(re.sub("<.*?>", "", text[w.start : w.end]) in (w.form, "") for own in found for w in own)
+    if wanted.endswith("."):
+        assert not spaced(found[-1], text[found[-1][0].start :])[-2]  # nothing but a tag before the full stop
 
 
 def test_addresses_paths_and_braces_are_words() -> None:
