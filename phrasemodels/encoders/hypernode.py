@@ -27,6 +27,7 @@ from phrasemodels.layers.attention import (
     Activation,
     Attend,
     Drop,
+    DroppedAttention,
     MultiHeadAttention,
     at_least_float32,
     identity,
@@ -44,6 +45,7 @@ from phrasemodels.layers.blocks import (
     pack_rows,
     shapes_are_fixed,
     true_places,
+    untouched,
     without_padding,
 )
 from phrasemodels.layers.phrases import Neighbours, PhraseGraph, ZeroInit, dots, mix, neighbours, phrase_graph
@@ -152,18 +154,31 @@ class HypernodeLayer(nn.Module):
         return self.residuals[2](nodes, self.feed_forward)
 
     def packed(self, x: Tensor, nodes: "Nodes", rows: "NodeRows", words_only: bool) -> Tensor:
-        """Compute `forward` from rows x (rows, d) for all packed nodes; return the nodes, or the words alone.
-
-        The residuals must be AddNorm or Replace: they don't change the input of a sublayer.
-        """
+        """Compute `forward` from rows x (rows, d) for all packed nodes; return the nodes, or the words alone."""
         first, second, third = self.residuals
-        if any(isinstance(part, nn.Dropout) and part.training and part.p for part in first.modules()):
-            x, rows = rows.spread(x), nodes.each  # dropout makes equal rows unequal
         # phase 1: Eq 2 and 3
         x = first(x, lambda y: self.across.packed(y, rows.packing))
         own = rows.words_of(x) if words_only else rows.spread(x)
         # phase 2: Eq 5 and 7; queries are the nodes of `own`
         return third(second(own, lambda _: self.inside.over_nodes(x, nodes, rows, words_only)), self.feed_forward)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `packed` computes what calls of the modules of this layer do: no residual changes the input of a sublayer."""
+        parts = untouched(self.across, MultiHeadAttention) and untouched(self.inside, RelatedAttention)
+        known = parts and untouched(self, HypernodeLayer)
+        return known and all(untouched(residual, AddNorm, Replace) for residual in self.residuals)
+
+    @property
+    def keeps_rows_equal(self) -> bool:
+        """Whether equal hypernodes are so until phase 2: each row is computed alone, by known modules, and nothing drops out."""
+        inside, attend = self.inside, self.across.attend
+        parts = [*self.across.modules(), *self.residuals[0].modules(), inside.query, inside.key, inside.value]
+        kinds = MultiHeadAttention, DroppedAttention, AddNorm, Replace, nn.Linear, nn.LayerNorm
+        return (attend is softmax_attention or isinstance(attend, DroppedAttention)) and all(
+            untouched(part, *kinds) or (untouched(part, Dropout, nn.Dropout) and not (part.training and part.p))
+            for part in parts
+        )
 
 
 class HypernodeEncoder(nn.Module):
@@ -189,19 +204,17 @@ class HypernodeEncoder(nn.Module):
     def forward(self, words: Tensor, lengths: Tensor, members: Tensor) -> Tensor:
         """Return the states of the words, equal to `plain` up to rounding, but faster.
 
-        With fixed shapes it is `plain`: then no step depends on the data.
+        With fixed shapes it is `plain`: then no step depends on the data. So it is if a layer was replaced or has a hook.
 
         Shape:
             words (B, n, d), lengths (B), members (B, m, k) with -1 for none -> (B, n, d).
         """
         lengths = check_input(words, lengths, self.width)
-        if shapes_are_fixed():
-            return without_padding(self.plain(words, lengths, members), lengths)
         layers = [*self.layers]
-        if not all(isinstance(residual, AddNorm | Replace) for layer in layers for residual in layer.residuals):
-            return self.plain(words, lengths, members)
+        if shapes_are_fixed() or not all(isinstance(layer, HypernodeLayer) and layer.is_known for layer in layers):
+            return without_padding(self.plain(words, lengths, members), lengths)
         nodes = Nodes(phrase_graph(members, lengths, words.shape[1]))
-        if isinstance(self.initialise, ZeroInit) and members.shape[1]:
+        if untouched(self.initialise, ZeroInit) and members.shape[1] and layers[0].keeps_rows_equal:
             rows = nodes.shared()
             x = rows.packing.pack(F.pad(words, (0, 0, 0, 1)))
         else:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from phrasemodels import config
 from phrasemodels.encoders import EncoderConfig, check_output
 from phrasemodels.encoders.psan import Psan, PsanConfig, as_numbered
-from phrasemodels.layers.attention import MultiHeadAttention, softmax_with_dropout
+from phrasemodels.layers.attention import MultiHeadAttention, self_attention, softmax_with_dropout
 from phrasemodels.layers.blocks import (
     AddNorm,
     Packing,
@@ -76,7 +76,7 @@ class TransformerEncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Packed tokens x (T, d) -> (T, d)."""
-        x = self.residuals[0](x, lambda y: self.attention.packed(y, packing))
+        x = self.residuals[0](x, lambda y: self_attention(self.attention, y, packing, PhraseAttention))
         return self.residuals[1](x, self.feed_forward)
 
 

@@ -5,13 +5,13 @@ Shapes: B batch, h heads, d model width, dk = d/h width of a head, q query rows,
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.layers.blocks import GROUPS, Dropout, Packing
+from phrasemodels.layers.blocks import GROUPS, Dropout, Packing, untouched
 
 Attend = Callable[..., Tensor]  # queries, keys and values of all heads, then masks -> outputs of all heads
 Activation = Callable[[Tensor], Tensor]
@@ -117,10 +117,6 @@ class MultiHeadAttention(nn.Module):
         """Return the keys and values (B, h, n, dk) of x (B, n, d), which a decoder caches."""
         return self.split(self.key(x)), self.split(self.value(x))
 
-    def attend_to(self, queries: Tensor, keys: Tensor, values: Tensor, *masks: Tensor) -> Tensor:
-        """Attend from queries (B, q, d) to projected keys and values (B, h, k, dk); return (B, q, d)."""
-        return self.attend_heads(self.split(self.query(queries)), keys, values, *masks)
-
     def attend_heads(self, queries: Tensor, keys: Tensor, values: Tensor, *masks: Any) -> Tensor:
         """Attend from projected queries (B, h, q, dk) to projected keys and values (B, h, k, dk); return (B, q, d)."""
         heads = self.attend(queries, keys, values, *masks)
@@ -131,14 +127,17 @@ class MultiHeadAttention(nn.Module):
         short = self.output.weight.dtype in SHORT and not torch.is_autocast_enabled(heads.device.type)
         return self.readout(self.sigma, heads.to(self.output.weight.dtype) if short else heads, self.output)
 
-    def forward(self, queries: Tensor, memory: Tensor, *masks: Any) -> Tensor:
-        """Attend from queries (B, q, d) to memory (B, k, d), with masks as `attend` takes them; return (B, q, d)."""
-        return self.attend_to(queries, *self.keys_values(memory), *masks)
+    def forward(self, queries: Tensor, memory: Any, *masks: Any) -> Tensor:
+        """Attend from queries (B, q, d) to memory (B, k, d), or to its `keys_values`; return (B, q, d).
+
+        masks: As `attend` takes them.
+        """
+        keys, values = memory if isinstance(memory, tuple) else self.keys_values(memory)
+        return self.attend_heads(self.split(self.query(queries)), keys, values, *masks)
 
     def projected(self, x: Tensor, *projections: nn.Linear) -> Tensor:
         """Return several projections of x (T, d) by one product, (T, projections, h, dk)."""
-        if any(type(p) is not nn.Linear or p._forward_hooks or p._forward_pre_hooks for p in projections):
-            # what stands in place of a linear, as LoRA, or hangs on it, is called
+        if not all(untouched(p, nn.Linear) and p.bias is not None for p in projections):
             return torch.stack([projection(x) for projection in projections], -2).unflatten(-1, (self.heads, -1))
         # joined at each call: the parameters stay apart, as they are saved and drawn
         weight = torch.cat([projection.weight for projection in projections])
@@ -174,6 +173,23 @@ class MultiHeadAttention(nn.Module):
             (q,), (k, v) = group.pad(own).permute(2, 0, 3, 1, 4), source.pad(other).permute(2, 0, 3, 1, 4)
             heads.append(group.pack(self.attend(q, k, v, source.mask).transpose(1, 2).flatten(2)))
         return self.read(torch.cat(heads))
+
+
+def self_attention(attention: nn.Module, x: Tensor, packing: Packing, *kinds: type, causal: bool = False) -> Tensor:
+    """Return `MultiHeadAttention.packed` of an untouched module of these kinds; any other is called with padded tokens and a mask."""
+    if untouched(attention, MultiHeadAttention, *kinds):
+        return cast(MultiHeadAttention, attention).packed(x, packing, causal)
+    (group,) = packing.groups(1)
+    padded = group.pad(x)
+    return group.pack(attention(padded, padded, group.causal if causal else group.mask))
+
+
+def source_attention(attention: nn.Module, x: Tensor, packing: Packing, memory: Tensor, sources: Packing) -> Tensor:
+    """Return `MultiHeadAttention.packed_to` as `self_attention` does."""
+    if untouched(attention, MultiHeadAttention):
+        return cast(MultiHeadAttention, attention).packed_to(x, packing, memory, sources)
+    (group,), (source,) = packing.groups(1), sources.groups(1)
+    return group.pack(attention(group.pad(x), source.pad(memory), source.mask))
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
+from torch.nn.modules.module import _has_any_global_hook
 
 from phrasemodels.structs.dispatch import Lengths, check_lengths, is_integer, transformed
 
@@ -54,6 +55,16 @@ def fixed_shapes() -> Iterator[None]:
 def shapes_are_fixed() -> bool:
     """Return whether no step may depend on the data: in a graph of `torch.compile`, in `fixed_shapes`, or under `torch.func`."""
     return torch.compiler.is_compiling() or _fixed.get() or transformed()
+
+
+def untouched(module: nn.Module, *kinds: type[nn.Module]) -> bool:
+    """Return whether a call of a module runs the forward of one of these classes and nothing else, so that faster code may replace it.
+
+    A subclass, a hook, a replaced `forward` or a compiled module is code of its own: it is called.
+    """
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    changed = any(hooks) or "forward" in module.__dict__ or module._compiled_call_impl is not None
+    return type(module) in kinds and not changed and not _has_any_global_hook()
 
 
 STATES = 2**16

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from phrasemodels import config
-from phrasemodels.layers.blocks import dropout, masked_softmax
+from phrasemodels.layers.blocks import dropout, masked_softmax, untouched
 from phrasemodels.layers.partitioned import (
     PartitionedFeedForward,
     PartitionedLinear,
@@ -26,6 +26,7 @@ from phrasemodels.layers.partitioned import (
 )
 
 Align = Callable[[Tensor, int], Tensor]
+Weigh = Callable[[Tensor], Tensor]  # scores (B, L, Q, N) -> weights
 
 
 def own_query(queries: Tensor, batch: int) -> Tensor:
@@ -76,14 +77,22 @@ class LearnedQueries(nn.Module):
         self.key, self.value = LabelMatrices(labels, d, dk), LabelMatrices(labels, d, dk)
         self.align = align
 
+    def forward(self, x: Tensor, weigh: Weigh) -> Tensor:
+        """x (B, N, d) -> contexts (B, L, Q, dk)."""
+        return self.contexts(weigh(self.scores(x)), x)
+
     def scores(self, x: Tensor) -> Tensor:
         """x (B, N, d) -> scores (B, L, 1, N)."""
+        if not untouched(self.key, LabelMatrices):
+            return self.align(self.query, len(x))[:, :, None] @ self.key(x).transpose(2, 3)
         # q_l W_l first: L vectors of width d, in place of L · N keys (Eq 1)
         queries = self.key.transposed(self.align(self.query, len(x)))
         return (queries @ x.transpose(1, 2))[:, :, None]
 
     def contexts(self, weights: Tensor, x: Tensor) -> Tensor:
         """weights (B, L, 1, N), x (B, N, d) -> (B, L, 1, dk)."""
+        if not untouched(self.value, LabelMatrices):
+            return weights @ self.value(x)
         # a_l X first, then W_l, as for the keys (Eq 2)
         return self.value((weights[:, :, 0] @ x)[:, :, None])
 
@@ -176,9 +185,12 @@ class LabelAttention(nn.Module):
     def weights(self, x: Tensor, valid: Tensor) -> Tensor:
         """Return the attention of each label, (B, L, Q, N), zeros in an empty sentence: x (B, N, d), valid (B, 1, 1, N) true for
         real positions."""
-        return masked_softmax(self.attend.scores(x) * self.scale, valid, -1)
+        return self._weights(self.attend.scores(x), valid)
+
+    def _weights(self, scores: Tensor, valid: Tensor) -> Tensor:
+        return masked_softmax(scores * self.scale, valid, -1)
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
-        weights = dropout(self.weights(x, valid), self.dropout, self.training)
-        y = self.combine(self.attend.contexts(weights, x), x)
+        contexts = self.attend(x, lambda scores: dropout(self._weights(scores, valid), self.dropout, self.training))
+        y = self.combine(contexts, x)
         return self.residual(y, self.feed_forward) if self.residual is not None else y

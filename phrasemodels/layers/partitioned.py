@@ -4,13 +4,13 @@ A state is [content; position], and every linear map is one map of the content a
 Shapes: B batch, N positions, d model width, half = d/2, h heads, dk width of a head, half of it content.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.layers.blocks import Sublayer
+from phrasemodels.layers.blocks import Sublayer, untouched
 
 Scale = Callable[[int, int], float]
 
@@ -85,6 +85,15 @@ class PartitionedLinear(nn.Module):
         return torch.cat(self.halves(x), -1)
 
 
+def halves(part: nn.Module, x: Tensor) -> Sequence[Tensor]:
+    """Return the equal halves of a PartitionedLinear's output, without joining them if the module is untouched."""
+    return (
+        part.halves(x)
+        if isinstance(part, PartitionedLinear) and untouched(part, PartitionedLinear)
+        else part(x).chunk(2, -1)
+    )
+
+
 class PartitionedAttention(nn.Module):
     """Multi-head attention without biases; a score is the score of the contents plus the score of the positions."""
 
@@ -97,7 +106,7 @@ class PartitionedAttention(nn.Module):
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
         """x (B, N, d), valid (B, 1, 1, N) true for real positions -> (B, N, d)."""
-        q, k, v = (self._split(*part.halves(x)) for part in (self.query, self.key, self.value))
+        q, k, v = (self._split(*halves(part, x)) for part in (self.query, self.key, self.value))
         p = self.dropout if self.training else 0.0
         heads = F.scaled_dot_product_attention(q, k, v, valid, dropout_p=p, scale=self.scale)
         content, position = heads.transpose(1, 2).chunk(2, -1)

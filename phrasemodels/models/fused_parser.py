@@ -14,14 +14,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels.encoders.inputs import CharacterInput, ParserInput
-from phrasemodels.layers.blocks import Sublayer
-from phrasemodels.layers.labels import LearnedQueries, PerLabel, own_query
+from phrasemodels.layers.blocks import Dropout, Sublayer, untouched
+from phrasemodels.layers.labels import LabelMatrices, LearnedQueries, PerLabel, Weigh, own_query
 from phrasemodels.layers.partitioned import (
     PartitionedAttention,
+    PartitionedLinear,
     SharedAddNorm,
+    SharedDropout,
     StandardNorm,
 )
-from phrasemodels.layers.scorers import Look, RelationScorer, SpanScorer, from_head
+from phrasemodels.layers.scorers import HeadDependentMLP, Look, RelationScorer, SpanScorer, from_head
 
 
 class Fused(nn.Module):
@@ -114,6 +116,10 @@ class FusedQueries(Fused):
         super().__init__()
         value = layer.value
         self.keep(queries=layer.key.transposed(layer.query[None])[0], content=value.content, position=value.position)
+
+    def forward(self, x: Tensor, weigh: Weigh) -> Tensor:
+        """x (B, N, d) -> contexts (B, L, 1, dk)."""
+        return self.contexts(weigh(self.scores(x)), x)
 
     def scores(self, x: Tensor) -> Tensor:
         """x (B, N, d) -> scores (B, L, 1, N)."""
@@ -252,13 +258,14 @@ FORMS: Mapping[type[nn.Module], Callable[[Any], nn.Module]] = {
     SpanScorer: FusedSpans,
     LearnedQueries: learned_queries,
 }
+PARTS = LabelMatrices, PartitionedLinear, SharedDropout, Dropout, HeadDependentMLP, nn.Embedding, nn.Conv1d
 
 
 @torch.no_grad()
 def fused(module: Module) -> Module:
-    """Replace the parts of a module known to FORMS, and share all others. The module must be in evaluation mode."""
+    """Replace the untouched parts of a module known to FORMS, and share all others. The module must be in evaluation mode."""
     made: Any = FORMS.get(type(module))
-    if made is not None:
+    if made is not None and all(untouched(part, *FORMS, *PARTS) for part in module.modules()):
         replaced: Module = made(module)
         return replaced.eval()
     parts = {name: None if part is None else fused(part) for name, part in module._modules.items()}

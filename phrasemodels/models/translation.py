@@ -17,7 +17,13 @@ from torch.autograd.function import once_differentiable
 
 from phrasemodels import config
 from phrasemodels.encoders import EncoderConfig, check_output
-from phrasemodels.layers.attention import MultiHeadAttention, attention_probe, softmax_with_dropout
+from phrasemodels.layers.attention import (
+    MultiHeadAttention,
+    attention_probe,
+    self_attention,
+    softmax_with_dropout,
+    source_attention,
+)
 from phrasemodels.layers.blocks import (
     BEGIN,
     END,
@@ -334,26 +340,31 @@ class DecoderLayer(nn.Module):
         self.feed_forward = feed_forward(d, config.decoder_d_ff, config.inner_dropout)
         self.residuals = nn.ModuleList(config.residual(d, config.encoder.dropout) for _ in range(3))
 
-    def forward(self, x: Tensor, extend: Extend, allowed: Tensor, cross: tuple[Tensor, ...]) -> Tensor:
+    def forward(self, x: Tensor, extend: "Extend | Packing", *given: Any) -> Tensor:
+        """Compute `packed` of packed tokens, or `step`."""
+        return self.packed(x, extend, *given) if isinstance(extend, Packing) else self.step(x, extend, *given)
+
+    def step(self, x: Tensor, extend: Extend, allowed: Tensor, cross: tuple[Tensor, ...]) -> Tensor:
         """x (B, t, d) -> (B, t, d).
 
         extend: returns the keys and values of all target tokens so far. allowed (t, all tokens): which of them are attended
         to. cross: keys, values (B, h, n, dk) and mask of the source. x may have several hypotheses of it (DecoderCache).
         """
-        x = self.residuals[0](x, lambda y: self.itself.attend_to(y, *extend(*self.itself.keys_values(y)), allowed))
+        x = self.residuals[0](x, lambda y: self.itself(y, extend(*self.itself.keys_values(y)), allowed))
         x = self.residuals[1](x, lambda y: self._from_source(y, *cross))
         return self.residuals[2](x, self.feed_forward)
 
     def packed(self, x: Tensor, packing: Packing, memory: Tensor, sources: Packing) -> Tensor:
         """Packed target tokens x (T, d) and source tokens memory (M, d) of the same sentences -> (T, d)."""
-        x = self.residuals[0](x, lambda y: self.itself.packed(y, packing, causal=True))
-        x = self.residuals[1](x, lambda y: self.source.packed_to(y, packing, memory, sources))
+        x = self.residuals[0](x, lambda y: self_attention(self.itself, y, packing, causal=True))
+        x = self.residuals[1](x, lambda y: source_attention(self.source, y, packing, memory, sources))
         return self.residuals[2](x, self.feed_forward)
 
     def _from_source(self, x: Tensor, keys: Tensor, values: Tensor, valid: Tensor) -> Tensor:
         """Attend from x (B·w, t, d), w hypotheses of each sentence, to keys and values (B, h, n, dk) of the source."""
         queries = x.reshape(keys.shape[0], -1, x.shape[-1])
-        return self.source.attend_to(queries, keys, values, valid).reshape(x.shape)
+        attended: Tensor = self.source(queries, (keys, values), valid)
+        return attended.reshape(x.shape)
 
 
 class Translator(nn.Module):
@@ -405,7 +416,7 @@ class Translator(nn.Module):
         sources = Packing.of(lengths, memory.shape[1])
         memory, x = sources.pack(memory), packing.pack(self.embed_target(target))
         for layer in self.decoder_layers:
-            x = layer.packed(x, packing, memory, sources)
+            x = layer(x, packing, memory, sources)
         return self.last(x)
 
     def advance(self, target: Tensor, cache: "DecoderCache") -> Tensor:

@@ -28,18 +28,20 @@ def test_a_compiled_encoder_is_one_graph_with_the_same_states_and_gradients(name
     torch.testing.assert_close(results[1], results[0], atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_what_replaces_a_projection_or_hangs_on_it_is_called(name: str) -> None:
+@pytest.mark.parametrize("name", [*QUICK, "partitioned states", "labels states"])
+def test_what_replaces_a_module_or_hangs_on_it_is_called(name: str) -> None:
     """As adapters (LoRA) do, the first, and spectral norm, the second."""
     encoder, structure = built(name)
     x = torch.randn(3, 5, D)
     expected, called = encoder(x, LENGTHS, *structure), set()
-    linears = [m for m in encoder.modules() if isinstance(m, torch.nn.Linear)]
-    hooks = [m.register_forward_hook(lambda m, *_: called.add(m)) for m in linears]
-    torch.testing.assert_close(encoder(x, LENGTHS, *structure), expected)
-    assert called == set(linears)
-    for hook in hooks:
-        hook.remove()
+    modules = {m for m in encoder.modules() if not isinstance(m, torch.nn.ModuleList | torch.nn.ModuleDict)}
+    for module in modules:  # one at a time, as a hook on one can make its parts be called
+        with module.register_forward_hook(lambda m, *_: called.add(m)):
+            torch.testing.assert_close(encoder(x, LENGTHS, *structure), expected)
+    assert called == modules
+    with torch.nn.modules.module.register_module_forward_hook(lambda m, *_: called.discard(m)):
+        torch.testing.assert_close(encoder(x, LENGTHS, *structure), expected)
+    assert not called
     for part in [m for m in encoder.modules() if isinstance(m, MultiHeadAttention)]:
         for place in ("query", "key", "value"):
             setattr(part, place, torch.nn.Sequential(getattr(part, place)))

@@ -136,6 +136,52 @@ def test_hypernodes_are_equal_after_phase_1_and_differ_after_phase_2():
     assert torch.pdist(second[0, 6:]).min() > 1e-4
 
 
+def _subclass(module: torch.nn.Module) -> None:
+    kind = type(module)
+    module.__class__ = type(kind.__name__, (kind,), {"forward": lambda self, *x: _shifted(kind.forward(self, *x))})
+
+
+def _patch(module: torch.nn.Module) -> None:
+    forward = module.forward
+    module.forward = lambda *x: _shifted(forward(*x))
+
+
+def _shifted(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.linspace(0, 1, x.shape[-1])
+
+
+@pytest.mark.parametrize("change", [_subclass, _patch, lambda m: m.register_forward_hook(lambda *x: _shifted(x[2]))])
+@pytest.mark.parametrize(
+    "part", ["initialise", "layers.0", "layers.0.across.query", "layers.0.inside", "layers.1.residuals.1"]
+)
+def test_a_changed_part_is_called(part, change):
+    encoder, inputs = SMALL.build().eval(), (torch.randn(1, 6, D), torch.tensor([6]), plain.members((6,), 3))
+    before = encoder(*inputs)
+    change(encoder.get_submodule(part))
+    after = encoder(*inputs)
+    assert (after - before).abs().max() > 1e-3
+    torch.testing.assert_close(after, encoder.plain(*inputs))
+
+
+def test_a_gradient_is_changed_by_a_hook_and_a_projection_needs_no_bias():
+    encoder, inputs = (
+        SMALL.build(),
+        (torch.randn(1, 6, D, requires_grad=True), torch.tensor([6]), plain.members((6,), 3)),
+    )
+    across = encoder.layers[0].across
+    across.key = torch.nn.Linear(D, D, bias=False)
+    across.query.register_full_backward_pre_hook(lambda module, grads: tuple(torch.zeros_like(g) for g in grads))
+    encoder(*inputs).square().sum().backward()
+    assert not across.query.weight.grad.any() and across.key.weight.grad.any()
+
+
+@pytest.mark.parametrize("dropout", [{"attention_dropout": 0.5}, {"dropout": 0.5}])
+def test_hypernodes_do_not_share_what_drops_out(dropout):
+    config = dataclasses.replace(SMALL, layers=1, **dropout)
+    assert config.build().eval().layers[0].keeps_rows_equal
+    assert not config.build().layers[0].keeps_rows_equal
+
+
 def test_both_readings_of_the_mask_give_different_states():
     torch.manual_seed(0)
     one = SMALL.build().eval()
