@@ -59,7 +59,8 @@ def test_a_treebank_is_taken_as_it_is(german, tmp_path):
     manifest = read_manifest(written.path)
     assert manifest.note == (
         "no train and no dev set; test: 2 sentences without heads, cyclic dependencies; test: 1 sentences without heads, "
-        "2 roots; test: 1 sentences of more than 1000 words"
+        "2 roots; test: 1 sentences of more than 1000 words; test: 1 words with the relation root and another head, or with "
+        "head 0 and another relation"
     )
     rows = read(manifest, "test", written.path.with_suffix(""))
     assert [len(heads) for heads in rows["heads"].to_pylist()] == [4, 0, 0, 0, 1201] and manifest.max_words == 1201
@@ -91,6 +92,36 @@ def test_sentences_without_heads_are_counted_and_a_split_without_any_is_refused(
     dev.write_text(headless, encoding="utf-8")
     with pytest.raises(ValueError, match="no sentence has heads that are a tree"):
         add_treebank(german, tmp_path / "corpora", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("NOUN", "FOO", "dev: 2 words with the universal tag FOO"),
+        (
+            "det\t_",
+            "root\t_",
+            "dev: 2 words with the relation root and another head, or with head 0 and another relation",
+        ),
+        (
+            "0\troot",
+            "0\tdet",
+            "dev: 2 words with the relation root and another head, or with head 0 and another relation",
+        ),
+        ("Ein Haus", "Kein Haus", "dev: 2 sentences whose # text has other words: how they are written is not learned"),
+        ("Ein Haus", "Ein  Haus", ""),
+        ("det\t_", "\t_", "line 3: token 1 has an empty relation"),
+        ("Haus\tHaus", "Ha\0us\tHaus", "line 4: token 2 has no form, or a NUL byte"),
+    ],
+)
+def test_what_a_treebank_should_not_have_is_said(german, tmp_path, old, new, said):
+    dev = next(german.glob("*dev*"))
+    dev.write_text(dev.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    if "line" in said:
+        with pytest.raises(ValueError, match=said):
+            add_treebank(german, tmp_path / "corpora")
+    else:
+        assert read_manifest(add_treebank(german, tmp_path / "corpora").path).note == said
 
 
 def test_pipes_and_endless_files_of_a_treebank_are_none_of_its_files(german, tmp_path):

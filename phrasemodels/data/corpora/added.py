@@ -23,6 +23,7 @@ from phrasemodels.data.corpora.bitext import BadLine, divided
 from phrasemodels.data.corpora.readers import Counts, blocks, counts, in_part, merged, part_keys, read, reasons
 from phrasemodels.data.download.manifest import Manifest, Part, explain, names
 from phrasemodels.data.download.manifest import read as read_manifest
+from phrasemodels.data.formats.conllu import conllu_sentences, has_other_text
 from phrasemodels.data.formats.lines import lines
 from phrasemodels.data.store.artifacts import atomic_replace, locked, sha256_of, write_durably
 
@@ -36,6 +37,7 @@ LONGEST_NAME = 200  # bytes of a file's name, which gets endings
 NAMES = frozenset(
     "id sentence text review source target src tgt label labels class category sentiment polarity rating".split()
 )
+UNIVERSAL_TAGS = frozenset("_ ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split())
 UNKNOWN, HOMEPAGE = "LicenseRef-own", "https://example.org"
 
 
@@ -246,14 +248,32 @@ def add_treebank(
     longest = max(max(map(len, table["tokens"].to_pylist()), default=1) for table in tables.values())
     usual = Manifest.model_fields["max_words"].default
     about = replace(
-        about, note=_flaws(tables, usual), max_words=max(usual, longest) if max_words is None else max_words
+        about,
+        note="; ".join([*_flaws(tables, usual), *_odd(tables, files)]),
+        max_words=max(usual, longest) if max_words is None else max_words,
     )
     counted = {name: counts([table]) for name, table in tables.items()}
     splits = {name: replace(split, reasons=counted[name].reasons) for name, split in splits.items()}
     return Written(_put(about, list(files.values()), splits, corpora, counted, overwrite), counted)
 
 
-def _flaws(tables: Mapping[str, pa.Table], usual: int) -> str:
+def _odd(tables: Mapping[str, pa.Table], files: Mapping[str, Path]) -> Iterator[str]:
+    """Yield what no treebank of Universal Dependencies has but a parser learns: words by kind, and sentences with another `# text`."""
+    for split, table in tables.items():
+        columns = (table[name].to_pylist() for name in ("universal", "heads", "relations"))
+        found = Counter[str]()
+        for universal, heads, relations in zip(*columns, strict=True):
+            found.update(f"words with the universal tag {tag}" for tag in universal if tag not in UNIVERSAL_TAGS)
+            wrong = (
+                (head == 0) != (own.partition(":")[0] == "root") for head, own in zip(heads, relations, strict=False)
+            )
+            found["words with the relation root and another head, or with head 0 and another relation"] += sum(wrong)
+        own = sum(map(has_other_text, conllu_sentences(lines(files[split]))))
+        found["sentences whose # text has other words: how they are written is not learned"] = own
+        yield from (f"{split}: {count} {kind}" for kind, count in found.items() if count)
+
+
+def _flaws(tables: Mapping[str, pa.Table], usual: int) -> list[str]:
     """Return the flaws of a treebank: missing splits, heads by the reason and very long sentences."""
     missing = [split for split in ("train", "dev", "test") if split not in tables]
     said = [f"no {' and no '.join(missing)} set"] if missing else []
@@ -264,7 +284,7 @@ def _flaws(tables: Mapping[str, pa.Table], usual: int) -> str:
         said += [f"{split}: {without} sentences without heads, which are all _"] if without else []
         if long := sum(len(tokens) > usual for tokens in table["tokens"].to_pylist()):
             said.append(f"{split}: {long} sentences of more than {usual} words")
-    return "; ".join(said)
+    return said
 
 
 def _check_new(about: Added, corpora: Path, overwrite: bool) -> None:

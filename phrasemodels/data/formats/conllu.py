@@ -124,8 +124,10 @@ def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> A
         if fields[0].isdecimal() and fields[0].isascii():
             if fields[0] != str(len(words) + 1):
                 raise ValueError(f"{where}, line {number}: token {fields[0]} where {len(words) + 1} should be")
-            if not fields[FORM].strip():
-                raise ValueError(f"{where}, line {number}: token {fields[0]} has no form")
+            if not fields[FORM].strip() or "\0" in fields[FORM]:
+                raise ValueError(f"{where}, line {number}: token {fields[0]} has no form, or a NUL byte in it")
+            if not fields[RELATION]:
+                raise ValueError(f"{where}, line {number}: token {fields[0]} has an empty relation; write _ for none")
             words.append((number, fields))
         elif not _is_skipped(fields[0]):
             raise ValueError(f"{where}, line {number}: {fields[0]!r} is no token number; write 1, 1-2 or 1.1")
@@ -214,6 +216,17 @@ def conllu_sentences(lines: Iterable[Line]) -> Iterator[list[Line]]:
             own = []
     if own:
         yield own
+
+
+def has_other_text(lines: Sequence[Line]) -> bool:
+    """Return whether `# text` of a sentence has other characters, but spaces, than its tokens."""
+    text = next((own.text.partition("=")[2] for own in lines if own.text.startswith("# text =")), "")
+    rows, forms, until = [own.text.split("\t") for own in lines if not own.text.startswith("#")], "", 0
+    for identity, form, *_ in (row for row in rows if "." not in row[0]):
+        first, _, last = identity.partition("-")
+        if last or int(first) > until:
+            forms, until = forms + form, int(last or first)
+    return bool(text) and "".join(text.split()) != "".join(forms.split())
 
 
 def morphology(lines: Iterable[Line]) -> Iterator[tuple[str, str, str, str, str]]:
