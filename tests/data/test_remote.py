@@ -8,12 +8,11 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 from serving import serving
-from test_gc import OLD, Text, age, chain, write
+from steps import OLD, Text, age, chain, write
 
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store import shared as shared_storage
@@ -36,36 +35,24 @@ from phrasemodels.infra.services import free_port
 from phrasemodels.tasks.prepare.sharded import FIRST_ROWS, SHARD, Shard, map_shards, read_shards, write_shards
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a bucket on an S3 server that is started here."""
-    pytest.importorskip("moto")
+def aws(patch: pytest.MonkeyPatch, url: str, **more: str) -> None:
+    """Name the S3 server at this URL to all clients."""
     pytest.importorskip("s3fs")
-    port, log = free_port(), tmp_path_factory.mktemp("s3") / "log"
-    variables = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y",
-                 "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}  # fmt: skip
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with pytest.MonkeyPatch.context() as patch, log.open("wb") as out:
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        server = subprocess.Popen(command, stdout=out, stderr=out)
-        try:
-            import boto3
+    names = {"ENDPOINT_URL": url, "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "y", "DEFAULT_REGION": "us-east-1"}
+    for name, value in {**names, "EC2_METADATA_DISABLED": "true", **more}.items():
+        patch.setenv(f"AWS_{name}", value)
 
-            client = boto3.client("s3")
-            until = time.monotonic() + 300
-            while True:
-                try:
-                    client.create_bucket(Bucket="phrases")
-                    break
-                except Exception:
-                    if time.monotonic() > until:
-                        raise
-                    time.sleep(0.1)
-            yield "s3://phrases"
-        finally:
-            server.kill()
-            server.wait()
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The URL of a bucket on an S3 server that is started here."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port := free_port(), verbose=False)
+    with pytest.MonkeyPatch.context() as patch:
+        aws(patch, f"http://127.0.0.1:{port}")
+        server.start()
+        ObjectStorage("s3://phrases").files.mkdir("phrases")
+        yield "s3://phrases"
+        server.stop()
 
 
 @pytest.fixture(params=["file", "s3"])
@@ -106,14 +93,9 @@ def test_a_node_finds_the_artifacts_of_another_node(nodes: list[Store]) -> None:
 def test_what_another_node_made_is_known_here_and_downloaded_when_a_file_is_asked_for(nodes: list[Store]) -> None:
     one, two = nodes
     steps = [*chain(one, "table", "a"), *chain(two, "table", "b")]
-    assert (
-        {artifact.key for artifact in two.all_artifacts()}
-        == {step.key for step in steps}
-        == {p.name for p in two.present()}
-    )
-    assert one.present() == two.present() and [a.key for a in one.all_artifacts()] == [
-        a.key for a in two.all_artifacts()
-    ]
+    keys, theirs = ([artifact.key for artifact in store.all_artifacts()] for store in (one, two))
+    assert keys == theirs and {*keys} == {step.key for step in steps} == {place.name for place in two.present()}
+    assert one.present() == two.present()
     elsewhere = next(artifact for artifact in two.all_artifacts() if artifact.key == steps[0].key)
     assert not elsewhere.path.exists() and elsewhere.manifest == one.find(steps[0]).manifest
     assert elsewhere.file("text").read_bytes() == one.find(steps[0]).file("text").read_bytes()
@@ -415,11 +397,7 @@ def checkpoint(folder: Path, step: int) -> None:
 
 
 def test_a_broken_storage_is_named_without_its_credentials(tmp_path: Path, monkeypatch) -> None:
-    pytest.importorskip("s3fs")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "known")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush-hush")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    aws(monkeypatch, f"http://127.0.0.1:{free_port()}", SECRET_ACCESS_KEY="hush-hush", MAX_ATTEMPTS="1")
     with pytest.raises(OSError, match="object storage s3://nowhere does not work") as error:
         Store(tmp_path, ObjectStorage("s3://nowhere")).open()
     assert "hush-hush" not in str(error.value)
@@ -427,14 +405,9 @@ def test_a_broken_storage_is_named_without_its_credentials(tmp_path: Path, monke
 
 def test_a_step_is_published_once_a_lost_endpoint_is_back(tmp_path: Path, monkeypatch) -> None:
     """moto keeps the storage in this process, so it outlives its server."""
-    pytest.importorskip("s3fs")
-    from moto.server import ThreadedMotoServer
-
-    port = free_port()
-    for name, value in {"ENDPOINT_URL": f"http://127.0.0.1:{port}", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "y",
-                        "DEFAULT_REGION": "us-east-1", "MAX_ATTEMPTS": "1"}.items():  # fmt: skip
-        monkeypatch.setenv(f"AWS_{name}", value)
-    servers, made = [ThreadedMotoServer("127.0.0.1", port, verbose=False)], []
+    start = partial(pytest.importorskip("moto.server").ThreadedMotoServer, "127.0.0.1", port := free_port(), verbose=False)
+    aws(monkeypatch, f"http://127.0.0.1:{port}", MAX_ATTEMPTS="1")
+    servers, made = [start()], []
 
     def cut(job: Job, settings: None) -> dict[str, Any]:
         (job.out / "text").write_text("text")
@@ -447,7 +420,7 @@ def test_a_step_is_published_once_a_lost_endpoint_is_back(tmp_path: Path, monkey
     with pytest.raises(OSError, match="object storage s3://comes-and-goes/x does not work"):
         near.open().run(Step(cut, "cut"))
     assert not list(near.artifacts()), "an artifact that is not published does not count"
-    servers.append(ThreadedMotoServer("127.0.0.1", port, verbose=False))
+    servers.append(start())
     servers[1].start()
     try:
         assert near.run(Step(cut, "cut")).file("text").read_text() == "text"
@@ -462,12 +435,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     left: ClassVar[list[int]] = []
-    codes: ClassVar[dict[int, str]] = {
-        412: "PreconditionFailed",
-        409: "ConditionalRequestConflict",
-        403: "AccessDenied",
-        404: "NoSuchBucket",
-    }
+    codes: ClassVar = {412: "PreconditionFailed", 409: "ConditionalRequestConflict", 403: "AccessDenied", 404: "NoSuchBucket"}
 
     def do_PUT(self) -> None:
         assert self.headers["If-None-Match"] == "*"
@@ -487,41 +455,29 @@ class Answers(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)) as url:
+        aws(monkeypatch, url)
+        yield
+
+
 @pytest.mark.parametrize(
     ("answers", "first"),
-    [
-        ([200], True),
-        ([412], False),
-        ([409, 200], True),
-        ([409, 409, 412], False),
-        ([409], None),
-        ([403], None),
-        ([404], None),
-    ],
-)
-def test_publish_reads_the_http_status_of_any_s3_server(monkeypatch, answers: list[int], first: bool | None) -> None:
-    pytest.importorskip("s3fs")
+    [([200], True), ([412], False), ([409, 200], True), ([409, 409, 412], False), ([409], None), ([403], None), ([404], None)],
+)  # fmt: skip
+def test_publish_reads_the_http_status_of_any_s3_server(answering, monkeypatch, answers: list[int], first: bool | None) -> None:
     monkeypatch.setattr(Answers, "left", answers)
-    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)) as url:
-        for name, value in {"ENDPOINT_URL": url, "ACCESS_KEY_ID": "x",
-                            "SECRET_ACCESS_KEY": "y", "DEFAULT_REGION": "us-east-1"}.items():  # fmt: skip
-            monkeypatch.setenv(f"AWS_{name}", value)
-        storage = ObjectStorage(f"s3://bucket/{'-'.join(map(str, answers))}")
-        with (
-            pytest.raises(OSError, match=f"{storage.url} does not work") if first is None else contextlib.nullcontext()
-        ):
-            assert storage.publish(Path(), {"step": "step", "key": "key", "files": {}}) == first
+    storage = ObjectStorage(f"s3://bucket/{'-'.join(map(str, answers))}")
+    broken = pytest.raises(OSError, match=f"{storage.url} does not work")
+    with broken if first is None else contextlib.nullcontext():
+        assert storage.publish(Path(), {"step": "step", "key": "key", "files": {}}) == first
 
 
-def test_a_server_that_lets_the_second_publisher_win_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("s3fs")
+def test_a_server_that_lets_the_second_publisher_win_is_refused(answering, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Answers, "left", [200])
-    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)) as url:
-        for name, value in {"ENDPOINT_URL": url, "ACCESS_KEY_ID": "x",
-                            "SECRET_ACCESS_KEY": "y", "DEFAULT_REGION": "us-east-1"}.items():  # fmt: skip
-            monkeypatch.setenv(f"AWS_{name}", value)
-        with pytest.raises(OSError, match="ignores If-None-Match"):
-            ObjectStorage("s3://bucket/second").open()
+    with pytest.raises(OSError, match="ignores If-None-Match"):
+        ObjectStorage("s3://bucket/second").open()
 
 
 def test_settings_of_fsspec_name_no_other_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -584,9 +540,7 @@ def test_a_full_disk_removes_no_blob(folder: ObjectStorage, tmp_path: Path, monk
         (folder.replace if again else folder.publish)(tmp_path, manifest)
     assert folder.listed("blobs") == [str(blob)]
     assert blob.read_text() == before
-    assert again or blob.stat().st_mtime > time.time() - DAY, (
-        "a renewed blob looks new, so gc keeps it until its manifest is written"
-    )
+    assert again or blob.stat().st_mtime > time.time() - DAY, "it looks new: gc keeps it until its manifest is written"
 
 
 def later(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
@@ -606,10 +560,8 @@ def test_gc_keeps_files_of_the_last_day_during_a_run(nodes: list[Store], monkeyp
 
 @pytest.mark.parametrize("inputs", [{}, {"before": Step(write, "nothing", Text(""))}])
 def test_gc_keeps_an_artifact_that_is_leased_meanwhile(nodes: list[Store], monkeypatch, inputs: dict) -> None:
-    shared, needed = (
-        nodes[0].shared,
-        Step(write, "needed", Text("y"), inputs),
-    )  # with inputs: another key with the same bytes
+    """With inputs: another key with the same bytes."""
+    shared, needed = nodes[0].shared, Step(write, "needed", Text("y"), inputs)
     for text in "xyz":
         nodes[0].run(Step(write, text, Text(text)))
     remove, begun = shared.files.rm_file, contextlib.ExitStack()
