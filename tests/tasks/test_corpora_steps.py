@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from conftest import CORPORA
+from running import small_corpus
 
 from phrasemodels.data.corpora.readers import Leak, read
 from phrasemodels.data.corpora.samples import (
@@ -127,7 +128,7 @@ def test_leaks_are_counted(store: Store) -> None:
 
 
 def test_every_experiment_has_its_leakage(tmp_path) -> None:
-    plan, store = planned(Request("000", "1", "sample", 1), Settings(store=tmp_path / "store"))
+    plan, store = planned(Request("000", "1", "sample", 1, small_corpus(60, 10, 20)), Settings(store=tmp_path / "store"))
     found = {e.name: str(Leak(**store.run(e.leak).meta["leak"])) for e in plan.table.experiments}
     assert {e.leak.key for e in plan.table.experiments} <= {step.key for step in plan.steps}
-    assert set(found.values()) == {"0 of 600 records (0%) stand verbatim in train"}
+    assert set(found.values()) == {"0 of 20 records (0%) stand verbatim in train"}

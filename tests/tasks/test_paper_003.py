@@ -86,17 +86,13 @@ def test_answers_are_scored_for_the_best_start_and_facts_for_the_best_few(tmp_pa
         for i, (support, found) in enumerate(zip(([1, 0], [2, 1]), places, strict=True))
     ]  # fmt: skip
     write_shard(tmp_path / "predictions.arrow", pa.Table.from_pylist(rows, schema=ANSWERS))
-    inputs = {
-        "predictions": Artifact(tmp_path, {"meta": {}, "key": ""}),
-        "stories": Artifact(tmp_path, {"meta": {"shards": []}, "key": ""}),
-    }
+    metas = {"predictions": {}, "stories": {"shards": []}}
+    inputs = {name: Artifact(tmp_path, {"meta": meta, "key": ""}) for name, meta in metas.items()}
     job = Job(tmp_path, tmp_path, inputs, Store(tmp_path), Executor(), "")
     values = {name: score["value"] for name, score in score_answers(job, AnswerScoring(2))["scores"].items()}
     assert values == {"answer": 100.0, "fact": 75.0, "answer/mean": pytest.approx(200 / 3)}
     assert json.loads((tmp_path / "scores.json").read_text())["fact"]["signature"].startswith("mean of the best 2 of 3")
-    missing = [
-        row | {"answer": SPECIAL[UNKNOWN], "predicted": SPECIAL[UNKNOWN]} for row in rows
-    ]  # train lacks the answer
+    missing = [row | dict.fromkeys(("answer", "predicted"), SPECIAL[UNKNOWN]) for row in rows]  # train lacks the answer
     write_shard(tmp_path / "predictions.arrow", pa.Table.from_pylist(missing, schema=ANSWERS))
     assert score_answers(job, AnswerScoring(2))["scores"]["answer"]["value"] == 0
 
@@ -116,13 +112,7 @@ def test_starts_are_ranked_by_held_out_answers(tmp_path):
 
 @pytest.mark.parametrize(
     ("hypothesis", "reference", "expected"),
-    [
-        ("a b c", "a b c", 100),
-        ("a b", "a b c d", 50),
-        ("", "a b", 0),
-        ("a x c", "a b c d", 25),
-        ("a b c", "a b", 200 / 3),
-    ],
+    [("a b c", "a b c", 100), ("a b", "a b c d", 50), ("", "a b", 0), ("a x c", "a b c d", 25), ("a b c", "a b", 200 / 3)],
 )
 def test_length_to_failure(hypothesis, reference, expected):
     assert length_to_failure(hypothesis.split(), reference.split()) == pytest.approx(expected)
@@ -153,20 +143,13 @@ def test_words_have_vectors_of_norm_one_and_words_without_one_share_a_hundred(tm
     made = Artifact(folder, {"key": "rows", "meta": {**write_shards(folder, pa.table(rows)), **terms}})
     supplied = tmp_path / "supplied" / "glove"
     supplied.mkdir(parents=True)
-    lines = [
-        "A 3 4",
-        "dog 0 2",
-        ". . 1 2 3",
-        "dogs 1 0",
-        "unseen 1 1",
-    ]  # the third is of two words, as some of 840B are
+    lines = ["A 3 4", "dog 0 2", ". . 1 2 3", "dogs 1 0", "unseen 1 1"]  # the third is of two words, as some of 840B are
     (supplied / "vectors.txt").write_text("".join(f"{line}\n" for line in lines))
     sources = Sources((tmp_path / "supplied",))
     chosen = VectorFile("glove/vectors.txt", 2)
     store = Store(tmp_path / "store").open()
-    words = Step(
-        pair_vocabulary, "w", PairVocabulary(1, as_written, chosen), {"train": made, "dev": made, "test": made}
-    )
+    inputs = dict.fromkeys(("train", "dev", "test"), made)
+    words = Step(pair_vocabulary, "w", PairVocabulary(1, as_written, chosen), inputs)
     known = store.run(words, Executor(sources=sources))
     entries = read_words(known, "words")
     assert sorted(entries[4:7]) == ["A", "dog", "dogs"] and len(entries) == 4 + 3 + 100

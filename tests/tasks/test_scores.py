@@ -38,27 +38,26 @@ from phrasemodels.verdicts.significance import Statistic, holm, seed_group
 
 
 def sources(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "licences": [],
-        "redistributable": True,
-        "stand_in": True,
-        **write_shards(job.out, pa.Table.from_pylist(rows)),
-    }
+    terms = {"licences": [], "redistributable": True, "stand_in": True}
+    return terms | write_shards(job.out, pa.Table.from_pylist(rows))
 
 
 def guessed(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return write_shard(job.out / "predictions.arrow", pa.Table.from_pylist(rows))
 
 
+def scored_by(store: Store, settings: TranslationScoring, targets: list[str], guesses: list[dict[str, Any]]) -> Artifact:
+    """Score guesses of translations. targets: the references before they were divided into words."""
+    rows = [{"id": 0, "target": text} for text in targets]
+    inputs = {"rows": Step(sources, "rows", rows), "predictions": Step(guessed, "predictions", guesses)}
+    return store.run(Step(score_translations, "scores", settings, inputs))
+
+
 @pytest.mark.parametrize(("language", "tokens"), [("ja", "char"), ("de", "13a")])
 def test_running_text_without_spaces_is_compared_by_characters(store: Store, language: str, tokens: str) -> None:
     raw, hypothesis = "".join(map(chr, range(0x3042, 0x304C))), [chr(code) for code in range(0x3042, 0x304B)]
     table = [{"id": 0, "group": "", "hypothesis": hypothesis, "reference": [*hypothesis, raw[-1]]}]
-    inputs = {
-        "rows": Step(sources, "rows", [{"id": 0, "target": raw}]),
-        "predictions": Step(guessed, "predictions", table),
-    }
-    made = store.run(Step(score_translations, "scores", TranslationScoring(joined_letters_or_words, language), inputs))
+    made = scored_by(store, TranslationScoring(joined_letters_or_words, language), [raw], table)
     found = made.meta["scores"]["sacrebleu"]
     assert f"tok:{tokens}" in found["signature"] and (found["value"] > 85) == (language == "ja")
 
@@ -74,11 +73,7 @@ def test_counts_of_ids_are_those_of_their_texts() -> None:
 def test_the_end_of_hypotheses_counts_only_if_asked(store: Store, count_end: bool) -> None:
     words = "a b c d e f".split()
     table = [{"id": 0, "group": "", "hypothesis": words, "reference": words}]
-    inputs = {
-        "rows": Step(sources, "rows", [{"id": 0, "target": "a b c d e f"}]),
-        "predictions": Step(guessed, "predictions", table),
-    }
-    made = store.run(Step(score_translations, "scores", TranslationScoring(None, "de", count_end), inputs))
+    made = scored_by(store, TranslationScoring(None, "de", count_end), ["a b c d e f"], table)
     bleu = made.meta["scores"]["bleu"]["value"]
     assert bleu < 90 if count_end else bleu == pytest.approx(100)
 
@@ -94,12 +89,7 @@ def test_scores_of_blocks_are_those_of_sacrebleu_over_the_whole_set(
     groups = ["", "x", "x", "y", "", "", "y", "x", "", ""]
     rows = zip(groups, *texts, strict=True)
     table = [{"id": 0, "group": g, "hypothesis": h.split(), "reference": r.lower().split()} for g, h, r in rows]
-    inputs = {
-        "rows": Step(sources, "rows", [{"id": 0, "target": text} for text in texts[1]]),
-        "predictions": Step(guessed, "predictions", table),
-    }
-    settings = TranslationScoring(joined_letters_or_words, "de")
-    made = store.run(Step(score_translations, "scores", settings, inputs))
+    made = scored_by(store, TranslationScoring(joined_letters_or_words, "de"), texts[1], table)
     found = {name: score["value"] for name, score in made.meta["scores"].items()}
     assert found["sacrebleu"] == BLEU(force=True).corpus_score(texts[0], [texts[1]]).score
     assert found["sacrebleu_lc"] == BLEU(force=True, lowercase=True).corpus_score(texts[0], [texts[1]]).score
@@ -127,16 +117,18 @@ def test_an_own_metric_is_that_of_the_best_start(store: Store) -> None:
     assert (made.meta["scores"]["best"]["value"], made.meta["scores"]["best"]["sentences"]) == (100, 1)
 
 
+def compared(name: str, metric: str, mean: float, differences: dict[str, tuple[float, float]] | None = None) -> dict[str, Any]:
+    """Return a row of a table. differences: the difference from its baseline and its p by metric."""
+    found = {key: {"difference": d, "low": -9, "high": 9, "p_holm": p, "seeds": 3} for key, (d, p) in (differences or {}).items()}
+    return {"system": name, "variant": "", "experiment": name, "metric": metric, "seeds": [0, 1, 2],
+            "against": {"baseline": "plain", "differences": found} if found else None,
+            "intervals": {metric: {"mean": mean, "half_width": 1.0, "n": 3}}}  # fmt: skip
+
+
 @pytest.mark.parametrize("metrics", [("bleu",), ("bleu", "exact")])
 def test_the_rows_that_differ_are_counted_for_each_metric(metrics: tuple[str, ...]) -> None:
-    def row(name: str, metric: str, low: float) -> dict[str, Any]:
-        found = {"difference": 1.0, "low": low, "high": 3.0, "p_holm": 0.01 if low > 0 else 0.9, "seeds": 3}
-        against = {"baseline": "plain", "differences": {metric: found}} if name else None
-        means = {metric: {"mean": 1.0, "half_width": 1.0, "n": 3}}
-        return {"system": name or "Plain", "variant": "", "experiment": name or "plain", "metric": metric, "seeds": [0, 1, 2],
-                "against": against, "intervals": means}  # fmt: skip
-
-    rows = [row(name, metric, low) for metric in metrics for name, low in (("", 0), ("One", 0.5), ("Two", -0.5))]
+    rows = [compared("Plain", metric, 1.0) for metric in metrics]
+    rows += [compared(name, metric, 1.0, {metric: (1.0, p)}) for metric in metrics for name, p in (("One", 0.01), ("Two", 0.9))]
     assert findings(rows)[len(metrics)].startswith("The largest: One gains 1.0")
     said = findings(rows)[: len(metrics)]
     assert [re.sub(" in [^(]*", " ", sentence) for sentence in said] == [
@@ -146,20 +138,13 @@ def test_the_rows_that_differ_are_counted_for_each_metric(metrics: tuple[str, ..
 
 
 def test_the_conclusion_says_of_what_chance_was_tested_and_nothing_of_rows_that_were_not() -> None:
-    def row(name: str, differences: dict[str, float]) -> dict[str, Any]:
-        found = {
-            k: {"difference": d, "low": -9, "high": 9, "p_holm": 0.9 if "/" in k else 0.01, "seeds": 3}
-            for k, d in differences.items()
-        }
-        return {"system": name, "variant": "", "experiment": name, "metric": "bleu", "seeds": [0, 1, 2],
-                "against": {"baseline": "A", "differences": found} if found else None,
-                "intervals": {"bleu": {"mean": float(len(name)), "half_width": 1.0, "n": 3}}}  # fmt: skip
-
-    said = findings([row("A", {}), row("B", {"bleu": 2.0, "bleu/idiom": 3.0, "bleu/plain": -0.02})])
+    differences = {"bleu": (2.0, 0.01), "bleu/idiom": (3.0, 0.9), "bleu/plain": (-0.02, 0.9)}
+    said = findings([compared("A", "bleu", 1.0), compared("B", "bleu", 1.0, differences)])
     assert said[0] == "The difference from the baseline is significant (p < 0.05)."
     assert said[1].startswith("B gains 2.0")
     assert "By kind: on idioms +3.0" in said[2] and "on plain sentences +0.0" in said[2]
-    assert findings([row("A", {}), row("BB", {})]) == ["2 rows, BLEU 1.00 to 2.00; none is tested against another."]
+    rows = [compared("A", "bleu", 1.0), compared("BB", "bleu", 2.0)]
+    assert findings(rows) == ["2 rows, BLEU 1.00 to 2.00; none is tested against another."]
 
 
 def test_a_loss_that_is_no_number_leaves_a_gap_in_the_curve() -> None:
@@ -214,9 +199,10 @@ def test_a_row_is_tested_against_a_row_of_its_own_table() -> None:
         ("47.1", [47.141, 47.142, 47.143], "", "reproduced"),
         ("47.10", [47.141, 47.142, 47.143], "", "reproduced"),
         ("47.1", [47.142], "", "inconclusive"),
+        ("1.0", None, "", "not run"),
     ],
 )
-def test_verdicts(printed: str, values: list[float], reason: str, verdict: str) -> None:
+def test_verdicts(printed: str, values: list[float] | None, reason: str, verdict: str) -> None:
     assert judge(printed, values, reason).verdict == verdict
 
 
@@ -241,22 +227,16 @@ def test_a_value_that_does_not_vary_needs_one_run_and_has_to_print_the_same(
 
 
 @pytest.mark.parametrize(
-    ("printed", "values", "exact", "reason"),
+    ("printed", "value", "reason"),
     [
-        ("40", [40.0], True, "it is 40"),
-        ("47.1", [47.142], True, "47.142, which prints as 47.1"),
-        ("47.2", [47.151], True, "47.151, which prints as 47.2"),
-        ("47.3", [47.1512345], True, "it is 47.1512, which is 0.1488 lower than 47.3"),
+        ("40", 40.0, "it is 40"),
+        ("47.1", 47.142, "47.142, which prints as 47.1"),
+        ("47.2", 47.151, "47.151, which prints as 47.2"),
+        ("47.3", 47.1512345, "it is 47.1512, which is 0.1488 lower than 47.3"),
     ],
 )
-def test_a_reason_says_how_far_apart_the_numbers_are(
-    printed: str, values: list[float], exact: bool, reason: str
-) -> None:
-    assert judge(printed, values, exact=exact).reason == reason
-
-
-def test_a_number_without_a_run_is_not_run() -> None:
-    assert judge("1.0", None, "").verdict == "not run"
+def test_a_reason_says_how_far_apart_the_numbers_are(printed: str, value: float, reason: str) -> None:
+    assert judge(printed, [value], exact=True).reason == reason
 
 
 def test_every_cell_is_one_published_number_and_only_the_papers_own_setting_is_comparable() -> None:
@@ -265,13 +245,7 @@ def test_every_cell_is_one_published_number_and_only_the_papers_own_setting_is_c
         assert all(answer.cell.published >= 0 for answer in experiment.answers if answer.cell)
         assert experiment.profile == "paper" or not experiment.comparable
     table = Request("000", "1", "paper", 1).resolve().experiments
-    assert [e.answers[0].cell.published for e in table if e.answers[0].cell] == [
-        20.90,
-        21.60,
-        20.95,
-        34.61,
-        34.03,
-    ]
+    assert [e.answers[0].cell.published for e in table if e.answers[0].cell] == [20.90, 21.60, 20.95, 34.61, 34.03]
 
 
 @pytest.mark.parametrize(
