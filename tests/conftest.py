@@ -93,15 +93,23 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(shared: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The weights of a small training that nothing interrupts."""
-    from small_training import training, weights
+def whole(shared: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small training that nothing interrupted."""
+    from small_training import training
 
     from phrasemodels.tasks.train.trainer import run_training
 
     folder = tmp_path_factory.mktemp("undisturbed")
     run_training(training(shared, folder))
-    return weights(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(whole: Path) -> dict[str, Any]:
+    """The weights of a small training that nothing interrupts."""
+    from small_training import weights
+
+    return weights(whole)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -52,7 +53,7 @@ from phrasemodels.tasks.train.trainer import (
     history,
     peak_memory_mib,
     run_training,
-)
+)  # fmt: skip
 
 
 def test_equal_seeds_give_equal_bits_and_other_seeds_do_not(shared, undisturbed, tmp_path):
@@ -98,14 +99,8 @@ def test_micro_batches_are_counted_as_one_update(shared, tmp_path):
 def test_the_decay_of_segments_is_added_once_an_update(shared, tmp_path):
     gradients = []
     for pieces in (1, 3):
-        run = training(
-            shared,
-            tmp_path / str(pieces),
-            f"train.accumulation_steps={pieces}",
-            "train.clip=inf",
-            "train.optimiser=sgd",
-        )
-        trainer = Trainer(run)
+        more = (f"train.accumulation_steps={pieces}", "train.clip=inf", "train.optimiser=sgd")
+        trainer = Trainer(training(shared, tmp_path / str(pieces), *more))
         trainer.model.segments = weights_of_segments = ReleasedSegmentWeights()
         trainer.segment_weights.append(weights_of_segments)
         weights_of_segments.transitions.data.fill_(2.0)
@@ -135,10 +130,9 @@ def test_weights_cast_together_give_the_gradients_of_autocast(shared, tmp_path, 
     batch, found = trainer.data.batch(np.arange(4)), []
     ask = torch.is_autocast_enabled
     for together in (False, True):
+        asked = partial(lambda on, device: on if device == "cuda" else ask(device), together)
         with trainer.precision(), monkeypatch.context() as patch:
-            patch.setattr(
-                torch, "is_autocast_enabled", lambda device, on=together: on if device == "cuda" else ask(device)
-            )
+            patch.setattr(torch, "is_autocast_enabled", asked)
             loss = trainer.alone(batch)
         found.append((loss, *torch.autograd.grad(loss, list(trainer.model.parameters()))))
     assert len(trainer.alone.names) > 20
@@ -148,11 +142,8 @@ def test_weights_cast_together_give_the_gradients_of_autocast(shared, tmp_path, 
 def test_a_tied_weight_is_not_cast_together():
     linear, table = torch.nn.Linear(3, 5), torch.nn.Embedding(5, 3)
     table.weight = linear.weight
-    assert CastTogether(torch.nn.ModuleList([linear, table, torch.nn.Linear(3, 2)])).names == [
-        "0.bias",
-        "2.weight",
-        "2.bias",
-    ]
+    modules = torch.nn.ModuleList([linear, table, torch.nn.Linear(3, 2)])
+    assert CastTogether(modules).names == ["0.bias", "2.weight", "2.bias"]
 
 
 @pytest.mark.parametrize("given", ["", "cpu"])
@@ -223,9 +214,8 @@ def exploding(step: int, warmup: int, steps: int) -> float:
 def test_no_checkpoint_has_weights_that_are_not_finite(shared, tmp_path, keeps_last):
     run = training(shared, tmp_path)
     objective = type("Kept", (type(run.objective),), {"keeps_last": keeps_last})()
-    run_training(
-        dataclasses.replace(run, objective=objective, config=dataclasses.replace(run.config, schedule=exploding))
-    )
+    config = dataclasses.replace(run.config, schedule=exploding)
+    run_training(dataclasses.replace(run, objective=objective, config=config))
     path, state = newest(tmp_path, "key")
     assert Progress(**state["progress"]).diverged and state["progress"]["best_step"] == 20 < state["progress"]["step"]
     for name in ("model", "best"):
@@ -241,10 +231,8 @@ def test_a_criterion_that_takes_the_best_answer_takes_none_of_nan(shared, tmp_pa
 
 
 @pytest.mark.parametrize("damage", ["delete", "truncate", "no state"])
-def test_resuming_from_an_older_checkpoint_gives_the_same_bits(shared, undisturbed, tmp_path, monkeypatch, damage):
-    whole = training(shared, tmp_path)
-    run_training(whole)
-    last = sorted(tmp_path.glob("step-*"))[-1]
+def test_resuming_from_an_older_checkpoint_gives_the_same_bits(shared, whole, undisturbed, tmp_path, monkeypatch, damage):
+    last = sorted(Path(shutil.copytree(whole, tmp_path, dirs_exist_ok=True)).glob("step-*"))[-1]
     if damage == "delete":
         shutil.rmtree(last)
     elif damage == "truncate":
@@ -252,16 +240,17 @@ def test_resuming_from_an_older_checkpoint_gives_the_same_bits(shared, undisturb
     else:
         (last / "state.json").unlink()
     assert newest(tmp_path, "key")[1]["progress"]["step"] == 35
-    computed, update = [], Trainer.update
-
-    def recording(trainer, rows):
-        computed.append(trainer.progress.step)
-        update(trainer, rows)
-
-    monkeypatch.setattr(Trainer, "update", recording)
-    run_training(whole)
+    computed = recorded(monkeypatch)
+    run_training(training(shared, tmp_path))
     assert same(weights(tmp_path), undisturbed)
     assert computed == [35, 36, 37, 38, 39], "no step is computed twice"
+
+
+def recorded(monkeypatch) -> list[int]:
+    """Return a list that gets the number of updates before each update from now on."""
+    computed, update = [], Trainer.update
+    monkeypatch.setattr(Trainer, "update", lambda self, rows: (computed.append(self.progress.step), update(self, rows)))
+    return computed
 
 
 KILLED = """
@@ -305,9 +294,15 @@ def test_a_killed_training_ends_with_the_same_bits(shared, undisturbed, tmp_path
     assert [row["step"] for row in history] == [10, 20, 30, 40]
 
 
-def test_an_unfinished_checkpoint_is_removed_if_its_process_ended(tmp_path, monkeypatch):
+@pytest.fixture
+def tiny():
+    """A model and its optimiser, for checkpoints."""
     model = torch.nn.Linear(2, 1)
-    optimiser = torch.optim.Adam(model.parameters())
+    return model, torch.optim.Adam(model.parameters())
+
+
+def test_an_unfinished_checkpoint_is_removed_if_its_process_ended(tiny, tmp_path, monkeypatch):
+    model, optimiser = tiny
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -369,9 +364,8 @@ def test_a_change_of_workers_before_the_first_evaluation_is_recorded(tmp_path):
     assert made.record.tracker.client().get_run(made.record.training_run(pipeline)).data.tags["workers"] == "2 then 1"
 
 
-def test_a_checkpoint_of_another_version_is_refused_in_one_line(tmp_path):
-    model = torch.nn.Linear(2, 1)
-    optimiser = torch.optim.Adam(model.parameters())
+def test_a_checkpoint_of_another_version_is_refused_in_one_line(tiny, tmp_path):
+    model, optimiser = tiny
     path = save(tmp_path, model, copied(model), optimiser, Progress(1), "key") / "state.json"
     state = json.loads(path.read_text())
     del state["digest"]
@@ -382,9 +376,8 @@ def test_a_checkpoint_of_another_version_is_refused_in_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2,)])
-def test_a_checkpoint_whose_optimiser_has_another_shape_is_refused(tmp_path, monkeypatch, shape):
-    model = torch.nn.Linear(2, 1)
-    optimiser = torch.optim.Adam(model.parameters())
+def test_a_checkpoint_whose_optimiser_has_another_shape_is_refused(tiny, tmp_path, monkeypatch, shape):
+    model, optimiser = tiny
     other = {"0.step": torch.tensor(1.0), "0.exp_avg": torch.ones(shape), "0.exp_avg_sq": torch.ones(1, 2)}
     monkeypatch.setattr(phrasemodels.tasks.train.checkpoints, "_optimiser_tensors", lambda _: other)
     save(tmp_path, model, copied(model), optimiser, Progress(1), "key")
@@ -392,9 +385,8 @@ def test_a_checkpoint_whose_optimiser_has_another_shape_is_refused(tmp_path, mon
         resume(tmp_path, model, optimiser, "key")
 
 
-def test_a_checkpoint_of_another_key_is_not_resumed_and_only_the_newest_are_kept(tmp_path):
-    model = torch.nn.Linear(2, 1)
-    optimiser = torch.optim.Adam(model.parameters())
+def test_a_checkpoint_of_another_key_is_not_resumed_and_only_the_newest_are_kept(tiny, tmp_path):
+    model, optimiser = tiny
     for step in (1, 2, 10):
         save(tmp_path, model, copied(model), optimiser, Progress(step), "key")
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000002", "step-00000010"]
@@ -510,8 +502,7 @@ def test_a_longer_training_goes_on_from_a_finished_one_that_kept_its_state(fresh
 def test_a_shorter_training_goes_on_from_a_longer_one_under_way(fresh, undisturbed, monkeypatch, steps):
     with pytest.raises(OutOfTimeError):
         trained(fresh, stop_at=20)
-    done, update = [], Trainer.update
-    monkeypatch.setattr(Trainer, "update", lambda self, rows: (done.append(self.progress.step), update(self, rows)))
+    done = recorded(monkeypatch)
     short = trained(fresh, f"train.steps={steps}", keeps_state=True)
     assert done == list(range(20, steps)) and short.meta["steps"] == steps
     trained(fresh, keeps_state=True)  # from the longest
@@ -524,10 +515,7 @@ def test_a_shorter_training_goes_on_from_a_longer_one_under_way(fresh, undisturb
     ("other", "why"),
     [
         (("train.steps=20", "train.learning_rate=0.002"), "another rate"),
-        (
-            ("train.steps=20", "train.schedule=halved_thrice"),
-            "a schedule of all updates, which the other does not have",
-        ),
+        (("train.steps=20", "train.schedule=halved_thrice"), "a schedule of all updates, which the other does not have"),
         (("train.steps=15",), "an evaluation at its end"),
     ],
 )
@@ -590,9 +578,8 @@ def test_buffers_are_trained_resumed_and_exported_bit_for_bit(shared, tmp_path):
     for file in ("model", "best"):
         first, second = (load_file(found[name] / f"{file}.safetensors") for name in found)
         assert same(first, second)
-        assert {"encoder.norm.running_var", "encoder.features", "encoder.bounded.parametrizations.weight.0._u"} < {
-            *first
-        }
+        buffers = {"encoder.norm.running_var", "encoder.features", "encoder.bounded.parametrizations.weight.0._u"}
+        assert buffers < {*first}
         assert "encoder.places" not in first and first["encoder.norm.num_batches_tracked"] > 10
     torch.manual_seed(99)
     model = whole.model.build().eval()
@@ -600,10 +587,8 @@ def test_buffers_are_trained_resumed_and_exported_bit_for_bit(shared, tmp_path):
     with pytest.raises(ValueError, match=r"part test_train:StatefulConfig is none .* load\(folder, StatefulConfig\)"):
         load(LoadedModel(model, whole.model).save_pretrained(tmp_path / "exported"))
     readme = (tmp_path / "exported" / "README.md").read_text()
-    assert (
-        "from test_train import StatefulConfig" in readme
-        and 'from_pretrained("FOLDER OR NAME", StatefulConfig)' in readme
-    )
+    for line in ("from test_train import StatefulConfig", 'from_pretrained("FOLDER OR NAME", StatefulConfig)'):
+        assert line in readme
     again = load(tmp_path / "exported", StatefulConfig)
     assert same(copied(again.module), first)
     inputs = torch.randint(4, 50, (3, 6)), torch.tensor([6, 4, 4]), torch.tensor([[[0, 1], [2, 3]]] * 3)
