@@ -141,7 +141,7 @@ def _remove_half_written(place: Path) -> None:
     import fcntl
 
     for half in place.parent.glob(f".{glob.escape(place.name)}.*-{'[0-9a-f]' * 12}"):
-        with suppress(OSError), half.open("rb") as opened:
+        with suppress(OSError), half.open("ab") as opened:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             half.unlink()
 
