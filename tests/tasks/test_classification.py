@@ -51,11 +51,8 @@ RECIPE = ClassificationRecipe(CORPUS, Levels(trees="none"), text=SentenceText(("
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict:
     store = Store(tmp_path_factory.mktemp("store")).open()
     found = {name: store.run(step) for name, step in steps_of("c", RECIPE, MODEL, TRAIN, 0).items()}
-    return (
-        found
-        | {name: store.run(RECIPE.data()[name]) for name in ("vocabulary", "test")}
-        | {"rows": store.run(RECIPE.test_rows())}
-    )
+    data = RECIPE.data() | {"rows": RECIPE.test_rows()}
+    return found | {name: store.run(data[name]) for name in ("vocabulary", "test", "rows")}
 
 
 def test_it_learns_which_word_the_label_is(made: dict) -> None:
@@ -114,11 +111,8 @@ def test_lines_are_a_sentence_and_its_label(tmp_path: Path) -> None:
     file = tmp_path / "reviews.tsv"
     file.write_text("a good film\tgood\na bad film\tbad\told\n", encoding="utf-8")
     (table,) = labelled_blocks({"rows": file}, 100)
-    rows = table.to_pylist()
-    assert [(row["text"], row["label"], row["group"]) for row in rows] == [
-        ("a good film", "good", ""),
-        ("a bad film", "bad", "old"),
-    ]
+    rows = [(row["text"], row["label"], row["group"]) for row in table.to_pylist()]
+    assert rows == [("a good film", "good", ""), ("a bad film", "bad", "old")]
     file.write_text("a good film\n", encoding="utf-8")
     with pytest.raises(ValueError, match="line 1"):
         list(labelled_blocks({"rows": file}, 100))

@@ -17,6 +17,7 @@ from phrasemodels.data.corpora import treebank
 from phrasemodels.data.corpora.samples import Treebank
 from phrasemodels.data.download import manifest
 from phrasemodels.data.download.manifest import Sources
+from phrasemodels.data.formats.conllu import sentence_to_conllu
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.store import Executor, Store
 from phrasemodels.encoders.inputs import PretrainedConfig, TagsConfig
@@ -44,19 +45,11 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sources:
         rows[0]["tokens"][-1] = re.findall(r" ([^ ()]+)\)", trees[0])[-1]
         (folder / section).mkdir(parents=True)
         (folder / section / f"wsj_{section}01.mrg").write_text("\n".join(trees) + "\n", encoding="utf-8")
-        blocks = [
-            "".join(
-                f"{n}\t{word}\t_\t_\t{tag}\t_\t{head}\t{relation}\t_\t_\n"
-                for n, (word, tag, head, relation) in enumerate(
-                    zip(row["tokens"], row["tags"], row["heads"], row["relations"], strict=True), 1
-                )
-            )
-            for row in rows
-        ]
+        columns = ("tags", "heads", "relations")
+        blocks = [sentence_to_conllu(row["tokens"], **{name: row[name] for name in columns}) for row in rows]
         (folder / f"{split}.conllu").write_text("\n".join(blocks) + "\n", encoding="utf-8")
-        (folder / f"{split}.tags").write_text(
-            "".join(" ".join([WRONG, *row["tags"][1:]]) + "\n" for row in rows), encoding="utf-8"
-        )
+        tags = "".join(" ".join([WRONG, *row["tags"][1:]]) + "\n" for row in rows)
+        (folder / f"{split}.tags").write_text(tags, encoding="utf-8")
     save("xlnet", tmp_path / "supplied" / "xlnet-large-cased")
     made = tmp_path / "manifests"
     shutil.copytree(manifest.MANIFESTS, made)
@@ -88,18 +81,16 @@ def test_a_row_at_the_papers_size_goes_from_files_to_scores(name: str, sources: 
     assert {"f1", "uas", "las", "precision", "recall"} <= scores.keys()
     data = chosen.recipe.data()
     rows, numbers = (read_shards(store.run(data[part], executor)) for part in ("raw", "test"))
-    assert (
-        {tags[0] for tags in rows["predicted"].to_pylist()} == {WRONG} != {tags[0] for tags in rows["tags"].to_pylist()}
-    )
+    first = {name: {tags[0] for tags in rows[name].to_pylist()} for name in ("predicted", "tags")}
+    assert first["predicted"] == {WRONG} != first["tags"]
     entries = store.run(data["vocabulary"], executor).file("tags.txt").read_text().split("\n")
     for ids, tags in zip(numbers["tags"].to_pylist(), rows["predicted"].to_pylist(), strict=True):
         assert [entries[tag] for tag in ids[1:-1]] == tags
     parses = read_shard(made["predictions"].file("predictions.arrow"))["tags"].to_pylist()
     assert parses == rows["predicted"].to_pylist(), "no tagger is trained: a parse has the tags that were read"
+    loaded = chosen.recipe.loaded(chosen.model, made | {"vocabulary": store.run(data["vocabulary"], executor)})
     with pytest.raises(ValueError, match=r"reads the column 'predicted' .* take a parser that predicts tags"):
-        chosen.recipe.loaded(chosen.model, made | {"vocabulary": store.run(data["vocabulary"], executor)}).predict(
-            ["a"]
-        )
+        loaded.predict(["a"])
 
 
 def test_predicted_tags_of_another_number_of_words_are_refused(sources: Sources) -> None:
@@ -152,9 +143,8 @@ def test_weights_start_as_released() -> None:
     top = LabelAttentionConfig(labels=112, d_ff=0)
     config = ParserConfig(PartitionedEncoderConfig(layers=1, top=top), (TagsConfig(9),), hidden=6, arc_hidden=7)
     torch.manual_seed(0)
-    parser = dataclasses.replace(
-        config, positions=LearnedPositions, tag_weight=0.0, start=as_released, labels=5, relations=4, tags=9
-    ).build()
+    released = {"positions": LearnedPositions, "tag_weight": 0.0, "start": as_released}
+    parser = dataclasses.replace(config, **released, labels=5, relations=4, tags=9).build()
     assert deviation(512, 64, heads=112) == pytest.approx(0.0071, abs=5e-5)
     layer, attention = parser.encoder.top, parser.encoder.layers[0].attention
     for weight in (layer.attend.key.content, layer.attend.value.position):
