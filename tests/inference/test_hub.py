@@ -41,10 +41,8 @@ def tiny(**card: object) -> LoadedModel:
 def test_a_model_made_in_memory_is_saved_and_loaded(tmp_path: Path) -> None:
     model = tiny(name="tiny")
     again = LoadedModel.from_pretrained(model.save_pretrained(tmp_path / "a"))
-    assert (
-        again.predict(["red house", "sleeps"]) == model.predict(["red house", "sleeps"])
-        and again.card["name"] == "tiny"
-    )
+    texts = ["red house", "sleeps"]
+    assert again.predict(texts) == model.predict(texts) and again.card["name"] == "tiny"
     with pytest.raises(ValueError, match=r"exists: name another place, .*force=True"):
         model.save_pretrained(tmp_path / "a")
 
@@ -78,17 +76,10 @@ def test_weights_that_were_trained_further_are_saved_without_the_manifests_of_th
 
 def test_a_model_travels_over_a_hub(hub: Hub, tmp_path: Path) -> None:
     model = tiny(licences=["CC0-1.0"], redistributable=True)
-    assert model.push_to_hub("user/tiny", endpoint=hub.url, token="hf_secret").startswith(
-        f"{hub.url}/user/tiny/commit/"
-    )
-    assert "Bearer hf_secret" in hub.tokens
-    assert {
-        "library.json",
-        "card.json",
-        "README.md",
-        "model/model.safetensors",
-        "vocabulary/source.txt",
-    } <= hub.repositories["user/tiny"].keys()
+    pushed = model.push_to_hub("user/tiny", endpoint=hub.url, token="hf_secret")
+    assert pushed.startswith(f"{hub.url}/user/tiny/commit/") and "Bearer hf_secret" in hub.tokens
+    files = {"library.json", "card.json", "README.md", "model/model.safetensors", "vocabulary/source.txt"}
+    assert files <= hub.repositories["user/tiny"].keys()
     hub.repositories["user/tiny"]["evil.py"] = b"raise SystemExit"
     again = LoadedModel.from_pretrained("user/tiny", endpoint=hub.url, cache_dir=tmp_path / "cache")
     assert again.predict(["red house sleeps"]) == model.predict(["red house sleeps"])
@@ -153,20 +144,17 @@ def test_a_folder_is_loaded_and_answers_without_any_other_library(tmp_path: Path
     assert said == "names on a hub need huggingface_hub: pip install huggingface_hub, or give a folder"
 
 
-def test_what_a_folder_says_of_its_answers_is_checked(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [{"problem": "os:system"}, {"problem": "Translation", "tokeniser": "x", "evil": 1}, {}, [], "x", {"problem": ["Translation"]}],
+    ids=str,
+)  # fmt: skip
+def test_what_a_folder_says_of_its_answers_is_checked(wrong: object, tmp_path: Path) -> None:
     folder = tiny().save_pretrained(tmp_path / "a")
     about = json.loads((folder / LIBRARY).read_text())
-    for wrong in (
-        {"problem": "os:system"},
-        {"problem": "Translation", "tokeniser": "x", "evil": 1},
-        {},
-        [],
-        "x",
-        {"problem": ["Translation"]},
-    ):
-        (folder / LIBRARY).write_text(json.dumps(about | {"predictor": wrong}))
-        with pytest.raises(ValueError, match="this model cannot be read"):
-            phrasemodels.load(folder)
+    (folder / LIBRARY).write_text(json.dumps(about | {"predictor": wrong}))
+    with pytest.raises(ValueError, match="this model cannot be read"):
+        phrasemodels.load(folder)
 
 
 def test_a_size_beyond_all_memory_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -247,12 +235,11 @@ def test_names_that_could_forge_a_tree_are_refused(name: str) -> None:
     tagging = Tagging("spaces", "en", "adjacent", 2, True)
     with pytest.raises(ValueError, match="a name is printable, without blanks or brackets"):
         tagging.check(None, {"target": [name]})
-    about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))
     for side in ("labels", "relations") if name == "(S" else ("tags", "labels", "relations"):
+        about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))
         about["entries"][side][-1] = name
         with pytest.raises(ValueError, match=rf"entries.{side} has .*: a name is printable"):
             _parts(about, ENGLISH)
-        about = json.loads((ENGLISH / ABOUT).read_text(encoding="utf-8"))
 
 
 def test_tags_may_have_brackets_as_in_german_and_craft() -> None:
