@@ -28,28 +28,13 @@ from phrasemodels.verdicts import read
 SECRET = "id_rsa of the user"
 
 
-def link(file: Path, secret: Path) -> None:
-    file.symlink_to(secret)
-
-
-def pipe(file: Path, secret: Path) -> None:
-    os.mkfifo(file)
-
-
-def device(file: Path, secret: Path) -> None:
-    file.symlink_to("/dev/zero")
-
-
-def endless(file: Path, secret: Path) -> None:
-    with file.open("wb") as sparse:
-        sparse.truncate(MOST_TEXT + 1)
-
-
-def nothing(file: Path, secret: Path) -> None:
-    file.symlink_to(file)
-
-
-ATTACKS = (link, pipe, device, endless, nothing)
+ATTACKS: dict[str, Callable[[Path, Path], object]] = {
+    "link": Path.symlink_to,
+    "pipe": lambda file, _: os.mkfifo(file),
+    "device": lambda file, _: file.symlink_to("/dev/zero"),
+    "endless": lambda file, _: (file.touch(), os.truncate(file, MOST_TEXT + 1)),
+    "nothing": lambda file, _: file.symlink_to(file),
+}
 
 
 def model(to: Path) -> Path:
@@ -58,42 +43,31 @@ def model(to: Path) -> Path:
     return LoadedModel(config.build(), config, {"source": ["a"]}).save_pretrained(to)
 
 
-def packed(to: Path) -> Path:
-    return Path(shutil.copytree(ENGLISH, to))
-
-
 def kept(to: Path) -> Path:
     to.mkdir()
     (to / "result.json").write_text("{}")
     return to
 
 
-def trained_in(folder: Path) -> Path:
-    return keep_trained(folder, folder.with_name("kept"), "")
-
-
 OPENED: dict[str, tuple[Callable[[Path], Path], Callable[[Path], object]]] = {
     "exported model": (model, phrasemodels.load),
     "exported model in the pipeline": (model, load_exported),
-    "packed parser": (packed, Parser.load),
-    "prepared data": (
-        kept,
-        lambda folder: train_prepared(experiment("000/table2/sample/transformer"), 0, folder, folder),
-    ),
+    "packed parser": (lambda to: Path(shutil.copytree(ENGLISH, to)), Parser.load),
+    "prepared data": (kept, lambda folder: train_prepared(experiment("000/table2/sample/transformer"), 0, folder, folder)),
     "kept result": (kept, lambda folder: read_kept(folder / "result.json")),
     "result to join": (kept, lambda folder: join(folder, folder)),
-    "results of trainings": (kept, trained_in),
+    "results of trainings": (kept, lambda folder: keep_trained(folder, folder.with_name("kept"), "")),
     "mirror": (kept, lambda folder: locate(UserFiles(name="text", pattern="more.txt", instructions=""), folder)),
 }
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("kind", OPENED)
-def test_only_regular_files_inside_of_a_folder_are_read(kind: str, attack: Callable[..., None], tmp_path: Path) -> None:
+def test_only_regular_files_inside_of_a_folder_are_read(kind: str, attack: str, tmp_path: Path) -> None:
     make, opened = OPENED[kind]
     (secret := tmp_path / "id_rsa").write_text(SECRET)
     folder = make(tmp_path / "folder")
-    attack(folder / "more.txt", secret)
+    ATTACKS[attack](folder / "more.txt", secret)
     with pytest.raises(ValueError, match=r"outside of the f|neither a file|leads to no file|bytes, more than") as error:
         opened(folder)
     assert "\n" not in str(error.value) and SECRET not in str(error.value)
@@ -105,7 +79,7 @@ def test_a_folder_of_texts_has_no_link_out_of_it(tmp_path: Path) -> None:
     (folder / "a.txt").write_text("It is.")
     (folder / "b.txt").symlink_to("a.txt")
     assert [path.name for path in texts_of(folder)] == ["a.txt", "b.txt"]
-    link(folder / "c.txt", secret)
+    (folder / "c.txt").symlink_to(secret)
     with pytest.raises(ValueError, match=r"c.txt is a link to .*outside of the folder"):
         texts_of(folder)
 
@@ -117,7 +91,7 @@ def test_a_folder_of_scores_has_no_link_out_of_it(tmp_path: Path) -> None:
     (folder / "latest").symlink_to(".")
     (folder / "gone.csv").symlink_to("nothing")
     assert [one.row for one in read(folder)] == ["folder/a.csv"]
-    link(folder / "c.csv", tmp_path / "b.csv")
+    (folder / "c.csv").symlink_to(tmp_path / "b.csv")
     with pytest.raises(ValueError, match=r"c.csv is a link to .*outside of the folder"):
         [*read(folder)]
 
