@@ -7,6 +7,7 @@ the row.
 
 import csv
 import json
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -266,7 +267,12 @@ def _text(value: Any, where: str) -> str:
         raise ValueError(f"{where} is {str(value)[:20]}, which is no text")
     if "\0" in value:
         raise ValueError(f"{where} has a NUL byte, which is no text: remove it")
-    return value.encode(errors="replace").decode()  # JSON may have halves of characters
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # JSON may have halves of characters
+        warn(f"{where} has half a character: it is read as \ufffd")
+        return re.sub("[\ud800-\udfff]", "\ufffd", value)
+    return value
 
 
 def types_of(file: Path, kept: Sequence[str]) -> pa.Schema:
@@ -326,6 +332,8 @@ def _csv(file: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[st
             for number, row in enumerate(rows, 1):
                 if None in row:
                     raise ValueError(f"{file}, row {number}: more cells than the header has")
+                if missing := [name for name, cell in row.items() if cell is None]:
+                    raise ValueError(f"{file}, row {number}: fewer cells than the header has, none of {missing[0]!r}")
                 yield row
     except (csv.Error, UnicodeDecodeError) as error:
         where = f"{file}, line {rows.reader.line_num}" if rows else file
@@ -336,7 +344,14 @@ def _csv(file: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[st
 
 def parse_table(parser: "Parser", table: Any, column: str = "text", keep: Sequence[str] = (), batch: int = 256) -> Any:
     """Return the parses of the texts of a table, as a table of the same kind: see `Parser.parse_table`."""
-    is_arrow, keep = not (hasattr(table, "iloc") and hasattr(table, "columns")), [keep] if isinstance(keep, str) else keep
+    if isinstance(table, str | list | tuple) or hasattr(table, "iloc") > hasattr(table, "columns"):
+        raise TypeError(
+            f"a {type(table).__name__} is no table: give a table of Arrow or pandas, or parse a list of texts"
+        )
+    is_arrow, keep = (
+        not (hasattr(table, "iloc") and hasattr(table, "columns")),
+        [keep] if isinstance(keep, str) else keep,
+    )
     table = pa.table(table) if is_arrow else table
     names = table.column_names if is_arrow else list(table.columns)
     for name in (column, *keep):
@@ -354,4 +369,10 @@ def parse_table(parser: "Parser", table: Any, column: str = "text", keep: Sequen
     every = zip(kept.to_pylist() if keep else [{}] * len(texts), parser.parse_each(texts, batch=batch), strict=True)
     found = chain.from_iterable(records(Answer(row, parses, (), "", own)) for row, (own, parses) in enumerate(every, 1))
     made = pa.Table.from_batches((pa.RecordBatch.from_pylist(some, wanted) for some in _batched(found)), wanted)
-    return made.drop_columns("file") if is_arrow else made.drop_columns("file").to_pandas()
+    made = made.drop_columns("file")
+    if is_arrow:
+        return made
+    import pandas as pd
+
+    whole = made.select(["start", "end"]).to_pandas(types_mapper={pa.int32(): pd.Int32Dtype()}.get)
+    return made.to_pandas().assign(start=whole["start"], end=whole["end"])  # no fractions beside a missing text

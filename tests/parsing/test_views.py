@@ -185,6 +185,15 @@ def test_a_table_in_python_is_of_the_kind_that_was_given() -> None:
     assert parser.parse_table(arrow.to_reader(), keep="id") == made
     frame = pd.DataFrame({"id": [7, 8, 9], "text": ["It rains.", float("nan"), "Yes."]})
     assert list(parser.parse_table(frame, keep=["id"])["text"]) == ["It rains.", "", "Yes."]
+    assert (
+        list(parser.parse_table(frame)["end"].dropna()) == [9, 4]
+        and str(parser.parse_table(frame)["end"].dtype) == "Int32"
+    )
+    half = pd.DataFrame({"text": pd.Series(["It \ud83d rains."], dtype=object)})
+    assert list(parser.parse_table(half)["text"]) == ["It \ufffd rains."]
+    for no_table in (["It rains."], frame["text"]):
+        with pytest.raises(TypeError, match="is no table: give a table of Arrow or pandas"):
+            parser.parse_table(no_table)
     with pytest.raises(ValueError, match="no column 'txt'; there are id, text"):
         parser.parse_table(frame, "txt")
     for values, says in (
@@ -207,6 +216,7 @@ def test_a_table_in_python_is_of_the_kind_that_was_given() -> None:
         ("a.csv", "id,text\n1,a\n", {}, "is a table: name the column of texts by --column"),
         ("a.csv", "id,text\n1,a\n", {"column": "txt"}, "row 1: no column 'txt'; there are id, text"),
         ("a.csv", "id,text\n1,a,b\n", {"column": "text"}, "row 1: more cells than the header has"),
+        ("a.csv", "text,id\na\n", {"column": "text"}, "row 1: fewer cells than the header has, none of 'id'"),
         ("a.csv", "tags,text\n1,a\n", {"column": "text", "ids": ["tags"]}, "the name of a column of the parses"),
         ("a.jsonl", '{"text": 5}\n', {"column": "text"}, "row 1: text is 5, which is no text"),
         ("a.csv", "text\na\nb\0\n", {"column": "text"}, "row 2: text has a NUL byte, which is no text"),
