@@ -427,6 +427,8 @@ def test_programs_get_json_and_what_is_wrong_is_refused_in_one_line(address: str
     for path, data, status, why in (
         ("/parse.json", None, 422, "no field text"),
         ("/?txt=It+is.", None, 422, "no field text"),
+        ("/parse.json?text=It+is.&decode=x", None, 422, "no option 'decode'"),
+        ("/parse.json", b'{"text": "It is.", "k": 2}', 422, "no option 'k'"),
         ("/x", None, 404, "form is at /"),
         (f"/?{'&'.join(f'a{n}=1' for n in range(11))}", None, 400, "one field"),
         ("/parse.json", b"[1]", 422, "no field text"),

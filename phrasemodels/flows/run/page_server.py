@@ -18,7 +18,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -377,6 +377,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not isinstance(sent["text"], str):
             kind = "null" if sent["text"] is None else type(sent["text"]).__name__
             raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, f"text is {kind}, not a string: {ASK}")
+        _check_fields(sent)
         return sent["text"]
 
     def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
@@ -412,7 +413,13 @@ def _field(form: str) -> str:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"{error}: send one field, text=...") from None
     if "text" not in fields:
         raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, f"there is no field text: {ASK}")
+    _check_fields(fields)
     return fields["text"][0]
+
+
+def _check_fields(fields: Iterable[str]) -> None:
+    if unknown := [name for name in fields if name != "text"]:
+        raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, f"there is no option {readable(unknown[0])[:50]!r}: {ASK}")
 
 
 def interface(served: Served) -> dict[str, Any]:
