@@ -307,3 +307,11 @@ def test_workers_end_with_their_parent(monkeypatch) -> None:
     )
     ended = subprocess.run([sys.executable, "-c", parent], stdout=subprocess.PIPE, timeout=60, cwd=PROJECT)
     assert ended.returncode == -9  # `run` waits for the end of every process that holds its stdout
+
+
+def test_arcs_alone_are_written_as_conllu_unless_asked(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("It rained.")
+    command([str(tmp_path / "a.txt")], decode="arcs", out=tmp_path / "out")
+    assert "\t0\troot\t" in (tmp_path / "out" / "a.conllu").read_text()
+    with pytest.raises(ValueError, match="arcs alone have no brackets"):
+        command([str(tmp_path / "a.txt")], form="brackets", decode="arcs")

@@ -320,7 +320,10 @@ def test_the_command_line_parses(cli: Callable[..., subprocess.CompletedProcess[
     for decode, form in (("phrases", "brackets"), ("arcs", "json"), ("apart", "json")):
         asked = cli("parse", name, text, *by_line, "--decode", decode, "--format", form)
         assert len(asked.stdout.splitlines()) == len(lines) and asked.returncode == 0, asked.stderr
-    assert "arcs alone have no brackets" in cli("parse", name, str(tmp_path / "text"), "--decode", "arcs").stderr
+    assert (
+        "arcs alone have no brackets"
+        in cli("parse", name, str(tmp_path / "text"), "--decode", "arcs", "--format", "brackets").stderr
+    )
     page = cli("draw", name, "--text", "The red house sleeps.", "--to", str(tmp_path / "labels.html"))
     assert page.returncode == 0 and "<svg" in (tmp_path / "labels.html").read_text(), page.stderr
     assert cli("export", name, str(tmp_path / "parser")).returncode == 0

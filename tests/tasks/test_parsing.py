@@ -172,7 +172,7 @@ def test_phrases_are_not_asked_of_a_parser_that_has_none(folder: Path, tmp_path:
     text.write_text("The cat sleeps.")
     arcs = save(dataclasses.replace(saved, decode=arcs_alone), tmp_path / "arcs")
     with pytest.raises(ValueError, match="arcs alone have no brackets"):
-        parse([str(arcs), str(text)])
+        parse([str(arcs), str(text)], form="brackets")
     entries = {**ENTRIES, "labels": ENTRIES["labels"][:2]}
     config = CONFIG.sized({side: len(own) for side, own in entries.items()})
     without = save(dataclasses.replace(saved, model=config.build(), config=config, entries=entries), tmp_path / "none")

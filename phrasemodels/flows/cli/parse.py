@@ -52,9 +52,11 @@ def parse(
     form: Annotated[
         str,
         typer.Option(
-            "--format", help="brackets, conllu, jsonl (or json; an object for each sentence), arrow or parquet."
+            "--format",
+            help="brackets, conllu, jsonl (or json; an object for each sentence), arrow or parquet; by default brackets, or conllu of arcs "
+            "alone.",
         ),
-    ] = "brackets",
+    ] = "",
     decode: Annotated[
         str,
         typer.Option(
@@ -99,10 +101,11 @@ def parse(
 
     from phrasemodels.data.store.artifacts import atomic_replace
     from phrasemodels.folders import check_replaceable
+    from phrasemodels.models.parser import DECODES
     from phrasemodels.parsing.files import BINARY, Table, answers, warn, write
 
     form = "jsonl" if form == "json" else form
-    check_names(form, decode, read)
+    check_names(form or "conllu", decode, read)
     if batch < 1:
         raise ValueError(f"--batch {batch}: at least one sentence has to be read")
     if form in BINARY and not out and sys.stdout.isatty():
@@ -113,8 +116,9 @@ def parse(
     table = Table(column, tuple(ids or ())) if column else None
     files = _texts(given, table, out)
     kept = checked(files, table, ids, read)
-    to = _outputs(files, given, form, out, force) if out else {}
     parser = reader(model, decode)
+    form = form or ("conllu" if parser.decode is DECODES["arcs"] else "brackets")
+    to = _outputs(files, given, form, out, force) if out else {}
     check_decoder(parser, form, read)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that half-written files are removed
     with parsing(parser, model, decode, workers) as parse_texts:
