@@ -282,7 +282,11 @@ class ScaledLinear(nn.Linear):
 def as_lengths(lengths: Lengths, x: Tensor, axis: int = 1) -> Tensor:
     """Return the lengths (B) of x (B, ...) along an axis, given as to functions of `structs`: a tensor, a list, a mask (B, n), or None."""
     if isinstance(lengths, Tensor) and lengths.dim() == 1 and lengths.shape[0] == x.shape[0] and is_integer(lengths):
-        return lengths  # no number is looked at: a GPU would be waited for, or a graph would break
+        if lengths.is_cpu and not shapes_are_fixed() and len(lengths):  # else a GPU is waited for, or a graph breaks
+            least, most = (int(n) for n in lengths.aminmax())
+            if least < 0 or most > max(1, x.shape[axis]):
+                raise ValueError(f"lengths: {least} to {most} words, but there are {x.shape[axis]} positions")
+        return lengths
     return check_lengths(lengths, x.shape[0], x.shape[axis], x.device)[:, 0]
 
 

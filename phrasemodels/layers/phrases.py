@@ -173,9 +173,10 @@ def phrase_graph(members: Tensor, lengths: Tensor, n: int) -> PhraseGraph:
         ValueError: A position has no word in its sentence.
     """
     check_members(members, lengths)
+    members = F.pad(members.long(), (0, int(not members.shape[2])), value=-1)
     (B, m, k), device = members.shape, members.device
     word = F.pad(torch.arange(n, device=device).view(1, n, 1), (0, k - 1), value=-1).expand(B, -1, -1)
-    named = torch.cat([word, members], 1).long() + 1  # position + 1; 0, for none, counts as a word of every node
+    named = torch.cat([word, members], 1) + 1  # position + 1; 0, for none, counts as a word of every node
     # Eq 4: the nodes are the words, then the phrases
     holds = torch.zeros(B, n + m, n + 1, dtype=torch.bool, device=device).scatter(2, named, True)
     holds = F.pad(holds[..., 1:], (1, 0), value=True)
@@ -216,6 +217,7 @@ def check_members(members: Tensor, lengths: Tensor) -> None:
         raise ValueError(f"members must be integers (B, m, k), not {tuple(members.shape)} of {members.dtype}")
     if members.shape[0] != lengths.shape[0]:  # not len, which torch.export takes for a constant
         raise ValueError(f"members of {members.shape[0]} sentences, but lengths of {lengths.shape[0]}")
+    members = members.long()
     wrong = (members < -1) | (members >= lengths.view(-1, 1, 1))
     if not shapes_are_fixed() and wrong.any():
         sentence, phrase, word = wrong.nonzero()[0].tolist()

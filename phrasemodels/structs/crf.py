@@ -10,15 +10,16 @@ that a constraint forbids, is an error that names the sentence; with `validate_a
     loss = -crf(emissions, gold, mask)
 """
 
+import warnings
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from phrasemodels.structs import eisner
 from phrasemodels.structs.dispatch import Unscripted, as_numbers, check_lengths, not_traced, refuse_tracing, transformed
-from phrasemodels.structs.distributions import DependencyTree, LinearChain
+from phrasemodels.structs.distributions import DependencyTree, LinearChain, Structured
 from phrasemodels.structs.eisner import Projective
 from phrasemodels.structs.nonprojective import NonProjective
 
@@ -35,7 +36,7 @@ class CRF(Unscripted):
         constraints: Booleans (C+1, C+1) that allow a transition [from, to]; the last row is the start, the last column the end
             (see `tag_constraints`). They are a buffer, so that parameters stay finite, which `AveragedModel` copies; it cannot
             average booleans, so leave its use_buffers=False. None: all transitions are allowed.
-        validate_args: Refuse gold tags without probability.
+        validate_args: Refuse gold tags without probability, and to decode a sentence that has no tags.
     """
 
     constraints: Tensor | None
@@ -46,13 +47,14 @@ class CRF(Unscripted):
         super().__init__()
         if num_tags < 1:
             raise ValueError(f"num_tags={num_tags}: must be at least 1")
-        wanted = (num_tags + 1, num_tags + 1)
+        wanted, constraints = (num_tags + 1, num_tags + 1), None if constraints is None else torch.as_tensor(constraints)
         if constraints is not None and (constraints.shape != wanted or constraints.dtype != torch.bool):
             raise ValueError(
                 f"constraints must be booleans {wanted}, not {tuple(constraints.shape)} of {constraints.dtype}"
             )
         self.num_tags, self.batch_first, self.validate_args = num_tags, batch_first, validate_args
         self.register_buffer("constraints", constraints)
+        self._given = constraints  # `to_empty`, after a build on the meta device, forgets buffers
         self.register_load_state_dict_pre_hook(_keep_constraints)
         self.start_transitions = nn.Parameter(torch.empty(num_tags))
         self.end_transitions = nn.Parameter(torch.empty(num_tags))
@@ -60,7 +62,9 @@ class CRF(Unscripted):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all scores from U(-0.1, 0.1)."""
+        """Draw all scores from U(-0.1, 0.1), and set the constraints that were given."""
+        if self.constraints is not None and self._given is not None:
+            self.constraints.copy_(self._given)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -0.1, 0.1)
 
@@ -93,7 +97,7 @@ class CRF(Unscripted):
         """Return the best tags of each sequence."""
         chain = self.distribution(emissions, mask)
         lengths = [chain.scores[0].shape[1]] * len(chain.scores[0]) if chain.lengths is None else chain.lengths
-        return [tags[:n] for tags, n in zip(chain.mode.tolist(), lengths, strict=True)]
+        return [tags[:n] for tags, n in zip(_mode(chain, self.validate_args, "tags").tolist(), lengths, strict=True)]
 
     @not_traced
     def distribution(self, emissions: Tensor, mask: Tensor | None = None) -> LinearChain:
@@ -118,6 +122,8 @@ class CRF(Unscripted):
                 x.masked_fill(~y, -torch.inf) for x, y in ((start, allowed[-1, :-1]), (end, allowed[:-1, -1]))
             )
             transitions = transitions.masked_fill(~allowed[:-1, :-1], -torch.inf)
+        else:
+            transitions = transitions.clone()  # numpy's view of a parameter would keep FSDP from freeing its memory
         unary = emissions + torch.where(first, start, 0) + torch.where(last, end, 0)
         return LinearChain(unary, transitions, lengths[:, 0])
 
@@ -150,7 +156,7 @@ def tag_constraints(tags: Sequence[str], scheme: Literal["BIO", "BIOES"] = "BIO"
             return continued and one[0] in {"B", "I"} and one[1] == other[1]
         return True
 
-    return torch.tensor([[allows(one, other) for other in letters] for one in letters])
+    return torch.tensor([[allows(one, other) for other in letters] for one in letters], device="cpu")
 
 
 def first_pieces(emissions: Tensor, tags: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -208,7 +214,7 @@ class TreeCRF(Unscripted):
     @not_traced
     def decode(self, arcs: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the heads (B, n+1) of the best trees, -1 at the root and in the padding."""
-        return self.distribution(arcs, mask).mode
+        return _mode(self.distribution(arcs, mask), self.validate_args, "heads")
 
     @not_traced
     def distribution(self, arcs: Tensor, mask: Tensor | None = None) -> DependencyTree:
@@ -218,10 +224,12 @@ class TreeCRF(Unscripted):
         return DependencyTree(arcs, lengths[:, 0], self.trees)
 
 
-def _keep_constraints(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Let a state dict without constraints, as of pytorch-crf, load into a CRF that has some."""
-    if model.constraints is not None:
-        state.setdefault(f"{prefix}constraints", model.constraints)
+def _keep_constraints(model: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Let a state dict without constraints, as of pytorch-crf, load into a CRF that has some; warn of others."""
+    if (own := model.constraints) is not None:
+        given = state.setdefault(f"{prefix}constraints", own)
+        if not own.is_meta and given.shape == own.shape and not torch.equal(given.to(own.device), own):
+            warnings.warn("CRF: the constraints of the state dict replace other ones, of the constructor", stacklevel=2)
 
 
 def _booleans(mask: object) -> Tensor | None:
@@ -250,12 +258,20 @@ def _known(gold: Tensor, inside: Tensor, count: int, name: str) -> Tensor:
 
 
 def _refuse_impossible(value: Tensor, name: str) -> None:
-    """ValueError: a sentence's gold structure has the log likelihood -inf; under a transform of `torch.func` it stays so."""
-    if not transformed() and (wrong := value == -torch.inf).any():
+    """ValueError: a sentence's structure has the score -inf or NaN; under a transform of `torch.func` it stays so."""
+    if not transformed() and (wrong := ~(value > -torch.inf)).any():
         raise ValueError(
-            f"{name} of sentence {int(wrong.nonzero()[0])} have no probability: they are no such structure, or a score of -inf "
-            "forbids them; validate_args=False gives -inf"
+            f"{name} of sentence {int(wrong.nonzero()[0])} have no probability: they are no such structure, a score of -inf "
+            "forbids them, or a score is NaN; validate_args=False gives -inf or NaN"
         )
+
+
+def _mode(p: Structured, validate_args: bool, name: str) -> Tensor:
+    """Return the best structures. ValueError: a sentence has none, if `validate_args`."""
+    best, rows = p.functions.argmax(*p.scores, lengths=p.lengths)
+    if validate_args:
+        _refuse_impossible(best, name)
+    return cast(Tensor, rows)
 
 
 def _reduced(value: Tensor, inside: Tensor, reduction: Reduction) -> Tensor:

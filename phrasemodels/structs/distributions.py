@@ -151,13 +151,18 @@ class Structured(Distribution):
     def cross_entropy(self, other: "Structured") -> Tensor:
         """Return −Σ p log q for another distribution q, in nats, (B,), computed in float64.
 
+        It is inf where q forbids what p does not, and 0 where p has no structure, as the entropy is.
+
         NotImplementedError: it is over other structures, or of other lengths.
         """
         p, q = _comparable(self, other)
-        return (q.log_partition - p.expected_score(q.scores)).to(self.dtype)
+        return _cross_entropy(p.parts(), q).to(self.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the log probabilities (...) of structures (..., event), whose dimensions end with the batch's."""
+        """Return the log probabilities (...) of structures (..., event), whose dimensions end with the batch's, or broadcast to it.
+
+        ValueError: they have another number of positions.
+        """
         exact = self._promoted()
         return _log_probability(exact._score(value), exact.log_partition).to(self.dtype)
 
@@ -166,6 +171,11 @@ class Structured(Distribution):
         return self._promoted()._score(value).to(self.dtype)
 
     def _score(self, value: Tensor) -> Tensor:
+        batch, event = self.batch_shape, self.event_shape
+        if len(event) == 1 and value.shape[-1:] != event:
+            raise ValueError(f"structures must be (..., {(*batch, *event)}), not {tuple(value.shape)}")
+        if len(event) <= value.dim() < len(batch) + len(event):
+            value = value.expand(*batch, *value.shape[-len(event) :])
         return self.functions.score(*self.scores, rows=value, lengths=self.lengths)
 
     def _promoted(self) -> "Structured":
@@ -178,8 +188,7 @@ class Structured(Distribution):
 
     def expected_score(self, scores: tuple[Tensor, ...]) -> Tensor:
         """Return the expectation under this distribution of the score (B,) by other scores of the same shapes."""
-        total = [_expectation(p, s, len(self.batch_shape)) for p, s in zip(self.parts(), scores, strict=True)]
-        return torch.stack(total).sum(0)
+        return _expected(self.parts(), scores, len(self.batch_shape))
 
     def _like(self, scores: tuple[Tensor, ...]) -> "Structured":
         other = self.__class__.__new__(self.__class__)
@@ -279,6 +288,18 @@ class Parse(Structured):
         return Size((max(2 * self._sizes()[0] - 1, 0), 3))
 
 
+def _expected(parts: tuple[Tensor, ...], scores: tuple[Tensor, ...], batch: int) -> Tensor:
+    """Return the expectation of the score (B,), given those of the parts."""
+    return torch.stack([_expectation(p, s, batch) for p, s in zip(parts, scores, strict=True)]).sum(0)
+
+
+def _cross_entropy(parts: tuple[Tensor, ...], q: Structured) -> Tensor:
+    """Return `Structured.cross_entropy` (B,) of the distribution with these expected parts, which are 0 if it has no structure."""
+    batch, log_z = len(q.batch_shape), q.log_partition
+    value = log_z.masked_fill(log_z == -torch.inf, torch.inf) - _expected(parts, q.scores, batch)
+    return value.masked_fill((parts[0] == 0).flatten(batch).all(batch), 0)
+
+
 def _expectation(p: Tensor, scores: Tensor, batch: int) -> Tensor:
     """Return Σ p · scores for each index of the first `batch` dimensions; what has probability 0 adds 0, even if its score is
     -inf or NaN.
@@ -289,13 +310,14 @@ def _expectation(p: Tensor, scores: Tensor, batch: int) -> Tensor:
 
 @register_kl(Structured, Structured)
 def _kl(p: Structured, q: Structured) -> Tensor:
-    """Return Σ p log (p / q), (B,): E_p[score_p − score_q] − log Z_p + log Z_q, computed in float64.
+    """Return Σ p log (p / q), (B,): the cross entropy minus that of p with itself, computed in float64.
 
     NotImplementedError: other structures, or other lengths.
     """
     dtype = p.dtype
     p, q = _comparable(p, q)
-    return (p.cross_entropy(q) - p.log_partition + p.expected_score(p.scores)).to(dtype)
+    parts = p.parts()
+    return (_cross_entropy(parts, q) - _cross_entropy(parts, p)).to(dtype)
 
 
 def _shared() -> dict[str, Any]:
@@ -314,11 +336,21 @@ def _comparable(p: Structured, q: Structured) -> tuple[Structured, Structured]:
     if p.functions != q.functions or p.scores[0].shape != q.scores[0].shape:
         raise NotImplementedError("both distributions must be over the same structures, with scores of the same shape")
     if p.lengths is not q.lengths:
-        one, other = (None if x.lengths is None else torch.as_tensor(x.lengths).cpu() for x in (p, q))
-        if one is None or other is None or not torch.equal(one.long(), other.long()):
+        one, other = map(_lengths, (p, q))
+        if one is None or other is None or not torch.equal(one, other):
             raise NotImplementedError("both distributions must have the same lengths, or none")
+    # transitions that all positions of p share, but not those of q
+    p = p._like(tuple(s.expand_as(o) if s.dim() < o.dim() else s for s, o in zip(p.scores, q.scores, strict=True)))
     p, q = (x._like(tuple(map(forbidding, in_float64(x.scores)))) for x in (p, q))
     return p, q
+
+
+def _lengths(p: Structured) -> Tensor | None:
+    """Return the lengths, on the CPU; None: they are not known, as those of several batch dimensions."""
+    if len(p.batch_shape) == 1:
+        checked: Tensor = p.functions.check(*p.scores, lengths=p.lengths)
+        return checked.cpu()
+    return None if p.lengths is None else torch.as_tensor(p.lengths).cpu().long()
 
 
 def _log_probability(scores: Tensor, log_z: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, cached_property, lru_cache, partial, update_wrapper
 from itertools import takewhile
 from math import prod
+from numbers import Integral
 from threading import local
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -410,9 +411,9 @@ class Structure:
         rest = list(arguments[len(scores) :])
         if ranked:
             k = rest.pop(0) if k is None and rest else k
-            if not isinstance(k, int) or k < 0:
+            if not isinstance(k, Integral) or k < 0:
                 raise ValueError(f"k={k}: must be a number of structures")
-            options["k"] = k
+            options["k"] = int(k)
         if rest:
             lengths = rest.pop(0)
         if rest or not scores:

@@ -253,7 +253,7 @@ def test_four_sentences_are_memorised(encoder):
         (torch.zeros(1, 4, 6), torch.tensor([4]), PAIR, r"words must be \(B, n, 8\), not \(1, 4, 6\)"),
         (torch.zeros(1, 4, 8), [4.0], PAIR, r"lengths must be 1 integers, not \(1,\) of torch.float32"),
         (torch.zeros(1, 4, 8), torch.ones(1, 4, dtype=torch.int64), PAIR, r"a mask must be bool: mask.bool\(\)"),
-        (torch.zeros(1, 4, 8), torch.tensor([5]), PAIR, "lengths: 5 words, but words has 4 positions"),
+        (torch.zeros(1, 4, 8), torch.tensor([5]), PAIR, "lengths: 5 to 5 words, but there are 4 positions"),
         (torch.zeros(1, 4, 8), torch.tensor([4]), None, "members must be an integer tensor .* not a NoneType"),
         (torch.zeros(1, 4, 8), torch.tensor([4]), PAIR[:0], "members of 0 sentences, but lengths of 1"),
     ],

@@ -57,3 +57,18 @@ def test_phrases_are_words_of_their_sentence(members: torch.Tensor, message: str
     encoder = HypernodeEncoderConfig(**SIZE).build()
     with pytest.raises(ValueError, match=f"^members.*{message}"):
         encoder(torch.randn(2, 4, D), torch.tensor([4, 2]), members)
+
+
+@pytest.mark.parametrize("lengths", [[6, 3, 1], [5, -1, 1]])
+@pytest.mark.parametrize("name", ENCODERS)
+def test_lengths_out_of_range_are_refused(name: str, lengths: list[int]) -> None:
+    encoder, structure = built(name)
+    with pytest.raises(ValueError, match="lengths"):
+        encoder(torch.randn(3, 5, D), torch.tensor(lengths), *structure)
+
+
+def test_members_may_be_bytes_or_have_no_words() -> None:
+    encoder, _ = built("hypernode states")
+    x, members = torch.randn(1, 5, D), torch.tensor([[[0, 1]]])
+    torch.testing.assert_close(encoder(x, None, members.byte()), encoder(x, None, members))
+    torch.testing.assert_close(encoder(x, None, members[:, :, :0]), encoder(x, None, members[:, :0]))

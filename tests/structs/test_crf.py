@@ -200,3 +200,33 @@ def test_a_mask_may_be_a_list_of_any_numbers():
             model(emissions, tags, mask)
     with pytest.raises(ValueError, match=r"a mask must be bool: mask.bool\(\)$"):
         chain.log_partition(emissions, torch.zeros(3, 3), torch.ones(2, 3).long())
+
+
+def test_a_sentence_without_tags_is_named():
+    model, trees = crf.CRF(2, batch_first=True, constraints=[[False] * 3] * 3), crf.TreeCRF()
+    free, nan = crf.CRF(2, batch_first=True), torch.tensor([0.0, torch.nan])[:, None, None]
+    for call in (
+        lambda: model.decode(torch.zeros(1, 2, 2)),
+        lambda: free.decode(nan.expand(2, 2, 2)),
+        lambda: free(nan.expand(2, 2, 2), torch.zeros(2, 2).long()),
+        lambda: trees.decode(nan.expand(2, 3, 3)),
+    ):
+        with pytest.raises(ValueError, match=r"of sentence [01] have no probability"):
+            call()
+    assert crf.CRF(2, True, [[False] * 3] * 3, validate_args=False).decode(torch.zeros(1, 2, 2)) == [[-1, -1]]
+
+
+def test_constraints_outlive_the_meta_device_and_do_not_change_in_silence():
+    allowed = torch.tensor([[True, False, True]] * 3)
+    with torch.device("meta"):
+        model = crf.CRF(2, constraints=allowed)
+    model.to_empty(device="cpu").reset_parameters()
+    assert torch.equal(model.constraints, allowed)
+    with pytest.warns(UserWarning, match="replace"):
+        model.load_state_dict(crf.CRF(2, constraints=~allowed).state_dict())
+
+
+def test_the_memory_of_transitions_can_be_freed_as_by_fsdp():
+    model = crf.CRF(2, batch_first=True)
+    model(torch.zeros(1, 2, 2), torch.zeros(1, 2).long())
+    assert model.transitions.untyped_storage().resizable()

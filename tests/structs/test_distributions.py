@@ -157,3 +157,32 @@ def test_batch_dimensions_and_expansion_are_those_of_torch(pair):
     torch.testing.assert_close(kl_divergence(wide, q.expand((3, 2))), kl_divergence(p, q).expand(3, 2))
     for one, other in zip(wide.parts(), p.parts(), strict=True):
         torch.testing.assert_close(one, other.expand(3, *other.shape))
+
+
+def test_an_impossible_sentence_has_the_cross_entropy_of_its_support(pair):
+    p, _ = pair
+    no = p._like((torch.full_like(p.scores[0], -torch.inf), *p.scores[1:]))
+    inf, zero = torch.full_like(p.log_partition, torch.inf), torch.zeros_like(p.log_partition)
+    assert torch.equal(p.cross_entropy(no), inf) and torch.equal(kl_divergence(p, no), inf)
+    for q in (p, no):
+        assert torch.equal(no.cross_entropy(q), zero) and torch.equal(kl_divergence(no, q), zero)
+
+
+def test_the_divergence_of_shared_transitions_from_others_and_without_lengths():
+    unary, shared = torch.randn(2, 4, 3, dtype=F64), torch.randn(3, 3, dtype=F64)
+    each = torch.randn(2, 3, 3, 3, dtype=F64)
+    p, same, q = (
+        LinearChain(unary, shared),
+        LinearChain(unary, shared.expand_as(each), [4, 4]),
+        LinearChain(unary, each),
+    )
+    torch.testing.assert_close(kl_divergence(p, q), kl_divergence(same, q))
+    torch.testing.assert_close(kl_divergence(p, same), torch.zeros(2, dtype=F64), atol=1e-12, rtol=0)
+
+
+def test_values_broadcast_to_the_batch_and_need_its_positions():
+    p = LinearChain(torch.randn(2, 4, 3), torch.randn(3, 3))
+    torch.testing.assert_close(p.expand((3, 2)).log_prob(p.mode), p.log_prob(p.mode).expand(3, 2))
+    torch.testing.assert_close(p.log_prob(torch.zeros(4).long()), p.log_prob(torch.zeros(2, 4).long()))
+    with pytest.raises(ValueError, match=r"\(2, 4\)\), not \(2, 3\)"):
+        p.log_prob(p.mode[:, :3])
