@@ -476,10 +476,7 @@ def start_mlflow(settings: Settings) -> None:
         _make_tables(uri)
 
 
-IN_DATABASE = {  # where MLflow's database names folders of the store
-    "experiments": ["artifact_location"], "runs": ["artifact_uri"], "logged_models": ["artifact_location"],
-    "model_versions": ["source", "storage_location"],
-}  # fmt: skip
+IN_DATABASE = {"experiments": "artifact_location", "runs": "artifact_uri"}  # columns with folders of the store
 
 
 def follow_store(database: Path, root: Path) -> None:
@@ -490,12 +487,11 @@ def follow_store(database: Path, root: Path) -> None:
         suffixes = ((f"/mlflow/artifacts/{name}", where or "") for name, where in known)
         old = {where.removesuffix(end) for end, where in suffixes if where.endswith(end)} - {new}
         for before in old if artifacts.is_dir() else ():
-            for table, columns in IN_DATABASE.items():
-                for column in columns:
-                    connection.execute(
-                        f"update {table} set {column} = replace({column}, ?, ?) where instr({column}, ?)",
-                        (f"{before}/", f"{new}/", f"{before}/"),
-                    )
+            for table, column in IN_DATABASE.items():
+                connection.execute(
+                    f"update {table} set {column} = replace({column}, ?, ?) where instr({column}, ?)",
+                    (f"{before}/", f"{new}/", f"{before}/"),
+                )
             print(f"the store was {before}: MLflow's artifacts are taken from {new} now", file=sys.stderr, flush=True)
 
 

@@ -1,7 +1,4 @@
-"""MLflow: runs, and the registry of the best models.
-
-Runs are found by a tag with their key, so nothing is logged twice. Versions of models are code and safetensors.
-"""
+"""MLflow: runs. They are found by a tag with their key, so nothing is logged twice."""
 
 import atexit
 import contextlib
@@ -16,12 +13,10 @@ import sqlite3
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -154,13 +149,6 @@ class Tracker:
                 client.set_tag(run_id, tag, value)
         return run_id
 
-    def unregister(self, model: str) -> None:
-        """Remove a registered model with all of its versions, if it exists."""
-        from mlflow.exceptions import MlflowException
-
-        with contextlib.suppress(MlflowException):
-            self.client().delete_registered_model(model)
-
     def run_of(self, key: str) -> Any:
         """Return the run with this key, or None."""
         return next(iter(self._found(f"tags.`{KEY}` = {quoted(key)}", 1)), None)
@@ -266,13 +254,11 @@ class Tracker:
         files: list[Path],
         tags: Mapping[str, str],
         work: float | None = None,
-        model: str = "",
     ) -> None:
         """Log final metrics, artifacts and tags and mark the run as finished. A finished run stays as it is.
 
         Args:
             work: Seconds of work as the run's duration. Default: until now.
-            model: Id of the logged model behind the metrics.
         """
         client = self.client()
         run = client.get_run(run_id)
@@ -280,10 +266,9 @@ class Tracker:
             return
         # with the same time on every node, so that MLflow merges equal values of two nodes into one row
         ended = None if work is None else run.info.start_time + int(work * 1000)
-        about: dict[str, Any] = {"model_id": model} if model else {}
         for name, value in metrics.items():
             if (name := _metric(name)) not in run.data.metrics:
-                client.log_metric(run_id, name, value, timestamp=ended or run.info.start_time, **about)
+                client.log_metric(run_id, name, value, timestamp=ended or run.info.start_time)
         for file in files:
             client.log_artifact(run_id, str(file))
 
@@ -311,20 +296,6 @@ class Tracker:
         data = [list(islice(shown, len(names))) for _ in rows]
         self.client().log_dict(run_id, {"columns": names, "data": data}, PREVIEW)
         self.client().set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([{"path": PREVIEW, "type": "table"}]))
-
-    def logged_model(self, run_id: str, name: str, key: str, step: int, tags: Mapping[str, str]) -> str:
-        """Find or create the logged model with this key, made by a run at a step. Return its id."""
-        from mlflow.entities import LoggedModelOutput
-
-        client = self.client()
-        run = client.get_run(run_id)
-        found = client.search_logged_models([run.info.experiment_id], f"tags.`{KEY}` = {quoted(key)}", max_results=1)
-        if found:
-            return str(found[0].model_id)
-        plain = re.sub(r"[^\w-]", "-", name)[:LONGEST]
-        made = client.create_logged_model(run.info.experiment_id, plain, run_id, {**tags, KEY: key}, model_type="torch")
-        client.log_outputs(run_id, [LoggedModelOutput(made.model_id, step)])
-        return str(client.finalize_logged_model(made.model_id, "READY").model_id)
 
     def end_runs(self, attempt: str, state: str = DEAD, reason: str = "") -> None:
         """End the runs of a flow run that died, was stopped or failed. Runs of another living flow run go on."""
@@ -521,84 +492,3 @@ def as_set(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a training by the names that `--set` takes: train.steps, model.encoder.layers."""
     parts = {"train": settings.get("config", {}), "model": settings.get("model", {})}
     return {name: value for name, value in flatten(parts).items() if not name.endswith(".type")}
-
-
-ALIAS = "champion"
-ARTIFACT = "served"
-EXAMPLE = "The red house has a door ."  # an input of a served model
-REQUIREMENTS = ("mlflow", "pandas", "torch", "numpy", "numba", "safetensors", "pyarrow", "scipy")  # of a served model
-SETTING, DEV_LOSS = "phrasemodels.setting", "phrasemodels.dev_loss"  # tags of a version
-
-
-def register(
-    tracker: Tracker, name: str, exported: Path, code: Path, run_id: str, tags: Mapping[str, str], about: str = ""
-) -> str:
-    """Register an exported model as a version of model `name`, with the files of the run's logged model.
-
-    It becomes the champion, unless the champion has the same setting and a lower loss on dev. A version with the same key is
-    used again. Nothing is pickled: the code is a file.
-
-    Args:
-        tags: Among them KEY (of the weights), SETTING and DEV_LOSS.
-        about: What the model is, for people.
-
-    Returns:
-        The version.
-    """
-    from mlflow.exceptions import MlflowException
-    from mlflow.protos.databricks_pb2 import RESOURCE_ALREADY_EXISTS, ErrorCode
-
-    client = tracker.client()
-    try:
-        own = {one: text for one, text in tags.items() if one in ("experiment", "licences")}
-        client.create_registered_model(name, own, about)
-    except MlflowException as error:
-        if error.error_code != ErrorCode.Name(RESOURCE_ALREADY_EXISTS):
-            raise
-    known = client.search_model_versions(f"name = {quoted(name)}")
-    version = next((v for v in known if v.tags.get(KEY) == tags[KEY]), None)
-    if version is None:
-        model = client.get_logged_model(tracker.logged_model(run_id, name, tags[KEY], 0, tags))
-        with tempfile.TemporaryDirectory() as folder:
-            client.log_model_artifacts(model.model_id, str(_served(exported, code, Path(folder) / ARTIFACT)))
-        version = client.create_model_version(
-            name, model.artifact_location, run_id, tags=dict(tags), model_id=model.model_id
-        )
-    if not _better(client, name, tags):
-        client.set_registered_model_alias(name, ALIAS, version.version)
-    return str(version.version)
-
-
-def _better(client: Any, name: str, tags: Mapping[str, str]) -> bool:
-    """Return whether the champion has the same setting as these tags, and a lower loss on dev."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        champion = client.get_model_version_by_alias(name, ALIAS).tags
-    except MlflowException:  # there is none yet
-        return False
-    if champion.get(SETTING) != tags[SETTING] or DEV_LOSS not in champion:
-        return False
-    return float(champion[DEV_LOSS]) < float(tags[DEV_LOSS])
-
-
-def _served(exported: Path, code: Path, to: Path) -> Path:
-    """Write an MLflow model folder. The model maps sentences to answers."""
-    import pandas as pd
-    from mlflow import pyfunc
-    from mlflow.models import ModelSignature
-    from mlflow.types import ColSpec, Schema
-
-    source, answer = (Schema([ColSpec("string", c) for c in columns]) for columns in (["source"], ["answer", "error"]))
-    with warnings.catch_warnings():  # MLflow warns of requirements that it would infer otherwise
-        warnings.simplefilter("ignore")
-        pyfunc.save_model(
-            str(to),
-            python_model=str(code),
-            artifacts={"exported": str(exported)},
-            signature=ModelSignature(inputs=source, outputs=answer),
-            input_example=pd.DataFrame({"source": [EXAMPLE]}),
-            # Not the project, which is installed where it is served: an index may hold another package of its name.
-            pip_requirements=[f"{name}=={version(name).split('+')[0]}" for name in REQUIREMENTS],
-        )
-    return to

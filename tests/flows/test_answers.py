@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -23,7 +22,6 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of, with_digest
 from phrasemodels.data.store.store import Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.experiments.published import file_name
 from phrasemodels.flows.report.page import comparisons, origins, write_overview, write_report
 from phrasemodels.flows.report.plots import attention_figures, write_attention
 from phrasemodels.flows.report.table import table_text
@@ -488,68 +486,3 @@ def test_attention_of_a_model_is_over_words_and_phrases(session):
     assert {row["shape"][2] for row in decoder} == {8}, "words alone leave the encoder"
     assert all(np.allclose(np.array(row["weights"]).reshape(row["shape"]).sum(2), 1, atol=1e-4) for row in rows)
     assert (len(encoder), len(decoder)) == (4, 2) and len(attention_figures(rows)) == len(rows)
-
-
-@pytest.mark.slow
-def test_the_champion_is_served(session, tmp_path):
-    """Registered once, loaded by MLflow in a fresh process, and asked over HTTP."""
-    import httpx
-
-    from phrasemodels.infra.services import free_port
-
-    for pipeline in session.plan.pipelines:
-        session.record.training_run(pipeline)
-    session.record.register()
-    session.record.register()
-    client = session.record.tracker.client()
-    model = champion(Lineage(session.store), ROW)
-    (version,) = client.search_model_versions(f"name = '{file_name(ROW)}'")
-    assert client.get_model_version_by_alias(version.name, "champion").version == version.version
-    assert version.tags["phrasemodels.key"] == model.weights.key
-    folder = Path(version.source.removeprefix("file://"))
-    assert not [p for p in folder.rglob("*") if p.suffix in (".pkl", ".pickle", ".pt")]
-    assert "phrasemodels" not in (folder / "requirements.txt").read_text()  # an index may have another one's
-
-    port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "models",
-        "serve",
-        "-m",
-        str(folder),
-        "--env-manager",
-        "local",
-        "-p",
-        str(port),
-    ]
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # it starts uvicorn by name
-    with (tmp_path / "log").open("wb") as log:
-        server = subprocess.Popen(
-            command, env=os.environ | {"PYTHONPATH": str(PROJECT), "PATH": path}, stdout=log, stderr=log
-        )
-    try:
-        for _ in range(240):
-            try:
-                if httpx.get(f"http://127.0.0.1:{port}/ping", trust_env=False).status_code == 200:
-                    break
-            except httpx.TransportError:
-                assert server.poll() is None, (tmp_path / "log").read_text()
-                server_wait(server)
-        body = {"dataframe_split": {"columns": ["source"], "data": [["the woman took the box ."]]}}
-        answer = httpx.post(f"http://127.0.0.1:{port}/invocations", json=body, timeout=60, trust_env=False)
-        assert answer.json() == {
-            "predictions": [{"answer": model.predict(["the woman took the box ."])[0], "error": ""}]
-        }
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
-def server_wait(server: subprocess.Popen) -> None:
-    """A quarter of a second, unless it ends."""
-    try:
-        server.wait(0.25)
-    except subprocess.TimeoutExpired:
-        return

@@ -154,14 +154,11 @@ def test_mlflow_has_every_run_once_with_its_metrics_and_files(world):
         assert {"bleu", "bleu/idiom", "sacrebleu"} <= run.data.metrics.keys()
         artifacts = {a.path for a in client.list_artifacts(run.info.run_id)}
         assert {"config.json", "scores.json", "sentences.arrow", "predictions.arrow", "predictions.json"} <= artifacts
-        (model,) = run.outputs.model_outputs
-        assert "bleu" in {metric.key for metric in client.get_logged_model(model.model_id).metrics}
         assert abs(client.get_metric_history(run.info.run_id, "dev_loss")[0].timestamp / 1000 - time.time()) < 86400
         assert (run.info.end_time - run.info.start_time) / 1000 == pytest.approx(
             run.data.metrics["train_seconds"], abs=1e-2
         )
         assert run.data.tags["mlflow.source.name"].startswith("phrasemodels reproduce") and run.data.tags["mlflow.user"]
-    assert not client.search_registered_models(), "models with overrides are not registered"
 
 
 def test_prefect_has_names_and_tags_that_say_what_was_set_and_the_lines_of_progress(world):

@@ -1,17 +1,14 @@
-"""A trained model that is served: over HTTP in turns, and by MLflow."""
+"""A trained model that is served over HTTP in turns."""
 
 import json
 import time
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-import pandas as pd
 import pytest
 from outside import GIVEN, OUTSIDE, exporting
 from serving import serving
@@ -19,10 +16,6 @@ from serving import serving
 from phrasemodels.flows.results.models import Model, load
 from phrasemodels.flows.run import page_server
 from phrasemodels.flows.run.page_server import Turns, served_model, server, within
-
-with warnings.catch_warnings():  # of MLflow about its own types
-    warnings.simplefilter("ignore")
-    from phrasemodels.flows.run.served import Served
 
 
 @pytest.fixture
@@ -33,14 +26,6 @@ def model(tmp_path: Path) -> Model:
 
 
 TEXTS = ["the red house", "x " * 201, "sleeps"] * 3
-
-
-def test_mlflow_gets_an_answer_or_a_reason_for_each_text(model: Model, tmp_path: Path) -> None:
-    made = Served()
-    made.load_context(SimpleNamespace(artifacts={"exported": tmp_path}))
-    found = made.predict(None, pd.DataFrame({"source": [*TEXTS, ""]}))
-    assert [bool(error) for error in found["error"]] == [*[False, True, False] * 3, False]
-    assert [found["answer"][0], found["answer"][2]] == model.predict(["the red house", "sleeps"])
 
 
 def test_a_model_answers_each_line_in_turns_as_it_does_at_once(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:

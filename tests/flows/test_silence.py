@@ -25,7 +25,6 @@ from phrasemodels.flows.results.sql import VIEWS, query
 from phrasemodels.inference.inputs import moses_lower
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
-from phrasemodels.infra.tracking import ALIAS, DEV_LOSS, SETTING, _better
 from phrasemodels.tasks.metrics import compare
 from phrasemodels.verdicts.significance import Statistic
 
@@ -86,28 +85,6 @@ def test_a_model_that_took_the_rows_name_before_is_not_the_row(smoke):
         assert champion(Lineage(smoke.store), ROW) is None
     finally:
         path.write_text(before)
-
-
-def test_a_registered_model_is_replaced_by_none_with_changes(smoke):
-    (pipeline,) = smoke.plan.pipelines
-    smoke.record.training_run(pipeline)
-    smoke.record.register()
-    client = smoke.record.tracker.client()
-    (model,) = client.search_registered_models()
-    assert model.name == file_name(pipeline.experiment.name) != file_name(ROW)
-    (version,) = client.search_model_versions(f"name = '{model.name}'")
-    assert client.get_model_version_by_alias(model.name, "champion").version == version.version
-    assert version.tags["commit"] and version.tags["experiment"] == pipeline.experiment.name
-
-
-def test_a_champion_gives_way_only_to_a_better_seed_of_its_setting(smoke):
-    client = smoke.record.tracker.client()
-    client.create_registered_model("model")
-    client.create_model_version("model", "file:///nowhere", tags={SETTING: "a", DEV_LOSS: "2.0"})
-    client.set_registered_model_alias("model", ALIAS, "1")
-    stays = {loss: _better(client, "model", {SETTING: "a", DEV_LOSS: loss}) for loss in ("1.0", "2.0", "3.0")}
-    assert stays == {"1.0": False, "2.0": False, "3.0": True}
-    assert not _better(client, "model", {SETTING: "b", DEV_LOSS: "3.0"}), "the row is defined anew"
 
 
 def asked(smoke, question):

@@ -87,14 +87,12 @@ def test_a_store_that_is_copied_or_moved_writes_into_its_new_place(
     (tmp_path / "text").write_text("0")
     tracker, run = at(first)
     tracker.client().log_artifact(run, tmp_path / "text")
-    model = tracker.logged_model(run, "name", "key", 0, {})
     shutil.copytree(first, second)
     tracker, run = at(second)
     assert "the store was file://" in capsys.readouterr().err
     client = tracker.client()
     there = client.get_run(run).info.artifact_uri
     assert there.startswith(second.as_uri()) and Path(unquote(urlsplit(there).path), "text").is_file()
-    assert client.get_logged_model(model).artifact_location.startswith(second.as_uri())
     at(second)
     assert not capsys.readouterr().err, "once"
 
@@ -163,17 +161,13 @@ def test_a_training_is_a_run_once_it_is_at_work_and_its_duration_is_of_its_work(
     run.begin()
     assert not tracker.run_of("key").data.tags[WAITS]
     run_id = tracker.run_of("key").info.run_id
-    model = tracker.logged_model(run_id, "a", "key", 10, {})
-    tracker.finish(run_id, {"bleu": 7.0}, [], {}, 3.0, model)
+    tracker.finish(run_id, {"bleu": 7.0}, [], {}, 3.0)
     ended = tracker.run_of("key")
     assert (ended.info.status, ended.info.end_time - ended.info.start_time) == ("FINISHED", 3000)
     assert ended.data.tags["mlflow.user"] and ended.data.tags["mlflow.source.type"] == "JOB"
     assert not [name for name in ended.data.tags if name.startswith(AT_WORK)]
     first, last = tracker.client().get_metric_history(run_id, "dev_loss")
     assert began <= last.timestamp / 1000 <= time.time() + 1 and last.timestamp - first.timestamp == 1500
-    (tested,) = tracker.client().get_logged_model(model).metrics
-    assert (tested.key, tested.value) == ("bleu", 7.0)
-    assert tracker.logged_model(run_id, "a", "key", 10, {}) == model
 
 
 @pytest.mark.parametrize("end", ["fail", "end_runs"])

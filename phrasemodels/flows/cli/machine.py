@@ -310,7 +310,7 @@ def forget(
     row: Annotated[str, typer.Argument(help="Its name, like my-study/table1/sample/mine.")],
     dry: Annotated[bool, typer.Option("--dry-run", help="List what would be removed, and remove nothing.")] = False,
 ) -> None:
-    """Remove a row: its artifacts, MLflow runs and registered model.
+    """Remove a row: its artifacts and MLflow runs.
 
     Its comparisons go, too. `reproduce` makes the comparisons of other rows again from their scores. Nothing goes that
     another row of today has made or shares, whatever its name was then.

@@ -143,7 +143,7 @@ class Experiment:
         """PAPER/TABLE/PROFILE/ROW of the defined row.
 
         Each override that changes scores follows after a `+`. All products of an experiment have this name: steps,
-        runs, reports, registered models and folders.
+        runs, reports and folders.
         """
         return CHANGE.join((self.sibling(self.like or self.row), *self.changed))
 

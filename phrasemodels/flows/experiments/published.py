@@ -202,7 +202,7 @@ def divided(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def file_name(name: str) -> str:
-    """Return a name without slashes for files, folders and registered models.
+    """Return a name without slashes for files and folders.
 
     A long name is cut and gets a digest.
     """

@@ -37,7 +37,7 @@ from phrasemodels.data.store.artifacts import (
 )
 from phrasemodels.data.store.gc import DAY, Waste, collect, is_alive, lease, leased_keys, trim, trimmed, waste
 from phrasemodels.data.store.store import Step, Store, with_dependencies
-from phrasemodels.flows.experiments.published import CHANGE, file_name
+from phrasemodels.flows.experiments.published import CHANGE
 from phrasemodels.folders import NotAFileError, check_folder, read_regular
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import COMPLETED, DEAD, KEY, Tracker, flatten, readable
@@ -192,7 +192,7 @@ def collect_garbage(store: Store, settings: Settings, days: float, newest: int, 
 
 
 def remove_row(store: Store, tracker: Tracker, name: str, sources: Sources, dry: bool = False) -> list[str]:
-    """Remove everything made for a row alone: artifacts, comparisons, runs in MLflow, and its registered model.
+    """Remove everything made for a row alone: artifacts, comparisons and runs in MLflow.
 
     Names in the store are labels: a row is found by the keys of its steps today, and by its label for what was made of it before.
     What a row of today has made under another name, or shares, stays.
@@ -244,8 +244,6 @@ def remove_row(store: Store, tracker: Tracker, name: str, sources: Sources, dry:
             remove(known[key].path)
         for run in runs:
             tracker.client().delete_run(run)
-        if runs and not labelled & live:
-            tracker.unregister(file_name(name))
     return [known[key].manifest["label"] for key in sorted(own)] + [f"MLflow run {run}" for run in runs]
 
 

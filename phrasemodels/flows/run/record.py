@@ -1,4 +1,4 @@
-"""The record of a table in MLflow: its run, the runs of its trainings and the registered models.
+"""The record of a table in MLflow: its run and the runs of its trainings.
 
 Runs of trainings are below the run of the table. Each run of a flow also leaves a record in the store. The next run
 finds dead runs and marks them everywhere.
@@ -7,7 +7,6 @@ finds dead runs and marks them everywhere.
 import contextlib
 import datetime
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,6 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import OutOfTimeError, Step, Store, digest_of
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
-from phrasemodels.flows.experiments.published import file_name
 from phrasemodels.flows.report import render
 from phrasemodels.flows.results import records
 from phrasemodels.flows.results.judged import problem_of
@@ -33,16 +31,12 @@ from phrasemodels.infra.tracking import (
     CANCELLED,
     COMPLETED,
     DEAD,
-    DEV_LOSS,
     DIVERGED,
     FAILED,
-    KEY,
-    SETTING,
     STOPPED,
     Tracker,
     TrainingRun,
     as_set,
-    register,
 )
 from phrasemodels.saved import first_line
 from phrasemodels.tasks.train.trainer import DivergedError, history
@@ -51,7 +45,6 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
 
 
-SERVED = Path(__file__).with_name("served.py")
 FINAL = ("parameters", "train_seconds", "peak_memory_mib")  # metrics of a training that has ended
 
 
@@ -158,11 +151,7 @@ class Record:
             self.tracker.preview(run_id, [read_shard(file) for file in shards])
         # if another attempt had the run before
         self.tracker.history(run_id, self.attempt, history(trained), ended_at(trained))
-        # the step of the kept weights, not the last one
-        name, step = f"{pipeline.experiment.row}-seed-{pipeline.seed}", int(trained.meta["best_step"])
-        about = {"experiment": pipeline.experiment.name, "licences": tags["licences"], **_code()}
-        model = self.tracker.logged_model(run_id, name, trained.key, step, about)
-        self.tracker.finish(run_id, metrics, files, tags, trained.meta["train_seconds"], model)
+        self.tracker.finish(run_id, metrics, files, tags, trained.meta["train_seconds"])
 
     def end_trials(self) -> None:
         """End the runs of a tuning: of the table, and of each finished trial."""
@@ -197,35 +186,6 @@ class Record:
         whole = {one["id"]: one["verdict"] for one in answers if one["readings"]}
         small = {one["id"]: one["elsewhere"][0]["verdict"] for one in answers if one["elsewhere"]}
         return {f"claim {name}": verdict for name, verdict in (small | whole).items()}
-
-    def register(self) -> list[str]:
-        """Register the best seed of each row, if models of its problem answer single inputs. Return the names of the models."""
-        from phrasemodels.flows.results.lineage import Lineage, setting
-        from phrasemodels.flows.results.models import best_of, stored
-
-        lineage, runs, registered = Lineage(self.store), self.tracker.keys(), []
-        for experiment in self.plan.table.experiments:
-            if not experiment.recipe.takes_text:
-                continue
-            own = [p for p in self.plan.pipelines if p.experiment == experiment]
-            if not (ended := [a for p in own if (a := self.store.find(p.trained))]):  # all diverged
-                continue
-            model = stored(lineage, best_of(ended), experiment)
-            tags = {
-                KEY: model.weights.key,
-                SETTING: digest_of(setting(model.weights)),
-                DEV_LOSS: repr(float(model.weights.meta["dev_loss"])),
-                "experiment": experiment.name,
-                "licences": ", ".join(model.weights.meta["licences"]),
-                **_code(),
-            }
-            with tempfile.TemporaryDirectory() as folder:
-                exported = model.export(Path(folder) / "exported")
-                name = file_name(experiment.name)
-                said = f"{experiment.name}: {experiment.system} {experiment.variant}, the seed that is best on dev"
-                version = register(self.tracker, name, exported, SERVED, runs[model.weights.key], tags, said)
-                registered.append(f"{name} version {version}")
-        return registered
 
 
 def _about(experiment: Experiment) -> dict[str, str]:

@@ -282,10 +282,6 @@ def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
         _print_failure(f"the page of {execution.plan.table.title}", error)
     entry["verdicts"] = finished.comparison.key
     record.close(finished.comparison, report)
-    if not execution.plan.table.changed:
-        register = task(name="register models", cache_policy=NO_CACHE, persist_result=False)(record.register)
-        for model in register():
-            log(f"registered {model}")
     rows = finished.comparison.meta["rows"]
     judged = ", ".join(f"{row['system']} {row['variant']} {row['verdict']}" for row in rows)
     log(f"verdicts: {judged}; report: {report}")
