@@ -1,52 +1,32 @@
-"""Tuning: the same budget for each row, chosen on dev, and what a search of a budget is expected to find."""
+"""Tuning: the same budget for each row, chosen on dev."""
 
-import contextlib
 import dataclasses
-import itertools
 import json
 import math
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 from running import prepared
 from small_training import same, training, weights
 from test_reproduce import TINY, command, variables
 
-from phrasemodels.data.store.store import Executor, OutOfTimeError, with_dependencies
+from phrasemodels.data.store.store import with_dependencies
 from phrasemodels.flows.experiments.catalogue import Request
-from phrasemodels.flows.report.table import chosen_settings, expected_bests
-from phrasemodels.flows.run.execute import stop_at
+from phrasemodels.flows.report.table import chosen_settings
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.flows.run.tune import (
     SEED,
-    SHARES,
     Search,
     finished_searches,
     trials_of,
     tuned,
-    unfinished_trials,
-    worse_half,
 )
 from phrasemodels.infra.settings import Settings
 from phrasemodels.tasks.train.checkpoints import newest
 from phrasemodels.tasks.train.trainer import run_training
-from phrasemodels.verdicts.significance import expected_best
 
 SMALL = Request("000", "1", "sample", 2, TINY[3::2], ("transformer", "phrase-k2"))
-
-
-def test_the_expected_best_is_that_of_all_draws():
-    losses = [3.0, 1.0, 2.5, 7.0]
-    curve = expected_best(losses)
-    for budget in range(1, 5):
-        every = [min(draw) for draw in itertools.product(losses, repeat=budget)]
-        assert curve.mean[budget - 1] == pytest.approx(np.mean(every), abs=1e-12)
-    assert (np.diff(curve.mean) < 0).all() and (curve.low <= curve.mean).all() and (curve.mean <= curve.high).all()
-    assert expected_best([1.0, math.inf, 3.0]).mean.tolist() == expected_best([1.0, 3.0, 3.0]).mean.tolist()
-    with pytest.raises(ValueError, match="no trial has a finite dev loss"):
-        expected_best([math.inf])
 
 
 def test_each_row_has_the_same_budget_and_its_draws_are_the_same_again():
@@ -104,19 +84,6 @@ def test_a_row_of_ones_own_and_a_sweep_stand_beside_the_rows_of_a_table():
             Request("000", "1", **wrong).resolve()
 
 
-def test_the_worse_half_is_the_same_in_any_order():
-    losses = [3.0, 1.0, math.inf, 2.0, 5.0]
-    for order in itertools.permutations(losses):
-        assert dict(zip(order, worse_half(order), strict=True)) == {
-            1.0: False,
-            2.0: False,
-            3.0: False,
-            5.0: True,
-            math.inf: True,
-        }
-    assert worse_half([1.0]) == [False] and worse_half([2.0, 2.0]) == [False, False]
-
-
 @pytest.mark.parametrize(("paper", "table", "row", "why"), [
     ("002", "figure4", "transformer", "its dev set is a part of train, or test itself"),
     ("002", "1", "", "it trains nothing that could be tuned"),
@@ -132,7 +99,7 @@ def test_a_warmup_that_a_schedule_ignores_is_not_searched_and_the_title_says_wha
     search = Search.of(table.experiments[0], 8)
     assert not [text for trial in search.trials for text in trial.changed if "warmup" in text]
     search.trials = search.trials[:1]
-    search.trials[0].losses = [1.0]
+    search.trials[0].loss = 1.0
     assert tuned(table, [search]).title.endswith("train.steps=200, tuned by 1 trial a row")
 
 
@@ -147,40 +114,31 @@ def test_a_training_that_stops_at_updates_goes_on_with_the_same_bits(shared, und
     assert same(weights(tmp_path), undisturbed)
 
 
-def test_trials_that_are_behind_are_pruned_and_the_best_on_dev_is_taken(tmp_path):
+def test_the_best_trial_on_dev_is_taken_and_one_that_diverged_never(tmp_path):
     execution = prepared(Settings(store=tmp_path), SMALL)
     table = dataclasses.replace(execution.plan.table, experiments=execution.plan.table.experiments[:1])
     search = Search.of(table.experiments[0], 3)
-    for share in SHARES:
-        for trial in unfinished_trials(execution.store, [search], share):
-            executor = Executor(stop_at=stop_at(trial.pipeline.experiment, share))
-            with contextlib.suppress(OutOfTimeError):
-                execution.store.run(trial.pipeline.trained, executor)
-        assert not unfinished_trials(execution.store, [search], share)
-        search.measure(execution.store)
-    assert [len(trial.losses) == len(SHARES) for trial in search.trials if not trial.pruned] and search.best
-    pruned = [trial for trial in search.trials if trial.pruned]
-    assert all(trial.updates < search.row.train.steps for trial in pruned)
-    assert search.best.losses[-1] == min(t.losses[-1] for t in search.trials if not t.pruned)
+    for trial in search.trials:
+        execution.store.run(trial.pipeline.trained)
+    search.measure(execution.store)
+    assert search.best.loss == min(trial.loss for trial in search.trials)
     (again,) = finished_searches(table, 3, execution.store)
     with pytest.raises(ValueError, match="not in the store: run `phrasemodels reproduce --tune 4`"):
         finished_searches(table, 4, execution.store)
-    assert [(t.losses, t.pruned) for t in again.trials] == [(t.losses, t.pruned) for t in search.trials], (
-        "found, not trained"
-    )
+    assert [trial.loss for trial in again.trials] == [trial.loss for trial in search.trials], "found, not trained"
     best = tuned(table, [search])
-    assert (
-        best.experiments[0].changed == search.best.changed
-        and best.experiments[0].answers == table.experiments[0].answers
-    )
-    assert best.title.endswith("tuned by 3 trials a row")
-    (row,) = best.trials
-    assert len(row["trials"]) == 3 and len(row["expected best dev loss"]["mean"]) == 2, "those drawn at random"
-    assert row["expected best dev loss"]["updates"] == stop_at(search.row, SHARES[0])
+    (row,) = best.experiments
+    assert row.changed == search.best.changed and row.answers == table.experiments[0].answers
+    assert best.title.endswith("tuned by 3 trials a row") and len(best.trials[0]["trials"]) == 3
     (told,) = chosen_settings(best.trials)
-    assert told["dev loss"] == round(search.best.losses[-1], 4) and told["pruned"] == len(pruned)
+    assert told["dev loss"] == round(search.best.loss, 4)
     assert told["setting"] == (", ".join(search.best.changed) or "as defined")
-    assert expected_bests(best.trials).startswith("<svg")
+    lost = search.best
+    lost.loss = math.inf
+    assert search.best is not lost and lost.record["loss"] is None
+    search.trials = [lost]
+    with pytest.raises(ValueError, match="each of 1 trials diverged"):
+        _ = search.best
 
 
 @pytest.mark.slow
@@ -203,9 +161,4 @@ def test_a_tuned_table_is_reproduced_and_a_second_run_finds_all_trials(tmp_path)
     assert [len(row["trials"]) for row in trials] == [3, 3]
     page = Path(first["report"]).read_text()
     assert "Settings of each row" in page and all(row["setting"] in page for row in first["tuning"])
-    done = subprocess.run(command("report"), env=variables(tmp_path), cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "reports/index.html").read_text().count(
-        "so many settings drawn at random are expected to find"
-    ) >= 2
     assert json.loads((tmp_path / "results/tuned/result.json").read_text())["title"] == first["title"]

@@ -25,14 +25,12 @@ from phrasemodels.flows.report import render, templates_digest
 from phrasemodels.flows.report.table import (
     conclusion,
     counts_text,
-    difference_plots,
-    expected_bests,
     table_text,
     tested,
 )
 from phrasemodels.flows.results.claims import answered_claims
 from phrasemodels.flows.results.judged import headline, needed, reasons, summary
-from phrasemodels.flows.results.records import TRIALS, place_of, read_kept
+from phrasemodels.flows.results.records import place_of, read_kept
 from phrasemodels.flows.results.results import FinishedTable, Result, all_results
 from phrasemodels.flows.results.verdicts import DATA, verdicts
 from phrasemodels.infra.tracking import Tracker
@@ -145,12 +143,11 @@ def _page(path: Path) -> dict[str, str]:
 
 
 def _tests(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the tests of rows against their baselines, as sentences and plots."""
+    """Return the tests of rows against their baselines, and sentences on them."""
     metrics = tested(rows)
     return {
         "tested": metrics,
         "conclusions": {name: conclusion(rows, name) for name in metrics},
-        "plots": difference_plots(rows),
     }
 
 
@@ -163,9 +160,6 @@ def _kept_result(source: str, results: list[Result]) -> dict[str, Any]:
     ]
     result = read_kept(place_of(source.removeprefix("results/")) / "result.json")
     about = {name: result[name] for name in ("title", "commit", "note")}
-    trials = place_of(source.removeprefix("results/")) / TRIALS
-    if trials.is_file():
-        about["trials"] = expected_bests(json.loads(trials.read_text(encoding="utf-8")))
     return {**about, "source": source, "rows": rows, **_tests(rows)}
 
 

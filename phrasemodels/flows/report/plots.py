@@ -94,80 +94,9 @@ def lines(
     return svg(figure, f"{ylabel} against {xlabel}: " + ", ".join(points))
 
 
-def intervals(rows: Sequence[dict[str, Any]], unit: str) -> str:
-    """Return mean, interval and single seeds of each row beside the published value as SVG."""
-    figure, axes = _lying(unit, [row["name"] for row in rows], 0.55 * len(rows))
-    halves, means = [row["half_width"] or 0 for row in rows], [row["mean"] for row in rows]
-    style: dict[str, Any] = {"fmt": "o", "color": "black", "capsize": 4, "label": "ours, 95 % interval"}
-    axes.errorbar(means, range(len(rows)), xerr=halves, **style)
-    seeds = [(value, y) for y, row in enumerate(rows) for value in row["values"]]
-    axes.plot(*zip(*seeds, strict=True), "|", color="black", markersize=11, label="single seeds")
-    if printed := [(row["published"], y) for y, row in enumerate(rows) if row["published"] is not None]:
-        xs, ys = zip(*printed, strict=True)
-        axes.plot(xs, ys, "D", color="white", markeredgecolor="black", label="published")
-    figure.legend(fontsize=8, loc="outside upper right", ncols=3)
-    return svg(figure, f"{unit}, ours and published: " + ", ".join(row["name"] for row in rows))
-
-
-def _lying(unit: str, names: Sequence[str], height: float) -> tuple[MatplotlibFigure, Any]:
-    """Return a figure with a line for each name, the first on top, over an axis of a unit."""
-    figure, axes = plt.subplots(figsize=(7.5, height + 1.1), layout="constrained")
-    axes.set_yticks(range(len(names)), list(map(_wrapped, names)))
-    axes.invert_yaxis()
-    axes.set_xlabel(unit)
-    axes.grid(axis="x", linewidth=0.4)
-    return figure, axes
-
-
-def differences(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """Return the differences of each row from its baseline in each metric with intervals as SVG."""
-    metrics = list(dict.fromkeys(name for row in rows.values() for name in row))
-    height = 0.24 * len(rows) * len(metrics) + 0.2 * len(rows)
-    figure, axes = _lying("difference from the baseline", list(rows), height)
-    for index, metric in enumerate(metrics):
-        shown = [(y, row[metric]) for y, row in enumerate(rows.values()) if metric in row]
-        at = [found["difference"] for _, found in shown]
-        ys = [y + (index - (len(metrics) - 1) / 2) * 0.66 / len(metrics) for y, _ in shown]
-        ends = [[found["difference"] - found["low"], found["high"] - found["difference"]] for _, found in shown]
-        style = {"markerfacecolor": "white", "linewidth": 0.8} if index else {"linewidth": 1.2}
-        axes.errorbar(
-            at, ys, xerr=list(zip(*ends, strict=True)), fmt=MARKS[index % len(MARKS)], color="black", markersize=5,
-            capsize=3, label=metric, **style,
-        )  # fmt: skip
-    axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
-    if len(metrics) > 1:
-        figure.legend(fontsize=8, loc="outside upper right", ncols=len(metrics))
-    return svg(figure, "Differences from the baseline: " + ", ".join(rows))
-
-
 def _wrapped(name: str, width: int = 30) -> str:
     """Return a name broken into lines."""
     return "\n".join(textwrap.wrap(name, width))
-
-
-def groups(rows: Sequence[dict[str, Any]], names: Sequence[str], unit: str) -> str:
-    """Return a bar for each row and group of sentences, as SVG. rows: {label, NAME: value, ...}."""
-    figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
-    width = 0.8 / len(names)
-    for index, name in enumerate(names):
-        positions = [x + (index - (len(names) - 1) / 2) * width for x in range(len(rows))]
-        bars = axes.bar(
-            positions,
-            [row[name] for row in rows],
-            width,
-            label=name,
-            edgecolor="black",
-            hatch=("", "//", "..")[index % 3],
-            color=("#4c72b0", "#dddddd", "#999999")[index % 3],
-        )
-        axes.bar_label(bars, fmt="%.1f", fontsize=7)
-    axes.set_xticks(range(len(rows)), [_wrapped(row["label"]) for row in rows], fontsize=8)
-    if len(rows) > 6:
-        plt.setp(axes.get_xticklabels(), rotation=30, ha="right")
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel(unit)
-    figure.legend(fontsize=8, loc="outside upper right", ncols=len(names))
-    return svg(figure, f"{unit}, by kind of sentence: " + ", ".join(row["label"] for row in rows))
 
 
 def name_ticks(axes: Any, rows: Sequence[str], columns: Sequence[str], size: int) -> None:

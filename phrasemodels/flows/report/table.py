@@ -1,8 +1,7 @@
-"""The HTML page of a table in one file: verdicts, tests, plots and examples.
+"""The HTML page of a table in one file: verdicts, tests, learning curves and examples.
 
 It has the origin of every number. It begins with a conclusion in sentences: the gain of phrases, the sentences behind
-it and the needs of a verdict. A tuning has the chosen setting of each row and the expected result of each budget. A
-counted table has every printed number, ours and the verdict.
+it and the needs of a verdict. A tuning has the chosen setting of each row. A counted table has every printed number, ours and the verdict.
 """
 
 import json
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from phrasemodels.data.formats.shards import BATCH_ROWS, read_shard
 from phrasemodels.data.store.store import digest_of
 from phrasemodels.flows.report import is_sure, render, row_name
-from phrasemodels.flows.report.plots import curves, differences, groups, intervals, lines, svg_of
+from phrasemodels.flows.report.plots import curves, lines, svg_of
 from phrasemodels.flows.results.records import commit
 from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
@@ -127,38 +126,25 @@ def _mean(row: Row) -> str:
     return f"{_metric(row)} {ours['mean']:.2f}{half}"
 
 
-Trials = Sequence[Mapping[str, Any]]  # of each row, as `trial_records` in flows/run/tune.py returns them
+Trials = Sequence[Mapping[str, Any]]  # of each row, as `tuned` in flows/run/tune.py returns them
 
 
 def chosen_settings(rows: Trials) -> list[dict[str, Any]]:
     """Return for each row the setting with the lowest dev criterion, this criterion and the row's own."""
     settings = []
     for row in rows:
-        ended = [t for t in row["trials"] if not t["pruned"] and t["losses"][-1] is not None]
-        best = min(ended, key=lambda trial: trial["losses"][-1])
-        own = row["trials"][0]["losses"][-1]
+        best = min((t for t in row["trials"] if t["loss"] is not None), key=lambda trial: trial["loss"])
+        own = row["trials"][0]["loss"]
         settings.append(
             {
                 "row": row["row"],
                 "trials": len(row["trials"]),
-                "pruned": sum(trial["pruned"] for trial in row["trials"]),
-                "dev loss": round(best["losses"][-1], 4),
+                "dev loss": round(best["loss"], 4),
                 "as defined": None if own is None else round(own, 4),
                 "setting": ", ".join(best["changed"]) or "as defined",
             }
         )
     return settings
-
-
-def expected_bests(rows: Trials) -> Markup:
-    """Return as SVG the expected lowest dev criterion of each number of random settings, with its interval."""
-    points, bands = {}, {}
-    for row in rows:
-        if not (curve := row["expected best dev loss"]):
-            continue
-        points[row["row"]] = list(enumerate(curve["mean"], 1))
-        bands[row["row"]] = list(zip(curve["low"], curve["high"], strict=True))
-    return Markup(lines(points, "settings drawn at random", "expected best dev loss", bands) if points else "")
 
 
 EXAMPLES = 8
@@ -181,6 +167,7 @@ def table_text(finished: FinishedTable) -> str:
         cell=finished.experiments[0].answers[0].cell,
         layout=_layout(rows),
         scored={row["experiment"]: row for row in rows},
+        printed=list(dict.fromkeys(row["metric"] for row in rows)),
         metrics=list(dict.fromkeys(name for row in rows for name in row["intervals"])),
         warning=seed_group(rows[0]["values"][rows[0]["metric"]]).warning,
         plots=_plots(finished, rows),
@@ -190,7 +177,6 @@ def table_text(finished: FinishedTable) -> str:
         lineage=[_lineage(finished, outcome) for outcome in finished.outcomes],
         **_examples(finished),
         tuning=chosen_settings(finished.table.trials),
-        expected_bests=expected_bests(finished.table.trials) if finished.table.trials else "",
         sections=_problem_sections(finished),
         svg=lambda figure: Markup(svg_of(figure)),
         licences=finished.comparison.meta["licences"],
@@ -232,14 +218,6 @@ def _layout(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
     return systems
 
 
-def difference_plots(rows: list[dict[str, Any]]) -> dict[str, Markup]:
-    """Return the plots by metric of the differences of all rows from their baselines."""
-    compared: dict[str, dict[str, Any]] = {}
-    for row in (row for row in rows if row["against"]):
-        compared.setdefault(row["metric"], {})[row_name(row)] = row["against"]["differences"]
-    return {metric: Markup(differences(found)) for metric, found in compared.items()}
-
-
 def _unit(row: dict[str, Any], metric: str) -> str:
     """Return a metric with its unit from the end of its signature, if it has one."""
     last = row["signatures"].get(metric, "").split()[-1:]
@@ -254,19 +232,13 @@ def _plots(finished: FinishedTable, rows: list[dict[str, Any]]) -> dict[str, Any
         histories.setdefault(outcome.row, []).append(history(outcome.trained))
     curve, metric = finished.pipelines[0].trained.settings.objective.curve, rows[0]["metric"]
     plots: dict[str, Any] = {
-        "intervals": {name: Markup(_intervals(rows, name)) for name in dict.fromkeys(row["metric"] for row in rows)},
         "curves": Markup(curves(histories, curve) if histories else "no training came to its end"),
         "curve": curve,
-        "differences": difference_plots(rows),
     }
     unit = f"{_unit(rows[0], metric)}, mean over seeds"
     own = {slugs[row["experiment"]]: row["intervals"] for row in rows if row["metric"] == metric}
     if found := _by_length(own, metric):
         plots["lengths"] = Markup(lines(found, "words of a sentence", unit))
-    names = [n for n in rows[0]["intervals"] if n.startswith(f"{metric}/") and not n.startswith(f"{metric}/length")]
-    if names := [n for n in names if all(n in means for means in own.values())]:
-        bars = [{"label": slug, **{n: means[n]["mean"] for n in names}} for slug, means in own.items()]
-        plots["groups"] = Markup(groups(bars, names, unit))
     return plots
 
 
@@ -278,16 +250,6 @@ def _by_length(rows: dict[str, dict[str, Any]], metric: str) -> dict[str, list[t
         for slug, means in rows.items()
     }
     return {slug: points for slug, points in found.items() if len(points) > 1}
-
-
-def _intervals(rows: list[dict[str, Any]], metric: str) -> str:
-    """Return the plot of published and our values of the rows with a metric."""
-    shown = [
-        {"name": row_name(r), "values": r["values"][metric], "published": r["published"], **r["intervals"][metric]}
-        for r in rows
-        if r["metric"] == metric
-    ]
-    return intervals(shown, _unit(next(row for row in rows if row["metric"] == metric), metric))
 
 
 def _lineage(finished: FinishedTable, outcome: Outcome) -> dict[str, Any]:

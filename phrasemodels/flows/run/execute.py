@@ -6,7 +6,6 @@ checkpoints travel through the shared storage.
 
 import contextlib
 import json
-import math
 import os
 import shutil
 import tempfile
@@ -23,7 +22,7 @@ from phrasemodels.data.download.manifest import Sources
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.gc import trimmed
 from phrasemodels.data.store.store import Executor, Step, Store
-from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
+from phrasemodels.flows.experiments.experiment import Pipeline
 from phrasemodels.flows.experiments.published import file_name
 from phrasemodels.flows.results.records import sources_of
 from phrasemodels.flows.results.results import FinishedTable
@@ -211,16 +210,6 @@ def progress_of(store: Store, key: str) -> dict[str, Any] | None:
     return max(found, key=lambda state: state["step"], default=None)
 
 
-def stop_at(experiment: Experiment, share: float) -> float:
-    """Return the number of updates in a share of a training rounded to an evaluation.
-
-    It is infinity for all of it.
-    """
-    config = experiment.train
-    updates = config.evaluate_every * math.ceil(share * config.steps / config.evaluate_every)
-    return math.inf if updates >= config.steps else updates
-
-
 def training_group(pipeline: Pipeline, settings: Settings) -> TorchTrainerLaunch:
     """Return the Ray Train group of a training, with the workers of the settings or of its configuration."""
     config = pipeline.experiment.train
@@ -279,7 +268,7 @@ class Execution:
     """Runs the steps of a plan.
 
     shards: the numbers of finished and of all shards of each running step by key. waits: what trainings wait for by
-    key. share: the share of its updates at which a training stops.
+    key.
     """
 
     plan: Plan
@@ -289,7 +278,6 @@ class Execution:
     sources: Sources
     shards: dict[str, tuple[int, int]] = field(default_factory=dict)
     waits: dict[str, str] = field(default_factory=dict)
-    share: float = 1.0
 
     @classmethod
     def of(cls, plan: Plan, store: Store, settings: Settings, attempt: str = "") -> "Execution":
@@ -303,7 +291,7 @@ class Execution:
 
         A training of the plan goes to its workers. Trainings needed by other steps are one Ray task each. So are steps
         that predict and score. Steps that fan out shards or the starts of a training run in this process and send these
-        to Ray. OutOfTimeError: a training was stopped at its share.
+        to Ray.
         """
         pipeline = self.plan.owners.get(step.key)
         if pipeline is not None and step.make is train:
@@ -321,15 +309,14 @@ class Execution:
         return artifact
 
     def _train(self, step: Step, pipeline: Pipeline) -> Artifact:
-        """Find or run a training, recorded in MLflow. OutOfTimeError: it was stopped."""
+        """Find or run a training, recorded in MLflow."""
         with self.record.training(pipeline) as recorded:
             artifact = self.store.find(step)
             if artifact is None:
                 group = self.workers_of(pipeline)
                 if group is not None:
                     group = replace(group, on_wait=partial(self._on_wait, recorded))
-                stop = stop_at(pipeline.experiment, self.share)
-                executor = Executor(report=recorded, stop_at=stop)
+                executor = Executor(report=recorded)
                 run = self.store.run if group else self._on_ray
                 artifact = launch_training(step, self.store, self.settings, executor, group, run, recorded)
             self.record.training_run(pipeline)

@@ -17,7 +17,7 @@ from uuid import UUID
 import phrasemodels.infra.environment  # noqa: F401  before prefect
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
-from phrasemodels.data.store.store import OutOfTimeError, Step, Store, digest_of
+from phrasemodels.data.store.store import Step, Store, digest_of
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.report import render
 from phrasemodels.flows.results import records
@@ -244,11 +244,10 @@ def attempt(
 
 
 def state_after(error: BaseException) -> str:
-    """Return the state after an error: diverged, failed or stopped by somebody or at its share."""
+    """Return the state after an error: diverged, failed or stopped by somebody."""
     if isinstance(error, DivergedError):
         return DIVERGED
-    stopped = STOPPING.is_set() or isinstance(error, OutOfTimeError) or not isinstance(error, Exception)
-    return STOPPED if stopped else FAILED
+    return STOPPED if STOPPING.is_set() or not isinstance(error, Exception) else FAILED
 
 
 @contextlib.contextmanager

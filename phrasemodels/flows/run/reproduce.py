@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,7 +32,7 @@ from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.gc import lease
-from phrasemodels.data.store.store import Executor, OutOfTimeError, Step, Store, with_dependencies
+from phrasemodels.data.store.store import Executor, Step, Store, with_dependencies
 from phrasemodels.flows.experiments.catalogue import Request, all_papers, all_tables, counted, tables_of
 from phrasemodels.flows.report.page import drawn, place_page, write_report
 from phrasemodels.flows.report.table import chosen_settings
@@ -43,7 +43,7 @@ from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Outline, Plan, outlined, outlined_page, planned
 from phrasemodels.flows.run.progress import Watch, log, report_line
 from phrasemodels.flows.run.record import attempt, mark_ended, now, recorded, write
-from phrasemodels.flows.run.tune import SHARES, Search, trials_of, tuned, unfinished_trials
+from phrasemodels.flows.run.tune import Search, trials_of, tuned
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import STOPPING, ClusterError, Stopped, stoppable, unbroken_output
@@ -101,8 +101,8 @@ def _drawn(asked: Mapping[str, Any], store: Store, settings: Settings, compariso
     return drawn(FinishedTable(plan.table, plan.pipelines, store, comparison, run_ids))
 
 
-# States of tasks: found in the store; not done, since a share of its updates was reached; a training that diverged, or what needs it.
-CACHED, LEFT, DIVERGED = "Cached", "Left", "Diverged"
+# States of tasks: found in the store; a training that diverged, or what needs it.
+CACHED, DIVERGED = "Cached", "Diverged"
 STOPPED_BY = "Stopped"  # the state of a run that was stopped by a signal, as in the store and in MLflow
 MOST_LETTERS = 200  # of a flow run's name
 
@@ -259,11 +259,9 @@ def _search(plan: Plan, store: Store, settings: Settings, budget: int, stages: C
 
     with attempt(search.record, settings, runtime.flow_run.parameters, plan.without_models):
         run(prepared, plan.without_models)  # what is missing for the table is missed before the trials
-        for share in SHARES:
-            steps = with_dependencies([trial.pipeline.trained for trial in unfinished_trials(store, searches, share)])
-            run(replace(search, share=share), steps)
-            for row in searches:
-                row.measure(store)
+        run(search, with_dependencies([pipeline.trained for pipeline in trials.pipelines]))
+        for row in searches:
+            row.measure(store)
     search.record.end_trials()
     return searches
 
@@ -329,9 +327,6 @@ def run_steps(execution: Execution, watch: Watch, chosen: list[Step] | None = No
                         raise
                     outcome.text = "stopped after "
                     return Cancelled(message="the run was stopped; finished steps and checkpoints are kept")
-            except OutOfTimeError as error:
-                outcome.text = "stopped after "
-                return Completed(name=LEFT, message=str(error))
             except DivergedError as error:
                 diverged[key] = f"{label}: {error}"
                 outcome.text = "diverged after "

@@ -9,23 +9,21 @@ import math
 import random
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
-from phrasemodels.data.store.store import Step, Store
+from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import MOST_SEEDS, Table, experiments, space_of
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
 from phrasemodels.flows.experiments.overrides import as_text, overridden
-from phrasemodels.flows.run.execute import SharedCheckpoints, stop_at
+from phrasemodels.flows.run.execute import SharedCheckpoints
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.tasks.train.checkpoints import Progress, newest
 from phrasemodels.tasks.train.config import constant, halved_thrice
 from phrasemodels.tasks.train.trainer import history
-from phrasemodels.verdicts.significance import expected_best
 
 SEED = MOST_SEEDS  # no row that is reported has it
-SHARES = (0.25, 0.5, 1.0)  # of the updates, after which the worse half of the trials is pruned
 WITHOUT_WARMUP = (constant, halved_thrice)  # schedules
 
 
@@ -54,12 +52,10 @@ SPACE = (
 
 @dataclass
 class Trial:
-    """A setting of a row, and the lowest dev loss of its training so far."""
+    """A setting of a row, and the lowest dev loss of its training: infinity if it diverged."""
 
     pipeline: Pipeline
-    losses: list[float] = field(default_factory=list)
-    updates: int = 0
-    pruned: bool = False
+    loss: float = math.inf
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -69,14 +65,8 @@ class Trial:
     @property
     def record(self) -> dict[str, Any]:
         """The trial as it is kept beside the results of its table."""
-        losses = [loss if math.isfinite(loss) else None for loss in self.losses]
-        known = {"changed": self.changed, "losses": losses, "updates": self.updates, "pruned": self.pruned}
-        return known | {"training": self.pipeline.trained.key}
-
-    def reached(self, store: Store, share: float) -> bool:
-        """Return whether the training has come to a share of its updates, or has ended."""
-        _, updates = history_so_far(store, self.pipeline.trained)
-        return updates >= min(stop_at(self.pipeline.experiment, share), self.pipeline.experiment.train.steps)
+        loss = self.loss if math.isfinite(self.loss) else None
+        return {"changed": self.changed, "loss": loss, "training": self.pipeline.trained.key}
 
 
 @dataclass
@@ -117,34 +107,22 @@ class Search:
         return cls(row, trials)
 
     @property
-    def alive(self) -> list[Trial]:
-        """The trials without the pruned ones. ValueError: all diverged."""
-        if alive := [trial for trial in self.trials if not trial.pruned]:
-            return alive
-        raise ValueError(f"{self.row.name}: each of {len(self.trials)} trials diverged; lower train.learning_rate")
-
-    @property
     def best(self) -> Trial:
-        """The finished trial with the lowest dev loss."""
-        return min(self.alive, key=lambda trial: trial.losses[-1])
+        """The trial with the lowest dev loss. ValueError: all diverged."""
+        best = min(self.trials, key=lambda trial: trial.loss)
+        if not math.isfinite(best.loss):
+            raise ValueError(f"{self.row.name}: each of {len(self.trials)} trials diverged; lower train.learning_rate")
+        return best
 
     def measure(self, store: Store) -> None:
-        """Read the progress of each trial. Prune diverged trials and (but for the last time) the worse half."""
-        alive = self.alive
-        for trial in alive:
-            loss, trial.updates = _dev_loss(store, trial.pipeline, SHARES[len(trial.losses)])
-            trial.losses.append(loss)
-        losses = [trial.losses[-1] for trial in alive]
-        last = len(alive[0].losses) == len(SHARES)
-        for trial, loss, is_behind in zip(alive, losses, worse_half(losses), strict=True):
-            is_own = trial is self.trials[0]  # what the best settings are compared with
-            trial.pruned = not math.isfinite(loss) or (is_behind and not last and not is_own)
-
-
-def worse_half(losses: Sequence[float]) -> list[bool]:
-    """Mark the trials to prune by successive halving: a loss above the median."""
-    limit = sorted(losses)[math.ceil(len(losses) / 2) - 1]
-    return [loss > limit for loss in losses]
+        """Read the dev loss of each trial. ValueError: one has not been run."""
+        for trial in self.trials:
+            if (loss := _dev_loss(store, trial.pipeline)) is None:
+                raise ValueError(
+                    f"{trial.pipeline.experiment.name}: this trial is not in the store: run `phrasemodels reproduce --tune "
+                    f"{len(self.trials)}` first"
+                )
+            trial.loss = loss
 
 
 def _dimension(path: str, values: float | Sequence[Any]) -> Dimension:
@@ -182,33 +160,16 @@ def _field(row: Experiment, path: str) -> Any:
         return _NONE
 
 
-def _dev_loss(store: Store, pipeline: Pipeline, share: float) -> tuple[float, int]:
-    """Return the lowest dev loss of a training within a share of its updates, and the updates of its last evaluation there.
-
-    It is infinity after divergence. A run that finds more of the training done sees the same.
-    """
-    rows, _ = history_so_far(store, pipeline.trained)
-    reached = [row for row in rows if row["step"] <= stop_at(pipeline.experiment, share)]
-    losses = [row["dev_loss"] for row in reached if math.isfinite(row["dev_loss"])]
-    if Progress(history=reached).diverged:
-        return math.inf, 0
-    return (min(losses), int(reached[-1]["step"])) if losses else (math.inf, 0)
-
-
-def history_so_far(store: Store, step: Step) -> tuple[list[dict[str, float]], float]:
-    """Return the metrics of a training (a row for each evaluation) and its updates.
-
-    Updates are infinity if it has ended or diverged.
-    """
+def _dev_loss(store: Store, pipeline: Pipeline) -> float | None:
+    """Return the lowest dev loss of a training: infinity if it diverged, None if it has not ended."""
+    step = pipeline.trained
     if made := store.find(step, verify=False):
-        return history(made), math.inf
+        return min(filter(math.isfinite, (row["dev_loss"] for row in history(made))), default=math.inf)
     folder = store.workspace(step.key) / "checkpoints"
     if store.shared is not None:
         SharedCheckpoints(store.shared, step.key, folder).fetch()
-    if (found := newest(folder, step.key)) is None:
-        return [], 0
-    progress = Progress(**found[1]["progress"])
-    return progress.history, math.inf if progress.diverged else progress.step
+    found = newest(folder, step.key)
+    return math.inf if found is not None and Progress(**found[1]["progress"]).diverged else None
 
 
 def trials_of(table: Table, searches: Sequence[Search]) -> Plan:
@@ -217,55 +178,18 @@ def trials_of(table: Table, searches: Sequence[Search]) -> Plan:
     return Plan(replace(table, experiments=trials, seeds=(SEED,), how=", ".join((*table.changed, "tuning"))))
 
 
-def unfinished_trials(store: Store, searches: Sequence[Search], share: float) -> list[Trial]:
-    """Return the living trials with less than `share` of their updates."""
-    return [trial for search in searches for trial in search.alive if not trial.reached(store, share)]
-
-
 def tuned(table: Table, searches: Sequence[Search]) -> Table:
     """Return the table with the best settings of each row, and all trials."""
     rows = tuple(replace(search.best.pipeline.experiment, answers=search.row.answers) for search in searches)
     budget = len(searches[0].trials)
+    trials = tuple({"row": one.row.row, "trials": [trial.record for trial in one.trials]} for one in searches)
     how = ", ".join((*table.changed, f"tuned by {budget} trial{'s' * (budget > 1)} a row"))
-    return replace(table, experiments=rows, how=how, trials=trial_records(searches))
+    return replace(table, experiments=rows, how=how, trials=trials)
 
 
 def finished_searches(table: Table, budget: int, store: Store) -> list[Search]:
     """Return the search of each row of a table from the trials in the store. ValueError: it lacks some."""
     searches = [Search.of(row, budget) for row in table.experiments]
-    for share in SHARES:
-        if missing := unfinished_trials(store, searches, share):
-            raise ValueError(
-                f"{missing[0].pipeline.experiment.name}: this trial is not in the store: run `phrasemodels reproduce --tune {budget}` "
-                "first"
-            )
-        for search in searches:
-            search.measure(store)
+    for search in searches:
+        search.measure(store)
     return searches
-
-
-def trial_records(searches: Sequence[Search]) -> tuple[dict[str, Any], ...]:
-    """Return all trials of each row, and the expected lowest dev loss of each number of random settings.
-
-    It is taken after the first share of the updates: only the better trials have later losses.
-    """
-    return tuple(
-        {
-            "row": search.row.row,
-            "expected best dev loss": _expected(search),
-            "trials": [trial.record for trial in search.trials],
-        }
-        for search in searches
-    )
-
-
-def _expected(search: Search) -> dict[str, Any]:
-    """Return mean, low and high of the expected best dev loss and its updates.
-
-    It is nothing without random trials with a loss.
-    """
-    losses = [trial.losses[0] for trial in search.trials[1:]]
-    if not any(map(math.isfinite, losses)):
-        return {}
-    curve = {name: value.tolist() for name, value in vars(expected_best(losses)).items()}
-    return {"updates": min(stop_at(search.row, SHARES[0]), search.row.train.steps), **curve}
