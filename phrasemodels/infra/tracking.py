@@ -41,7 +41,6 @@ STATUS = {  # MLflow's words for ours
 KIND_OF_EXPERIMENT = {"mlflow.experimentKind": "custom_model_development"}  # its page has runs, not traces
 PREVIEWED = 100  # rows of predictions
 AGAIN = ("RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST", "TEMPORARILY_UNAVAILABLE")  # errors of MLflow that may pass
-WAITS = "phrasemodels.waits_for"  # processors that a training waits for
 
 
 def _reading(path: Path) -> "contextlib.closing[sqlite3.Connection]":
@@ -402,23 +401,13 @@ class TrainingRun:
         return run_id
 
     def begin(self) -> None:
-        """In a worker at work, open the run. It waits no longer."""
-        run_id, client = self.open(), self.tracker.client()
-        if client.get_run(run_id).data.tags.get(WAITS):
-            client.set_tag(run_id, WAITS, "")
+        """In a worker at work, open the run."""
+        self.open()
 
     def __call__(self, history: list[dict[str, float]], ended: float | None = None) -> None:
         """Log a training's history. ended: time of its last row in seconds since 1970. None: now."""
         if run := self.tracker.run_of(self.key):
             self.tracker.history(str(run.info.run_id), self.tags.get(ATTEMPT, ""), history, ended)
-
-    def waits(self, what: str) -> None:
-        """Say in the run what its training waits for. The run is not running then. An empty text: it waits no longer."""
-        with contextlib.suppress(Exception):  # a message, which must never end the run
-            if run := self.tracker.run_of(self.key):
-                self.tracker.client().set_tag(run.info.run_id, WAITS, what)
-                if what:
-                    self.tracker.client().update_run(run.info.run_id, "SCHEDULED")
 
     def fail(self, state: str, reason: str = "") -> None:
         """Mark the run as ended without a result, if it has begun and no other flow run works on it."""

@@ -66,7 +66,7 @@ ROW = "000/table1/sample/phrase-k2"
 
 @pytest.mark.parametrize("asked", ["train.gpus=1", "train.workers=64", "train.threads=64"])
 @pytest.mark.parametrize(
-    "command", [("plan", "--measure"), ("reproduce",), ("train", ROW), ("train", ROW, "--local"), ("train", ROW, "--local", "--data", ".")]
+    "command", [("reproduce",), ("train", ROW), ("train", ROW, "--local"), ("train", ROW, "--local", "--data", ".")]
 )  # fmt: skip
 def test_what_this_machine_never_holds_is_refused_before_anything_starts(command, asked, in_own_store, monkeypatch):
     monkeypatch.setattr("phrasemodels.infra.services.start_ray", lambda settings: pytest.fail("Ray started"))

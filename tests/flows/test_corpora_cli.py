@@ -37,7 +37,6 @@ def test_list_has_a_stable_schema(environment: dict[str, str]) -> None:
 
 def test_what_is_missing_is_named(environment: dict[str, str]) -> None:
     assert "did you mean 'geoquery'" in str(run(environment, "show", "geoqery").exception)
-    assert "has not been fetched" in str(run(environment, "where", "atis").exception)
     fetched = run(environment, "fetch", "penn_treebank")
     assert fetched.exit_code == 1
     assert "penn_treebank: wsj must be supplied by the user: Copy" in fetched.stderr
@@ -72,11 +71,10 @@ def test_a_file_of_a_user_that_cannot_be_read_stops_no_other_corpus(
         assert "geoquery" in found.stdout + found.stderr
 
 
-def test_fetch_verify_show_where(environment: dict[str, str], mirror: Path) -> None:
+def test_fetch_verify_show(environment: dict[str, str], mirror: Path) -> None:
     environment |= {"PHRASEMODELS_MIRROR": str(mirror)}
     rows, leak = (280, "115 of 280 records (41%)") if mirror == CORPORA else (12, "6 of 12 records (50%)")
-    assert run(environment, "fetch", "geoquery").exit_code == 0
-    place = run(environment, "where", "geoquery").stdout.strip()
+    place = run(environment, "fetch", "geoquery").stdout.split("\t")[1].strip()
     assert (Path(place) / "train.nl").is_file()
     verified = run(environment, "verify", "geoquery")
     assert verified.exit_code == 0

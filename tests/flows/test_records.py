@@ -1,4 +1,4 @@
-"""Records and pages of runs: their contents, and how long they are kept."""
+"""Records of runs: their contents, and how long they are kept."""
 
 import contextlib
 import datetime
@@ -11,8 +11,8 @@ import pytest
 
 from phrasemodels.data.store.store import Store
 from phrasemodels.flows.results.keep import check_committed
-from phrasemodels.flows.results.records import commit_of, page_of, records, remove_old
-from phrasemodels.flows.run.record import recorded, write
+from phrasemodels.flows.results.records import commit_of, place_of_run, records, remove_old, write
+from phrasemodels.flows.run.record import recorded
 
 
 def ended(store: Store, days: float, **values: Any) -> str:
@@ -20,50 +20,15 @@ def ended(store: Store, days: float, **values: Any) -> str:
     then = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days)).isoformat()
     known = {"id": str(uuid4()), "title": "a table", "started": then, "ended": then, "state": "completed"}
     write(store, record := known | values)
-    page_of(store, record["id"]).touch()  # the report of a table
     return record["id"]
 
 
-def test_the_page_of_a_failed_run_has_its_parameters_and_its_error(store: Store) -> None:
-    run = str(uuid4())
-    with contextlib.suppress(OSError), recorded(store, run, "a table", {"set": ["train.steps=<b>"]}, {}):
-        raise OSError("no <room>\nand more")
+def test_the_record_of_a_failed_run_has_its_parameters_and_its_error(store: Store) -> None:
+    run, asked = str(uuid4()), {"set": ["train.steps=2"]}
+    with contextlib.suppress(OSError), recorded(store, run, "a table", asked, {}):
+        raise OSError("no room\nand more")
     (record,) = records(store)
-    assert record["report"] == str(page_of(store, run))
-    page = page_of(store, run).read_text()
-    assert "<strong>failed</strong>: no &lt;room&gt;<" in page
-    assert "train.steps=\\u003cb\\u003e" in page
-
-
-def test_the_page_of_several_tables_links_to_their_pages(store: Store) -> None:
-    run, part = str(uuid4()), str(uuid4())
-    with recorded(store, run, "3 tables", {}, {"tables": {}}) as record:
-        record["tables"] |= {"one": {"run": part, "report": "x"}, "two": {"error": "too <large>"}, "three": {}}
-    page = page_of(store, run).read_text()
-    assert f'<a href="{part}.html">one</a></th><td>completed' in page
-    assert "two</th><td>too &lt;large&gt;" in page
-    assert "three</th><td>under way" in page
-
-
-@pytest.mark.parametrize(
-    "values", [{"asked": [], "tables": 7}, {"tables": {"one": None}}, {"error": [1], "title": "\ud800"}]
-)
-def test_a_record_with_unexpected_values_has_a_page(store: Store, values: dict[str, Any]) -> None:
-    run = ended(store, 0, **values)
-    assert page_of(store, run).read_text().count("</html>") == 1
-
-
-def test_the_report_is_the_page_of_its_run_unless_the_run_fails_afterwards(store: Store) -> None:
-    run = str(uuid4())
-    with recorded(store, run, "a table", {}, {}) as record:
-        page_of(store, run).write_text("the report")
-        record["verdicts"] = "1" * 32
-    assert page_of(store, run).read_text() == "the report"
-    with contextlib.suppress(OSError), recorded(store, run, "a table", {}, {}) as record:
-        page_of(store, run).write_text("the report")
-        record["verdicts"] = "1" * 32
-        raise OSError("MLflow does not answer")
-    assert "MLflow does not answer" in page_of(store, run).read_text()
+    assert (record["state"], record["reason"], record["asked"]) == ("failed", "no room", asked)
 
 
 def test_remove_old_keeps_recent_runs_and_the_newest_run_of_each_verdict(store: Store) -> None:
@@ -74,17 +39,16 @@ def test_remove_old_keeps_recent_runs_and_the_newest_run_of_each_verdict(store: 
     write(store, dead)
     (runs / "damaged.json").write_text("{")
     assert len(remove_old(store, 7, {kept}, dry=True)) == 3
-    assert {page_of(store, run).stem for run in old} <= {path.stem for path in runs.glob("*.json")}
+    assert {*old} <= {path.stem for path in runs.glob("*.json")}
     assert {thing.path.stem for thing in remove_old(store, 7, {kept})} == {*old}
     left = {path.stem for path in runs.glob("*.json")}
     assert left == {newest, lately, dead["id"], "damaged"}
-    assert {path.stem for path in runs.glob("*.html")} == left - {"damaged"}
     assert json.loads((runs / f"{newest}.json").read_text())["verdicts"] == kept
 
 
 @pytest.mark.parametrize("other", [str.upper, "urn:uuid:{}".format, "{{{}}}".format, lambda own: str(uuid4())])
 def test_a_record_with_the_id_of_another_run_is_damaged_and_leads_to_no_files(store: Store, other: Any) -> None:
-    path = page_of(store, ended(store, 30.0)).with_suffix(".json")
+    path = place_of_run(store, ended(store, 30.0))
     path.write_text(json.dumps(json.loads(path.read_text()) | {"id": other(path.stem)}))
     assert [record["state"] for record in records(store)] == ["damaged"]
     assert not remove_old(store, 1.0, []) and path.exists()

@@ -136,7 +136,7 @@ def ask(row=ROW, keep=False, forget=False):
     execution = Execution.of(plan, store, Settings())
     for step in plan.steps:
         store.run(step, stores.Executor(sources=execution.sources))
-    said["report"] = Path(write_report(execution.finished(), None)).exists()
+    said["report"] = Path(write_report(execution.finished())).exists()
     said["again"] = verdict()
     said["export"] = run("export", row, "../out", "--force")
     if keep:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_SHOWN = 20  # labels or groups of a corpus that is added
-app = typer.Typer(help="The corpora: list, add, fetch, verify, show, export, where.", no_args_is_help=True)
+app = typer.Typer(help="The corpora: list, add, fetch, verify, show, export.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A corpus, as `phrasemodels corpora list` names it.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Corpora; without names, all.")]
@@ -279,17 +279,6 @@ def export(
         tables = (rows.replace_schema_metadata(terms) for rows in blocks(manifest, chosen, artifact.folder()))
         write_parquet(to / f"{chosen}.parquet", tables)
         print(to / f"{chosen}.parquet")
-
-
-@app.command()
-def where(name: Name) -> None:
-    """Print the folder of the store that holds a corpus."""
-    from phrasemodels.data.download.manifest import find_corpus
-
-    artifact = writable_store().find(_step(find_corpus(name), file_sources()), verify=False)
-    if artifact is None:
-        raise OSError(f"{name} has not been fetched: phrasemodels corpora fetch {name}")
-    print(artifact.folder())
 
 
 def _changed(manifest: "Manifest") -> str:

@@ -288,7 +288,7 @@ def gc(
 ) -> None:
     """Remove artifacts that no verdict and no run needs.
 
-    Old interrupted work and pages of old runs go, too. The page of the newest run of each verdict stays.
+    Old interrupted work and records of old runs go, too. The record of the newest run of each verdict stays.
 
     With a store on object storage, also there; and this node's folder shrinks to its limit.
     """
@@ -367,7 +367,7 @@ def verify(as_json: Json = False) -> None:
 
 @store.command()
 def runs(as_json: Json = False) -> None:
-    """List all runs, how they ended, and their pages.
+    """List all runs, how they ended, and their reports.
 
     A dead run continues when you start it again.
     """

@@ -224,7 +224,7 @@ def _print_number(row: dict[str, Any]) -> None:
 def report() -> None:
     """Write one page over all papers.
 
-    It has the verdicts in the papers' own layout, systems across papers, and kept results.
+    It has the verdicts in the papers' own layout, and kept results.
     """
     from phrasemodels.flows.report.page import write_overview
 

@@ -137,18 +137,13 @@ def plan(
     first_seed: FirstSeed = 0,
     like: Like = "",
     sweep: Sweep = None,
-    measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Run ten updates of each row: memory, and hours of a seed. Prepares its data."),
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show what `reproduce` would do, and run nothing.
 
-    It lists each step: in the store (hit) or not (miss), and what changed since. --measure shows the memory and
-    time of each row.
+    It lists each step: in the store (hit) or not (miss), and what changed since.
 
-    Example: phrasemodels plan --paper 000 --profile paper --row transformer --measure
+    Example: phrasemodels plan --paper 000 --profile paper --row transformer
     """
     import phrasemodels.infra.environment  # noqa: F401
     from phrasemodels.flows.results.records import explain, open_store
@@ -156,10 +151,6 @@ def plan(
     from phrasemodels.infra.settings import Settings
 
     settings, asked = Settings(), _asked(paper, table, profile, seeds, set, row, first_seed, like, sweep)
-    if measure:
-        _, made, store = _planned(asked, settings)
-        _print_costs(made, store, settings, as_json)
-        return
     steps, store = outlined(asked, settings).steps, open_store(settings)
     rows: list[dict[str, Any]] = [
         {"step": step.name, "label": step.label, "key": step.key, "hit": hit, "why": why}
@@ -175,32 +166,6 @@ def plan(
     hits = sum(item["hit"] for item in rows)
     missing = "; `reproduce` with the same options runs the others" * (hits < len(rows))
     print(f"{hits} of {len(rows)} steps are in the store{missing}", file=sys.stderr)
-
-
-def _print_costs(made: "Plan", store: "Store", settings: "Settings", as_json: bool) -> None:
-    """Print what a training of each row needs. ValueError: one does not fit into the memory that is free."""
-    from phrasemodels.data.store.store import Executor
-    from phrasemodels.flows.cli.terminal import print_rows
-    from phrasemodels.flows.results.records import sources_of
-    from phrasemodels.flows.run.execute import check_here
-    from phrasemodels.flows.run.local import costs, memory_limit
-
-    check_here(made.pipelines, settings)
-    limit, measured = memory_limit(), []
-    for cost in costs(made, store, Executor(sources=sources_of(settings))):
-        print(f"measured {cost.experiment.name}", file=sys.stderr, flush=True)
-        measured.append(cost)
-    rows = [cost.described(limit) for cost in measured]
-    if as_json:
-        print_json(rows)
-    else:
-        print_rows(f"A training of each row, with {limit / 1024:.1f} GiB free", list(rows[0]) if rows else [], rows)
-    if large := [row for row in rows if row["fits"] == "no"]:
-        names = ", ".join(f"{row['row']} ({row['memory']})" for row in large)
-        raise ValueError(
-            f"{names} cannot fit into {limit / 1024:.1f} GiB: take a machine with more, or smaller micro-batches by "
-            "--set train.micro_batch_tokens=N"
-        )
 
 
 @app.command()

@@ -96,7 +96,7 @@ class Table:
     """A result table of a paper at one size, with the seeds of each row.
 
     how: replaces the overrides in its title if each row has its own. trials: all settings tried by a tuning for each row, as
-    `trial_records` in flows/run/tune.py returns them.
+    `tuned` in flows/run/tune.py makes them.
     """
 
     paper: str

@@ -1,8 +1,8 @@
 """Pages of tables and of all papers.
 
 The page of a table is a step of the store. Its key has the table, its comparison and the drawing code. It is kept as an
-artifact and copied to the place of reports. The page of all papers has every printed number with its verdict, and systems
-compared across papers. Each page is one file.
+artifact and copied to the place of reports. The page of all papers has every printed number with its verdict. Each page is one
+file.
 """
 
 import json
@@ -13,10 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from phrasemodels import project
-from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import HasKey, Job, Step, Store, digest_of
 from phrasemodels.flows.experiments.catalogue import Table
@@ -34,20 +31,15 @@ from phrasemodels.flows.results.records import place_of, read_kept
 from phrasemodels.flows.results.results import FinishedTable, Result, all_results
 from phrasemodels.flows.results.verdicts import DATA, verdicts
 from phrasemodels.infra.tracking import Tracker
-from phrasemodels.tasks.metrics.compare import TestedRow, differences
-from phrasemodels.tasks.prepare.sharded import shards
-from phrasemodels.tasks.train.trainer import history
 
 PAGE = "page.html"  # the file of the artifact
 
 
-def place_page(store: Store, drawn: Artifact, name: str, page: Path | None = None) -> Path:
-    """Copy a page from its artifact to reports/NAME.html of the store and to `page`. Return the first one."""
+def place_page(store: Store, drawn: Artifact, name: str) -> Path:
+    """Copy a page from its artifact to reports/NAME.html of the store. Return this path."""
     path = store.root / "reports" / f"{name}.html"
-    text = drawn.file(PAGE).read_text(encoding="utf-8")
-    for place in (path, page) if page else (path,):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(place, text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(path, drawn.file(PAGE).read_text(encoding="utf-8"))
     return path
 
 
@@ -76,13 +68,9 @@ def draw_page(job: Job, settings: PageSettings) -> dict[str, Any]:
     return {"run_ids": dict(settings.run_ids), "leaks": finished.leaks}
 
 
-def write_report(finished: FinishedTable, page: Path | None = None) -> Path:
-    """Write the page of a table into the folder `reports` of the store and to `page`, the page of a run.
-
-    Returns:
-        The first path.
-    """
-    return place_page(finished.store, drawn(finished), finished.table.slug, page)
+def write_report(finished: FinishedTable) -> Path:
+    """Write the page of a table into the folder `reports` of the store. Return its path."""
+    return place_page(finished.store, drawn(finished), finished.table.slug)
 
 
 def drawn(finished: FinishedTable) -> Artifact:
@@ -108,10 +96,7 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
     rows = verdicts(results)
     folder = store.root / "reports"
     folder.mkdir(parents=True, exist_ok=True)
-    compared = comparisons(store, results)
-    shown = {
-        (row["source"], row["experiment"]) for row in [*rows, *(row for table in compared for row in table["rows"])]
-    }
+    shown = {(row["source"], row["experiment"]) for row in rows}
     page = render(
         "overview.html.jinja",
         numbers=[*papers(), *project.parts("papers")],
@@ -126,7 +111,6 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
         pages=[_page(path) for path in sorted(folder.glob("*-table*.json"))],
         contradicted={(r["source"], r["experiment"], r["measured"]) for r in rows if r["verdict"] == "impossible"},
         kept=[_kept_result(name, results) for name in sorted({r.source for r in results if r.kept})],
-        comparisons=[{**table, **_tests(table["rows"])} for table in compared],
         tables=[_layout(paper, name, rows) for paper, name in dict.fromkeys((r["paper"], r["table"]) for r in rows)],
         origins=origins(store, [r for r in results if r.kept or (r.source, r.experiment.name) in shown]),
     )
@@ -224,83 +208,3 @@ def _origin(results: Sequence[Result], artifacts: Mapping[str, Artifact]) -> dic
         "test_set": digest_of([shard["content"] for shard in test_set])[:16],
         "licences": licences,
     }
-
-
-BUDGET = ("steps", "batch_tokens")
-
-Setting = tuple[str, str, str, str]  # problem and corpus, metric, budget, test set
-Row = tuple[Result, list[Artifact], list[Artifact]]  # a result with its trainings and scores, one of each per seed
-
-
-def comparisons(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]:
-    """Return tables {title, metric, budget, test_set, rows} of the results in the store.
-
-    They are the best result of each experiment. A row has quality and parameters, tokens per second and peak memory
-    (MiB). It also has seconds of training (means over seeds) and its Holm-corrected difference from its baseline. The
-    correction is over the table.
-    """
-    artifacts = {artifact.key: artifact for artifact in store.all_artifacts()}
-    best: dict[tuple[str, str], Result] = {}
-    for result in results:
-        key = (result.experiment.name, result.answer.metric)
-        whole = bool(result.runs) and all(run[part] in artifacts for run in result.runs for part in ("train", "score"))
-        if whole and (key not in best or best[key].worth < result.worth):
-            best[key] = result
-    tables: dict[Setting, list[Row]] = {}
-    for result in best.values():
-        trained = [artifacts[run["train"]] for run in result.runs]
-        scored = [artifacts[run["score"]] for run in result.runs]
-        config = trained[0].manifest["parts"]["settings"].get("config", {})
-        budget = ", ".join(f"{name.replace('_', ' ')} {config[name]}" for name in BUDGET if name in config)
-        setting = (result.experiment.recipe.name, result.answer.metric, budget, str(scored[0].meta["test_set"]))
-        tables.setdefault(setting, []).append((result, trained, scored))
-    return [_table(setting, rows, artifacts) for setting, rows in tables.items()]
-
-
-def _table(setting: Setting, rows: list[Row], artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
-    title, metric, budget, test_set = setting
-    tested = []
-    for result, _, scored in rows:
-        statistic = result.answer.statistic
-        tables = [read_shard(artifact.file("sentences.arrow")) for artifact in scored if statistic]
-        tested.append(TestedRow(result.experiment.name, metric, test_set, statistic, tables))
-    lines = [
-        {
-            "paper": result.experiment.paper,
-            "source": result.source,
-            "experiment": result.experiment.name,
-            "metric": metric,
-            "system": result.experiment.system,
-            "variant": result.experiment.variant,
-            "seeds": len(result.row["seeds"]),
-            "quality": result.row["intervals"][metric],
-            "parameters": trained[0].meta["parameters"],
-            "tokens_per_second": _speed(result, trained, artifacts),
-            "peak_memory_mib": _mean(artifact.meta["peak_memory_mib"] for artifact in trained),
-            "train_seconds": _mean(artifact.meta["train_seconds"] for artifact in trained),
-            "against": against,
-        }
-        for (result, trained, _), against in zip(rows, differences(tested), strict=True)
-    ]
-    return {"title": title, "metric": metric, "budget": budget, "test_set": test_set, "rows": lines}
-
-
-def _speed(result: Result, trained: list[Artifact], artifacts: Mapping[str, Artifact]) -> float | None:
-    """Return the tokens per second of all sides together as a mean over the rows of all histories.
-
-    None if the training data is no longer in the store. A history counts the items in the mean of the loss (target
-    tokens, pairs or sentences). So its speed is multiplied by the tokens per item.
-    """
-    data = artifacts.get(trained[0].manifest["parts"]["inputs"]["train"])
-    if data is None:
-        return None
-    e = result.experiment
-    problem = e.recipe.stages(e.model, e.train, 0)["model"].settings.objective
-    examples = problem.examples([shard.path for shard in shards(data)])
-    tokens = examples.lengths.sum() / problem.count(examples, np.arange(len(examples)))
-    return _mean(tokens * row["items_per_second"] for training in trained for row in history(training))
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return sum(numbers) / len(numbers)

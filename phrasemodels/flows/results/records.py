@@ -1,7 +1,6 @@
 """Records of runs, the store of the settings, and the steps of a plan in it.
 
-ROOT/runs/ID.json    request, times, reason and state: running, completed, stopped, cancelled, failed, dead
-ROOT/runs/ID.html    a page for people: the report of the run's table, or the record itself
+ROOT/runs/ID.json    request, times, report, reason and state: running, completed, stopped, cancelled, failed, dead
 """
 
 import contextlib
@@ -76,18 +75,16 @@ def commit_of(folder: Path) -> str:
 RUNNING, DAMAGED = "running", "damaged"
 
 
-def page_of(store: Store, run: str) -> Path:
-    """Return the path of the page of a run."""
-    return store.root / "runs" / f"{run}.html"
+def place_of_run(store: Store, run: str) -> Path:
+    """Return the path of the record of a run."""
+    return store.root / "runs" / f"{run}.json"
 
 
-def write(store: Store, record: dict[str, Any], page: str | None) -> None:
-    """Write a record and its page. None: the page is there already."""
-    path = page_of(store, record["id"])
+def write(store: Store, record: dict[str, Any]) -> None:
+    """Write a record."""
+    path = place_of_run(store, record["id"])
     path.parent.mkdir(exist_ok=True)
-    if page is not None:
-        write_durably(path, page)
-    write_durably(path.with_suffix(".json"), json.dumps(record | {"report": str(path)}, indent=1))
+    write_durably(path, json.dumps(record, indent=1))
 
 
 def records(store: Store) -> list[dict[str, Any]]:
@@ -110,7 +107,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def remove_old(store: Store, days: float, verdicts: Collection[str], dry: bool = False) -> list[Waste]:
-    """Remove the records and pages of runs that ended so many days ago, except the newest run of each of these verdicts.
+    """Remove the records of runs that ended so many days ago, except the newest run of each of these verdicts.
 
     dry: only return them.
     """
@@ -120,11 +117,9 @@ def remove_old(store: Store, days: float, verdicts: Collection[str], dry: bool =
     before, removed = time.time() - days * DAY, []
     for record in known:
         if record["id"] not in stay and _ended(record) < before:
-            page = page_of(store, record["id"])
-            # the record is removed last, because it leads here
-            paths = [path for path in (page, page.with_suffix(".json")) if path.exists()]
-            removed.append(Waste(paths[-1], sum(path.stat().st_size for path in paths), f"run of {record['title']}"))
-            for path in () if dry else paths:
+            path = place_of_run(store, record["id"])
+            removed.append(Waste(path, path.stat().st_size, f"run of {record['title']}"))
+            if not dry:
                 path.unlink(missing_ok=True)
     return removed
 

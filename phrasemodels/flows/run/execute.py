@@ -315,18 +315,13 @@ class Execution:
             if artifact is None:
                 group = self.workers_of(pipeline)
                 if group is not None:
-                    group = replace(group, on_wait=partial(self._on_wait, recorded))
+                    group = replace(group, on_wait=partial(self.waits.__setitem__, step.key))
                 executor = Executor(report=recorded)
                 run = self.store.run if group else self._on_ray
                 artifact = launch_training(step, self.store, self.settings, executor, group, run, recorded)
             self.record.training_run(pipeline)
             recorded(history(artifact), ended_at(artifact))
         return artifact
-
-    def _on_wait(self, run: TrainingRun, what: str) -> None:
-        """Say in the terminal, Prefect and MLflow what a training waits for. An empty text: it waits no longer."""
-        self.waits[run.key] = what
-        run.waits(what)
 
     def workers_of(self, pipeline: Pipeline) -> TorchTrainerLaunch | None:
         """Return the Ray Train group of a training. None: it runs as a plain Ray task.

@@ -19,10 +19,9 @@ from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import Step, Store, digest_of
 from phrasemodels.flows.experiments.experiment import Experiment, Pipeline
-from phrasemodels.flows.report import render
 from phrasemodels.flows.results import records
 from phrasemodels.flows.results.judged import problem_of
-from phrasemodels.flows.results.records import RUNNING, commit, leased_steps
+from phrasemodels.flows.results.records import RUNNING, commit, leased_steps, write
 from phrasemodels.flows.run.plan import Plan
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.signals import STOPPING
@@ -275,12 +274,6 @@ def is_cancelled(run: str) -> bool:
         state = client.read_flow_run(UUID(run)).state
         return state is not None and (state.is_cancelling() or state.is_cancelled())
     return False
-
-
-def write(store: Store, entry: dict[str, Any]) -> None:
-    """Write a record with its page. The page of a completed table is its report and exists already."""
-    has_report = entry["state"] == COMPLETED and "verdicts" in entry
-    records.write(store, entry, None if has_report else render("run.html.jinja", record=entry))
 
 
 def mark_dead_runs(record: Record) -> list[str]:

@@ -37,12 +37,19 @@ from phrasemodels.flows.experiments.catalogue import Request, all_papers, all_ta
 from phrasemodels.flows.report.page import drawn, place_page, write_report
 from phrasemodels.flows.report.table import chosen_settings
 from phrasemodels.flows.results import records
-from phrasemodels.flows.results.records import collect_garbage, leased_steps, open_store, page_of, sources_of
+from phrasemodels.flows.results.records import (
+    collect_garbage,
+    leased_steps,
+    open_store,
+    place_of_run,
+    sources_of,
+    write,
+)
 from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Outline, Plan, outlined, outlined_page, planned
 from phrasemodels.flows.run.progress import Watch, log, report_line
-from phrasemodels.flows.run.record import attempt, mark_ended, now, recorded, write
+from phrasemodels.flows.run.record import attempt, mark_ended, now, recorded
 from phrasemodels.flows.run.tune import Search, trials_of, tuned
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
@@ -54,7 +61,7 @@ from phrasemodels.tasks.train.trainer import DivergedError
 def replay_finished_run(
     asked: Mapping[str, Any], outline: Outline, store: Store, settings: Settings
 ) -> dict[str, Any] | None:
-    """Return the output of `reproduce` for a finished table with a record and a page of this run.
+    """Return the output of `reproduce` for a finished table with a record of this run.
 
     Otherwise return None. All steps of the plan must be in the store. An earlier run with these results must have
     completed.
@@ -74,17 +81,16 @@ def replay_finished_run(
     page = outlined_page(asked, settings).find(store) or _drawn(asked, store, settings, comparison)
     if page is None:
         return None
-    run = str(uuid4())
-    report = place_page(store, page, outline.slug, records.page_of(store, run))
+    report = place_page(store, page, outline.slug)
     entry: dict[str, Any] = {
-        "id": run,
+        "id": str(uuid4()),
         "title": outline.title,
         "asked": dict(asked),
         "steps": len(found),
         "found_dead": [],
     }
     entry |= {"started": began, "state": COMPLETED, "verdicts": comparison.key, "stages": {}, "ended": now()}
-    records.write(store, entry, None)
+    write(store, entry | {"report": str(report)})
     result: dict[str, Any] = {"title": outline.title, "rows": comparison.meta["rows"], "leaks": dict(page.meta["leaks"])}
     result |= {"report": str(report), "stages": {}, "diverged": [], "tuning": [], "trials": []}
     result |= {"seconds": round(time.monotonic() - started, 1), "services_seconds": 0.0}
@@ -223,7 +229,7 @@ def _run_rows(plan: Plan, store: Store, settings: Settings, stages: Counter[str]
     record = execution.record
     execution.check()  # before the run has a record
     with attempt(record, settings, runtime.flow_run.parameters) as entry, Watch(execution) as watch:
-        log(f"MLflow: {record.link}; pages and records of runs: {store.root / 'runs'}; the store: {settings.store}")
+        log(f"MLflow: {record.link}; records of runs: {store.root / 'runs'}; the store: {settings.store}")
         diverged = run_steps(execution, watch)
         entry["stages"] = watch.stages()
         entry["diverged"] = sorted(set(diverged.values()))
@@ -267,18 +273,14 @@ def _search(plan: Plan, store: Store, settings: Settings, budget: int, stages: C
 
 
 def _published(execution: Execution, entry: dict[str, Any]) -> dict[str, Any]:
-    """Write the report of finished rows, record them in MLflow and return their output.
-
-    entry: the record of the run. Its page is the report.
-    """
+    """Write the report of finished rows, record them in MLflow and return their output. entry: the record of the run."""
     finished, record = execution.finished(), execution.record
-    page = page_of(execution.store, record.attempt) if record.attempt else None
     report = None
     try:
-        report = write_report(finished, page)
+        report = write_report(finished)
     except Exception as error:  # the results are there: a page that cannot be drawn must not withhold them
         _print_failure(f"the page of {execution.plan.table.title}", error)
-    entry["verdicts"] = finished.comparison.key
+    entry |= {"verdicts": finished.comparison.key, "report": str(report or "")}
     record.close(finished.comparison, report)
     rows = finished.comparison.meta["rows"]
     judged = ", ".join(f"{row['system']} {row['variant']} {row['verdict']}" for row in rows)
@@ -388,7 +390,7 @@ def everything(
     set: list[str] | None = None,
     tables: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Run every table of some papers, or of all, with a report for each and a page of links to them.
+    """Run every table of some papers, or of all, with a report for each.
 
     The run fails at the end if one of the tables failed.
 
@@ -411,7 +413,7 @@ def everything(
             outcome = outcomes[f"paper {paper}, table {number}"] = {}
             try:
                 state = reproduce(paper, number, profile, seeds, set, return_state=True)
-                if page_of(store, part := str(state.state_details.flow_run_id)).exists():  # it was not refused at once
+                if place_of_run(store, part := str(state.state_details.flow_run_id)).exists():  # it was not refused at once
                     outcome["run"] = part
                 outcome["report"] = state.result()["report"]
             except Exception as error:
