@@ -216,7 +216,7 @@ Change = Callable[[bytes, Chance], bytes]
 JSON = ("exported model", "vocabulary of an exported model", "card of an exported model", "configuration of an exported model",
         "answers of an exported model",
         "record of a run", "lease", "lease in object storage", "manifest in the store", "manifest in object storage",
-        "state of a checkpoint", "merges of an exported model", "kept result", "packed parser", "card of a parser",
+        "state of a checkpoint", "merges of an exported model", "kept result", "packed parser",
         "log of inspect_ai", "samples of lm-evaluation-harness")  # fmt: skip
 DIGEST = ("manifest in the store", "kept result")  # that have a digest of themselves
 CHANGES: dict[str, Change] = {
@@ -295,6 +295,6 @@ GROWING: dict[str, tuple[str, int, Callable[[int], bytes]]] = {
     "many merges": ("merges of an exported model", 20_000, lambda n: json.dumps(
         {"vocab": [], "merges": [[f"a{k}", "b"] for k in range(n)]}).encode()),
     "many leases": ("lease", 50_000, lambda n: json.dumps([str(k) for k in range(n)]).encode()),
-    "nested lists": ("card of a parser", 50_000, lambda n: b"[" * n),
+    "nested lists": ("card of an exported model", 50_000, lambda n: b"[" * n),
     "much text": ("text", 50_000, lambda n: b"It rains.\xff\n" * n),
 }  # fmt: skip

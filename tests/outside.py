@@ -42,7 +42,6 @@ from phrasemodels.data.store.artifacts import MANIFEST, describe, with_digest
 from phrasemodels.data.store.gc import damage, lease, leased_keys, usage, waste
 from phrasemodels.data.store.shared import ObjectStorage
 from phrasemodels.data.store.store import Step, Store, digest_of
-from phrasemodels.flows.cli.models import read_card
 from phrasemodels.flows.experiments.catalogue import experiment
 from phrasemodels.flows.results.exchange import read_scores
 from phrasemodels.flows.results.models import CARD, load
@@ -539,7 +538,6 @@ OUTSIDE = {
     "lease": Reader([b'["a", "b"]'], lease_of_this_node),
     "lease in object storage": Reader([b'{"keys": ["a", "b"], "until": 9999999999.5}'], lease_of_other_node),
     "packed parser": Reader([(ENGLISH / ABOUT).read_bytes()], packed),
-    "card of a parser": Reader([b'{"licence": "MIT"}'], lambda folder: read_card(folder / GIVEN)),
     "text": Reader([b"It rains.\n\nGo.\r\n"], lambda folder: list(lines_with_replacements(folder / GIVEN, print))),
     "file of a project": Reader([PROJECT_FILE], project_file),
     "database of MLflow": Reader([runs_of_mlflow()], keys_of_mlflow),

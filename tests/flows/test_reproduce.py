@@ -83,7 +83,7 @@ for arguments in json.loads(sys.argv[1]):
 """
 CHANGES = sorted(change for change in OVERRIDES if "checkpoint" not in change)  # which changes no score
 TRACED = f"000/table1/sample/phrase-k2+{'+'.join(CHANGES)} seed 0"
-READERS = (("sql", "select count(*) from runs, seeds", "--json"), ("trace", TRACED), ("store", "du"), ("store", "runs"),
+READERS = (("sql", "select count(*) from runs, seeds", "--json"), ("trace", TRACED), ("store", "runs"),
            ("store", "verify"), ("verdicts", "--paper", "000"))  # fmt: skip
 
 

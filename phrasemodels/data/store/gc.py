@@ -1,4 +1,4 @@
-"""Garbage collection of a store, its disk usage, and the search for damaged artifacts.
+"""Garbage collection of a store, and the search for damaged artifacts.
 
 The roots are the artifacts of root steps (the comparisons behind verdicts) and the leases of running runs. Everything within
 reach of a root through inputs is kept.
@@ -299,23 +299,6 @@ def folder_bytes(folder: Path) -> int:
                 status = path.stat()
                 seen[status.st_dev, status.st_ino] = status.st_size
     return sum(seen.values())
-
-
-def usage(store: Store) -> list[dict[str, object]]:
-    """Return a row for each step (artifacts, kept artifacts, bytes) and for each other folder of the store."""
-    known = {artifact.key: artifact for artifact in store.artifacts()}
-    kept = reachable(known, [*verdict_keys(known), *leased_keys(store)])
-    rows: dict[str, dict[str, int]] = {}
-    for artifact in known.values():
-        row = rows.setdefault(artifact.manifest["step"], {"artifacts": 0, "kept": 0, "bytes": 0})
-        row["artifacts"] += 1
-        row["kept"] += artifact.key in kept
-    for step, row in rows.items():
-        row["bytes"] = folder_bytes(store.root / "objects" / step)
-    beside = [path for path in sorted(store.root.glob("*")) if path.is_dir() and path.name != "objects"]
-    return [{"what": step, **row} for step, row in sorted(rows.items())] + [
-        {"what": f"{path.name}/", "artifacts": None, "kept": None, "bytes": folder_bytes(path)} for path in beside
-    ]
 
 
 def damage(store: Store) -> list[Damage]:

@@ -1,4 +1,4 @@
-"""The commands about this machine: doctor, init, and `phrasemodels store`, its size, garbage collection, verification, and runs."""
+"""The commands about this machine: doctor, init, and `phrasemodels store`, its garbage collection, verification, and runs."""
 
 import importlib.metadata
 import os
@@ -252,23 +252,7 @@ def init(
     )
 
 
-store = typer.Typer(no_args_is_help=True, help="The store: its size, garbage collection, verification, runs.")
-
-
-@store.command()
-def du(as_json: Json = False) -> None:
-    """Show the sizes of artifacts, checkpoints, MLflow and reports."""
-    from phrasemodels.data.store.gc import usage
-    from phrasemodels.flows.cli.terminal import print_rows
-
-    known, _ = opened()
-    if not known.root.exists():
-        print(f"nothing has been run in {known.root}", file=sys.stderr)
-    rows = usage(known)
-    if as_json:
-        print_json(rows)
-        return
-    print_rows("", ["what", "artifacts", "kept", "size"], [row | {"size": size(row["bytes"])} for row in rows])
+store = typer.Typer(no_args_is_help=True, help="The store: garbage collection, verification, runs.")
 
 
 @store.command()

@@ -1,6 +1,5 @@
 """The commands that use trained models: predict, draw, export."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,9 +116,6 @@ def export(
             "--parser", help="Write a parser for `parse` and `Parser.load`: weights in float16, vocabularies, card."
         ),
     ] = False,
-    card: Annotated[
-        Path | None, typer.Option(help="With --parser: a JSON object to add to the card, such as scores and licences.")
-    ] = None,
     force: Force = False,
 ) -> None:
     """Write a model to a folder that `phrasemodels.load` reads.
@@ -133,11 +129,9 @@ def export(
     from phrasemodels.folders import check_replaceable
 
     check_replaceable(to, force)
-    if card and not for_parse:
-        raise ValueError("--card needs --parser")
     found, also = find_model(model), list[Any]()
     if for_parse:
-        _export_parser(found, to, read_card(card) if card else {}, force)
+        _export_parser(found, to, force)
         print(to)
         return
     if ctranslate2:
@@ -147,28 +141,16 @@ def export(
     print(found.export(to, also, force))
 
 
-def _export_parser(model: "Model", to: Path, card: dict[str, Any], force: bool) -> None:
+def _export_parser(model: "Model", to: Path, force: bool) -> None:
     """Write a parser to a folder that reads raw text with torch alone."""
     from phrasemodels.folders import writing_folder
     from phrasemodels.parsing.saved import Saved, save
 
     recipe, parser = parser_of(model)
-    about = model.card() | card
     assert parser.config is not None
-    saved = Saved(parser.original, parser.config, parser.entries, recipe.problem.decode, about, recipe.split)
+    saved = Saved(parser.original, parser.config, parser.entries, recipe.problem.decode, model.card(), recipe.split)
     with writing_folder(to, force) as folder:
         save(saved, folder)
-
-
-def read_card(file: Path) -> dict[str, Any]:
-    """Return what a user adds to a card. ValueError: the file is no JSON object."""
-    try:
-        more = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: no JSON in UTF-8 ({error})") from error
-    if not isinstance(more, dict):
-        raise ValueError(f'{file}: a card is a JSON object, like {{"licence": "CC-BY-4.0"}}')
-    return more
 
 
 SHOWN, LONGEST_SHOWN = 20, 100  # unknown words that are named, and characters of each

@@ -24,8 +24,6 @@ def verdicts(
         str, typer.Argument(help="Everything about one number, like 002/table3/transformer/geo; parts of names do.")
     ] = "",
     paper: Annotated[str, typer.Option(help="Only this paper, like 000.")] = "",
-    table: Annotated[str, typer.Option(help="Only this table, like `Table 1`.")] = "",
-    system: Annotated[str, typer.Option(help="Only systems with this in their name.")] = "",
     verdict: Annotated[str, typer.Option(help="Only numbers with this verdict, like lower.")] = "",
     claims: Annotated[bool, typer.Option("--claims", help="Which of the papers' claims hold.")] = False,
     needs: Annotated[
@@ -73,14 +71,12 @@ def verdicts(
         row
         for row in judged(*opened(), paper or number.partition("/")[0])
         if verdict in ("", row["verdict"])
-        and table.lower() in ("", row["table"].lower())
-        and system.lower() in row["system"].lower()
         and _is_named(row, number)
     ]
-    if (number or table or system) and not rows:
+    if number and not rows:
         of = paper or number.partition("/")[0] or "000"
         raise ValueError(
-            f"no printed number {number or table or system!r}: `phrasemodels verdicts --paper {of}` lists those of a paper"
+            f"no printed number {number!r}: `phrasemodels verdicts --paper {of}` lists those of a paper"
         )
     rows = [row for row in rows if _is_named(row, number, whole=True)] or rows
     if as_json:
@@ -89,7 +85,7 @@ def verdicts(
         _print_number(rows[0])
     elif needs:
         _print_needs(rows)
-    elif paper or table or system or verdict or number:
+    elif paper or verdict or number:
         for row in rows:
             print(wrapped(clean(_line(row, sys.stdout.isatty())), 9))
         print(LEGEND, file=sys.stderr)
