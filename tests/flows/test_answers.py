@@ -20,9 +20,9 @@ from running import check_keys, executed, prepared, small_corpus
 from phrasemodels.config import from_template
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, sha256_of, with_digest
-from phrasemodels.data.store.store import Store, digest_of
+from phrasemodels.data.store.store import Store
 from phrasemodels.flows.experiments.catalogue import Request, experiment
-from phrasemodels.flows.report.page import origins, write_overview, write_report
+from phrasemodels.flows.report.page import write_overview, write_report
 from phrasemodels.flows.report.plots import attention_figures, write_attention
 from phrasemodels.flows.report.table import table_text
 from phrasemodels.flows.results.keep import join, keep
@@ -203,26 +203,12 @@ def test_a_row_that_is_trained_like_another_has_its_model(session, monkeypatch):
     assert champion(lineage, "001/table1-sizes/laptop/MRPC") is None
 
 
-def test_all_metrics_of_a_row_have_their_origin(session):
-    mine = next(stored_results(session.store, {}))
-    other = replace(mine, row=mine.row | {"metric": "sacrebleu"})
-    (one,) = origins(session.store, [mine, other])
-    assert [list(seed["values"]) for seed in one["seeds"]] == [["bleu", "sacrebleu"]] * 2
-    assert one["seeds"][1]["values"]["sacrebleu"] == mine.row["values"]["sacrebleu"][1]
-
-
-def test_the_page_of_all_papers_has_every_number_once_with_its_origin(session, pages):
+def test_the_page_of_all_papers_has_every_number_once_with_its_runs(session, pages):
     page = pages[1].read_text()
     assert len(re.findall(r'<td class="n"[^>]* title=', page)) == 470
-    links = set(re.findall(r'href="#(?!paper-)([^"]+)"', page))
-    assert links <= set(re.findall(r' id="([^"]+)"', page)), "every number leads somewhere"
-    assert {name.rpartition("/000/")[2] for name in links} >= {ROW.removeprefix("000/"), "table1/laptop/phrase-k2"}
-    runs = session.record.tracker.keys()
-    for pipeline in session.plan.pipelines:
-        trained, scored = (session.store.find(step) for step in (pipeline.trained, pipeline.scored))
-        assert f"<code>{runs.get(trained.key, trained.key)}</code>" in page and scored.key in page
-        assert digest_of([shard["content"] for shard in scored.meta["test_set"]])[:16] in page
-    assert page.count("licences Apache-2.0.") >= 2 and "batch_tokens&#34;: 600" in page
+    links = set(re.findall(r'href="#([^"]+)"', page))
+    assert links <= set(re.findall(r' id="([^"]+)"', page)), "every link leads somewhere"
+    assert all(pipeline.trained.key in page for pipeline in session.plan.pipelines)
 
 
 def test_no_page_or_mlflow_run_has_text_that_is_not_redistributable(session):

@@ -34,7 +34,7 @@ def templates() -> jinja2.Environment:
     )
     environment.filters["number"] = lambda value, digits=2: "–" if value is None else f"{value:.{digits}f}"
     environment.filters["chance"] = lambda p: "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
-    environment.filters |= {"anchor": anchor, "named": row_name, "sure": is_sure, "digits": digits_of}
+    environment.filters |= {"sure": is_sure, "digits": digits_of}
     environment.filters |= {"paper": paper_name, "titled": with_names, "plain": plain_reason}
     environment.filters |= {"disagreement": disagreement, "short": short}
     environment.globals["papers"] = papers()
@@ -55,11 +55,6 @@ def templates_digest() -> str:
 def short(commit: str) -> str:
     """Return one or several commits with twelve digits of each hash. A version stays as it is."""
     return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28}\b", r"\1", commit)
-
-
-def anchor(row: dict[str, Any]) -> str:
-    """Return the id of a row's runs: its experiment, and on the page of all tables its source."""
-    return "/".join(row[name] for name in ("source", "experiment") if row.get(name))
 
 
 def row_name(row: dict[str, Any]) -> str:

@@ -8,14 +8,14 @@ file.
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from phrasemodels import project
 from phrasemodels.data.store.artifacts import Artifact, write_durably
-from phrasemodels.data.store.store import HasKey, Job, Step, Store, digest_of
+from phrasemodels.data.store.store import HasKey, Job, Step, Store
 from phrasemodels.flows.experiments.catalogue import Table
 from phrasemodels.flows.experiments.published import JUDGED, VERDICTS, papers
 from phrasemodels.flows.report import render, templates_digest
@@ -96,7 +96,6 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
     rows = verdicts(results)
     folder = store.root / "reports"
     folder.mkdir(parents=True, exist_ok=True)
-    shown = {(row["source"], row["experiment"]) for row in rows}
     page = render(
         "overview.html.jinja",
         numbers=[*papers(), *project.parts("papers")],
@@ -112,7 +111,6 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
         contradicted={(r["source"], r["experiment"], r["measured"]) for r in rows if r["verdict"] == "impossible"},
         kept=[_kept_result(name, results) for name in sorted({r.source for r in results if r.kept})],
         tables=[_layout(paper, name, rows) for paper, name in dict.fromkeys((r["paper"], r["table"]) for r in rows)],
-        origins=origins(store, [r for r in results if r.kept or (r.source, r.experiment.name) in shown]),
     )
     write_durably(folder / "index.html", page)
     return folder / "index.html"
@@ -173,38 +171,3 @@ def _layout(paper: str, table: str, rows: list[dict[str, Any]]) -> dict[str, Any
         turned = {column: {s: line[column] for s, line in lines.items() if column in line} for column in columns}
         return {"paper": paper, "table": table, "columns": list(lines), "lines": turned}
     return {"paper": paper, "table": table, "columns": list(columns), "lines": lines}
-
-
-def origins(store: Store, results: Iterable[Result]) -> list[dict[str, Any]]:
-    """Return {id, experiment, title, source, commit, seeds, config, test_set, licences} of each experiment of a source.
-
-    seeds: {seed, run, train, score, values} of each; values: by metric, of all metrics of the results.
-    """
-    artifacts = {artifact.key: artifact for artifact in store.all_artifacts()}
-    alike: dict[tuple[str, str], list[Result]] = {}
-    for result in results:
-        alike.setdefault((result.source, result.experiment.name), []).append(result)
-    return [_origin(group, artifacts) for group in alike.values()]
-
-
-def _origin(results: Sequence[Result], artifacts: Mapping[str, Artifact]) -> dict[str, Any]:
-    result = results[0]
-    run, row = result.runs[0], result.row
-    trained, scored = (artifacts.get(run[name]) for name in ("train", "score"))
-    settings = trained.manifest["parts"]["settings"] if trained else row.get("settings", {})
-    test_set = scored.meta["test_set"] if scored else row.get("test_set", [])
-    licences = scored.meta["licences"] if scored else row.get("licences", [])
-    return {
-        "id": f"{result.source}/{result.experiment.name}",
-        "experiment": result.experiment.name,
-        "title": result.title,
-        "source": result.source,
-        "commit": row.get("commit", ""),
-        "seeds": [
-            {**of, "values": {one.row["metric"]: one.row["values"][one.row["metric"]][place] for one in results}}
-            for place, of in enumerate(result.runs)
-        ],
-        "config": json.dumps({name: value for name, value in settings.items() if name != "seed"}, indent=1),
-        "test_set": digest_of([shard["content"] for shard in test_set])[:16],
-        "licences": licences,
-    }
