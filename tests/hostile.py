@@ -221,7 +221,7 @@ JSON = ("exported model", "vocabulary of an exported model", "card of an exporte
 DIGEST = ("manifest in the store", "kept result")  # that have a digest of themselves
 CHANGES: dict[str, Change] = {
     **dict.fromkeys(JSON, changed),
-    **dict.fromkeys(("manifest of a corpus", "manifest of a parser", "settings", "file of a project"), other_toml),
+    **dict.fromkeys(("manifest of a corpus", "manifest of a parser", "file of a project"), other_toml),
     "brackets": trees,
     "conllu": conllu,
     "zip": zip_archive,

@@ -48,7 +48,6 @@ from phrasemodels.flows.results.models import CARD, load
 from phrasemodels.flows.results.records import read_kept, records
 from phrasemodels.inference.inputs import Pieces
 from phrasemodels.inference.problems import Translation
-from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import KEY, Tracker
 from phrasemodels.layers.blocks import SPECIAL
 from phrasemodels.parsing.parser import ENGLISH
@@ -167,16 +166,6 @@ def downloaded(suffix: str) -> Read:
         fetch(file, folder / "out", Sources((folder,), offline=True))
 
     return read
-
-
-def settings(folder: Path) -> None:
-    import os
-
-    os.environ["PHRASEMODELS_SETTINGS"] = str(folder / GIVEN)
-    try:
-        Settings()
-    finally:
-        del os.environ["PHRASEMODELS_SETTINGS"]
 
 
 def write(job: Any, settings: None) -> dict[str, Any]:
@@ -525,7 +514,6 @@ OUTSIDE = {
     "configuration of an exported model": Reader([library()], exporting("library", score)),
     "answers of an exported model": Reader([how()], predicted),
     "weights of an exported model": Reader([small()[1]], exporting("weights")),
-    "settings": Reader([b'store = "s3://bucket/x"\ncache_gib = 2.5\ncpus = 3\noffline = true\n'], settings),
     "manifest in the store": Reader([manifest()], stored),
     "manifest in object storage": Reader([manifest()], shared),
     "shard": Reader([shard()], lambda folder: read_shard(folder / GIVEN).to_pylist()),

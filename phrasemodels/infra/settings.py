@@ -1,4 +1,4 @@
-"""Settings: folders and addresses from environment variables or a TOML file. All have defaults.
+"""Settings: folders and addresses from environment variables. All have defaults.
 
 The variables begin with PHRASEMODELS_. Credentials are not settings. So nothing here can print them. Each library reads
 its own variables: AWS_..., PREFECT_API_AUTH_STRING, MLFLOW_TRACKING_USERNAME and _PASSWORD, RAY_AUTH_TOKEN.
@@ -14,13 +14,12 @@ from typing import Any
 from urllib.parse import urlparse
 
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from phrasemodels import project
 
 PREFIX = "PHRASEMODELS_"
-FILE = f"{PREFIX}SETTINGS"  # the variable with the path of the TOML file
-OTHERS = {FILE, f"{PREFIX}DEBUG", f"{PREFIX}KERNELS", project.VARIABLE}  # variables that are not settings
+OTHERS = {f"{PREFIX}DEBUG", f"{PREFIX}KERNELS", project.VARIABLE}  # variables that are not settings
 SCHEMES = {
     "prefect_api_url": ("http", "https"),
     "mlflow_uri": ("http", "https", "sqlite", "postgresql"),
@@ -43,7 +42,7 @@ MISTYPED = re.compile(r"[a-z][a-z0-9+.-]*:/(?!/)|(s3|file)//", re.I)  # as a fol
 
 
 class Settings(BaseSettings):
-    """PHRASEMODELS_STORE and so on, or `store` and so on in the TOML file PHRASEMODELS_SETTINGS. Variables come first."""
+    """PHRASEMODELS_STORE and so on."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, extra="forbid", hide_input_in_errors=True, env_ignore_empty=True
@@ -89,26 +88,8 @@ class Settings(BaseSettings):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            wrong = [f"{'.'.join(map(str, e['loc'])) or 'settings'}: {_explain(e)}" for e in error.errors()]
-            raise ValueError(f"{_where()}: " + "; ".join(wrong)) from None
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        if not (name := os.environ.get(FILE)):
-            return init_settings, env_settings
-        file = _existing(name)
-        try:
-            project.read_toml(file)
-        except ValueError as error:
-            raise ValueError(f"{name} ({FILE}) is not TOML: {str(error).removeprefix(f'{file}: ')}") from None
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+            said = ((".".join(map(str, e["loc"])), e["msg"].removeprefix("Value error, ")) for e in error.errors())
+            raise ValueError("settings: " + "; ".join(f"{name}: {message}" for name, message in said)) from None
 
     @model_validator(mode="before")
     @classmethod
@@ -220,17 +201,6 @@ def _secret(name: str) -> str:
     return value.partition(":")[2] if name == "PREFECT_API_AUTH_STRING" and ":" in value else value
 
 
-def _existing(name: str) -> Path:
-    path = project.expanded(name, FILE)
-    if not path.is_file():
-        raise ValueError(f"{FILE} names {path}, which is not a file")
-    return path
-
-
-def _where() -> str:
-    return " or ".join(["settings", *filter(None, [os.environ.get(FILE)])])
-
-
 def _refuse_unknown() -> None:
     """Raise a ValueError for an unknown variable PHRASEMODELS_...: its name is misspelt."""
     known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | OTHERS
@@ -238,10 +208,3 @@ def _refuse_unknown() -> None:
         if name.startswith(PREFIX) and name.upper() not in known:
             (nearest, *_) = difflib.get_close_matches(name, known, 1, 0.0)
             raise ValueError(f"settings: {name} is unknown; did you mean {nearest}?")
-
-
-def _explain(error: Any) -> str:
-    if error["type"] == "extra_forbidden":
-        (nearest, *_) = difflib.get_close_matches(str(error["loc"][-1]), Settings.model_fields, 1, 0.0)
-        return f"unknown setting; did you mean {nearest}?"
-    return str(error["msg"]).removeprefix("Value error, ")

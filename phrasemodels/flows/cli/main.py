@@ -57,8 +57,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     epilog="Results go to stdout, progress to stderr. Settings: PHRASEMODELS_STORE, _MIRROR, _SUPPLIED, _PARSERS, _OFFLINE, "
-    "_MLFLOW_URI, _RAY_ADDRESS, _PREFECT_API_URL, _CPUS, or a file that PHRASEMODELS_SETTINGS names; PHRASEMODELS_DEBUG=1 "
-    "shows tracebacks.",
+    "_MLFLOW_URI, _RAY_ADDRESS, _PREFECT_API_URL, _CPUS; PHRASEMODELS_DEBUG=1 shows tracebacks.",
 )
 FILES = (run, results, models, parse, machine)
 GROUPS = {"corpora": corpora.app, "parsers": parse.parsers, "store": machine.store}
