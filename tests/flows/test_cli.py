@@ -19,7 +19,7 @@ from phrasemodels.data.formats.lines import lines_or_stdin, lines_with_replaceme
 from phrasemodels.flows.cli import machine, models
 from phrasemodels.flows.cli.main import main
 from phrasemodels.flows.cli.terminal import CONTROL, _best, _services, clean, print_rows, wrapped
-from phrasemodels.flows.experiments.catalogue import about, all_tables, experiment
+from phrasemodels.flows.experiments.catalogue import about, all_papers, experiment, tables_of
 from phrasemodels.flows.report import readable
 from phrasemodels.flows.run.local import prepare_folder, train_prepared
 from phrasemodels.flows.run.trained import keep_trained
@@ -186,7 +186,7 @@ def test_tables_are_listed_with_what_each_is_about(cli):
         "--table 1  Table 1: BLEU of five systems, English to German\n      translation · multi30k · bleu · rows: 17"
         in said
     )
-    assert all(about(*table) for table in all_tables())
+    assert all(about(paper, number) for paper in all_papers() for number in tables_of(paper))
 
 
 SMALL = (

@@ -23,7 +23,7 @@ from running import prepared
 from serving import serving
 
 from phrasemodels.flows.experiments.catalogue import Request
-from phrasemodels.flows.run.reproduce import chosen, everything, gc, reproduce
+from phrasemodels.flows.run.reproduce import gc, reproduce
 from phrasemodels.infra import cluster, environment
 from phrasemodels.infra import services as infra_services
 from phrasemodels.infra.cluster import NoRoomError, TorchTrainerLaunch, bundles_on
@@ -33,8 +33,7 @@ from phrasemodels.infra.settings import PASSWORDS, Settings
 
 INFRA = PROJECT / "phrasemodels" / "infra"
 SECRETS = [name for names in PASSWORDS.values() for name in names]
-FLOWS = {"phrasemodels.flows.run.reproduce.reproduce": reproduce, "phrasemodels.flows.run.reproduce.everything": everything,
-         "phrasemodels.flows.run.reproduce.gc": gc}  # fmt: skip
+FLOWS = {"phrasemodels.flows.run.reproduce.reproduce": reproduce, "phrasemodels.flows.run.reproduce.gc": gc}
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -44,7 +43,7 @@ def documents(name: str) -> list[dict[str, Any]]:
 def test_deployments_have_existing_flows_and_parameters() -> None:
     found = yaml.safe_load((PROJECT / "prefect.yaml").read_text())["deployments"]
     assert {d["name"]: [s["slug"] for s in d["schedules"]] for d in found} == {
-        "sample": [], "tables": ["nightly", "weekly"], "store": ["daily"]}  # fmt: skip
+        "sample": [], "tables": ["monday", "tuesday", "wednesday", "thursday", "friday", "weekly"], "store": ["daily"]}  # fmt: skip
     for deployment in found:
         for its in ({}, *(schedule.get("parameters", {}) for schedule in deployment["schedules"])):
             FLOWS[deployment["entrypoint"]].validate_parameters(deployment["parameters"] | its)
@@ -54,17 +53,6 @@ def test_deployments_have_existing_flows_and_parameters() -> None:
 def test_a_flow_refuses_fewer_than_no_trials() -> None:
     with pytest.raises(ParameterTypeError, match=r"tune: .*greater than or equal to 0"):
         reproduce.validate_parameters({"tune": -1})
-
-
-def test_tables_are_chosen_by_paper_and_number() -> None:
-    assert chosen(["004"], ["parser", "1"]) == [("004", "1"), ("004", "parser")]
-    assert {paper for paper, _ in chosen([], ["2"])} == {"000", "001", "002", "004"}
-    for papers, tables, message in (
-        (["00"], [], "no paper '00'"),
-        (["004"], ["nmt"], "no table 'nmt' of these papers"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            chosen(papers, tables)
 
 
 @pytest.mark.parametrize("file", ["compose.yaml", "kubernetes-pool.yaml"])

@@ -76,11 +76,6 @@ def tables_of(paper: str) -> Mapping[str, Make]:
     return _added(paper) if paper in project.parts("papers") else _module(paper).TABLES
 
 
-def all_tables() -> list[tuple[str, str]]:
-    """Return paper and number of every table."""
-    return [(paper, number) for paper in all_papers() for number in tables_of(paper)]
-
-
 @cache
 def counted(paper: str) -> Mapping[str, bool]:
     """Return the tables of a paper that need no training, by whether they read corpora.

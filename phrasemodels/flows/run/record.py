@@ -290,26 +290,18 @@ def mark_dead_runs(record: Record) -> list[str]:
     return [entry["id"] for entry in dead]
 
 
-def mark_crashed(flow_run: UUID | None) -> None:
-    """Mark a flow run and its parent run in the same process as crashed in Prefect.
-
-    Do nothing if the server knows how it ended or does not know it at all.
-    """
+def mark_crashed(flow_run: UUID) -> None:
+    """Mark a flow run as crashed in Prefect, unless the server knows how it ended or does not know it at all."""
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
     from prefect.states import Crashed
 
     with get_client(sync_client=True) as client, contextlib.suppress(ObjectNotFound):
-        while flow_run is not None:
-            run = client.read_flow_run(flow_run)
-            if run.state is None or not run.state.is_final():
-                client.set_flow_run_state(
-                    flow_run, Crashed(message="its process died; found by the next run"), force=True
-                )
-                if run.deployment_id:
-                    recount_slots(client, run.deployment_id)
-            parent = run.parent_task_run_id
-            flow_run = client.read_task_run(parent).flow_run_id if parent else None
+        run = client.read_flow_run(flow_run)
+        if run.state is None or not run.state.is_final():
+            client.set_flow_run_state(flow_run, Crashed(message="its process died; found by the next run"), force=True)
+            if run.deployment_id:
+                recount_slots(client, run.deployment_id)
 
 
 def mark_ended(run: str, reason: str) -> None:

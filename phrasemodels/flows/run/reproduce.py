@@ -1,7 +1,7 @@
 """The Prefect flows.
 
-`reproduce` runs every step of a table as a task and then compares and reports. `everything` runs many tables in turn.
-`gc` collects garbage. A finished table or one without trainings is answered without services.
+`reproduce` runs every step of a table as a task and then compares and reports. `gc` collects garbage. A finished table
+or one without trainings is answered without services.
 """
 
 import contextlib
@@ -28,12 +28,10 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
-from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.disk_cache import cached_on_disk
-from phrasemodels.data.store.gc import lease
 from phrasemodels.data.store.store import Executor, Step, Store, with_dependencies
-from phrasemodels.flows.experiments.catalogue import Request, all_papers, all_tables, counted, tables_of
+from phrasemodels.flows.experiments.catalogue import Request, all_papers, counted
 from phrasemodels.flows.report.page import drawn, place_page, write_report
 from phrasemodels.flows.report.table import chosen_settings
 from phrasemodels.flows.results import records
@@ -41,7 +39,6 @@ from phrasemodels.flows.results.records import (
     collect_garbage,
     leased_steps,
     open_store,
-    place_of_run,
     sources_of,
     write,
 )
@@ -49,7 +46,7 @@ from phrasemodels.flows.results.results import FinishedTable
 from phrasemodels.flows.run.execute import Execution
 from phrasemodels.flows.run.plan import Outline, Plan, outlined, outlined_page, planned
 from phrasemodels.flows.run.progress import Watch, log, report_line
-from phrasemodels.flows.run.record import attempt, mark_ended, now, recorded
+from phrasemodels.flows.run.record import attempt, mark_ended, now
 from phrasemodels.flows.run.tune import Search, trials_of, tuned
 from phrasemodels.infra.services import services, stop_ray
 from phrasemodels.infra.settings import Settings
@@ -372,73 +369,6 @@ def _lost_cluster(state: State[Any]) -> bool:
     except BaseException:
         return False
     return False
-
-
-def _run_name() -> str:
-    """Return the name of a flow run: its papers, tables, profile and seeds and its overrides."""
-    asked = runtime.flow_run.parameters
-    papers, tables = (", ".join(asked.get(name) or ["all"]) for name in ("papers", "tables"))
-    name = f"papers {papers}, tables {tables}, {asked['profile']}, {_seeds(asked['seeds'])}"
-    return ", ".join((name, *(asked.get("set") or [])))[:MOST_LETTERS]
-
-
-@flow(name="everything", flow_run_name=_run_name, persist_result=False)
-def everything(
-    papers: list[str] | None = None,
-    profile: str = "sample",
-    seeds: int = 2,
-    set: list[str] | None = None,
-    tables: list[str] | None = None,
-) -> dict[str, Any]:
-    """Run every table of some papers, or of all, with a report for each.
-
-    The run fails at the end if one of the tables failed.
-
-    papers: like ["000"]. set: overrides of every experiment, like ["train.steps=200"]. tables: only these tables, like
-    ["1"].
-    """
-    wanted, run, settings = chosen(papers or [], tables or []), str(runtime.flow_run.id), Settings()
-    outcomes: dict[str, dict[str, str]] = {}  # report, run and error of each table
-    title = f"{len(wanted)} of {len(all_tables())} tables, profile {profile}"
-    asked, store = runtime.flow_run.parameters, open_store(settings)
-    with (
-        ending_as_prefect_does(),
-        unbroken_output(),
-        services(settings),
-        lease(store, [], run),
-        recorded(store, run, title, asked, {"tables": outcomes}) as record,
-    ):
-        _tag_run([*(f"paper {paper}" for paper, _ in wanted), profile])
-        for paper, number in wanted:
-            outcome = outcomes[f"paper {paper}, table {number}"] = {}
-            try:
-                state = reproduce(paper, number, profile, seeds, set, return_state=True)
-                if place_of_run(store, part := str(state.state_details.flow_run_id)).exists():  # it was not refused at once
-                    outcome["run"] = part
-                outcome["report"] = state.result()["report"]
-            except Exception as error:
-                outcome["error"] = str(error).split("\n")[0]
-            write(store, record)
-        if failures := [f"{name}: {outcome['error']}" for name, outcome in outcomes.items() if "error" in outcome]:
-            raise OSError(f"{len(failures)} of {len(wanted)} tables failed: {'; '.join(failures)}")
-    return {name: outcome["report"] for name, outcome in outcomes.items()}
-
-
-def chosen(papers: list[str], tables: list[str]) -> list[tuple[str, str]]:
-    """Return (paper, table) of the tables of some papers or of all.
-
-    ValueError: a paper or table does not exist. Tables of counts over corpora must be named.
-    """
-    for paper in papers:
-        if paper not in (known := all_papers()):
-            raise ValueError(f"no paper {paper!r}: {closest(paper, known)}")
-    of_papers = [
-        (paper, number) for paper in all_papers() if not papers or paper in papers for number in tables_of(paper)
-    ]
-    for number in tables:
-        if number not in (known_tables := {table for _, table in of_papers}):
-            raise ValueError(f"no table {number!r} of these papers: {closest(number, known_tables)}")
-    return [(of, number) for of, number in of_papers if (number in tables if tables else not counted(of).get(number))]
 
 
 @flow(name="gc", flow_run_name="keep {days} days", persist_result=False, log_prints=True)
