@@ -110,8 +110,7 @@ def test_no_process_and_no_unfinished_work_is_left(world):
 
 
 def test_the_seconds_of_a_stage_are_those_at_work_without_the_wait_for_a_processor(world):
-    report = Path(re.search(r"report:\s+(\S+)", world["stdout"])[1])
-    stages = json.loads(report.with_suffix(".json").read_text())["stages"]
+    stages = records(world)[0]["stages"]
     assert stages["train"] > 0
     for stage, seconds in stages.items():
         manifests = (world["store"] / "objects" / stage).glob("*/manifest.json")

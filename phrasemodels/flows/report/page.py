@@ -5,7 +5,6 @@ artifact and copied to the place of reports. The page of all papers has every pr
 file.
 """
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ from phrasemodels.flows.report.table import (
 )
 from phrasemodels.flows.results.claims import answered_claims
 from phrasemodels.flows.results.judged import headline, needed, reasons, summary
-from phrasemodels.flows.results.records import place_of, read_kept
+from phrasemodels.flows.results.records import place_of, read_kept, records
 from phrasemodels.flows.results.results import FinishedTable, Result, all_results
 from phrasemodels.flows.results.verdicts import DATA, verdicts
 from phrasemodels.infra.tracking import Tracker
@@ -96,6 +95,7 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
     rows = verdicts(results)
     folder = store.root / "reports"
     folder.mkdir(parents=True, exist_ok=True)
+    titles = {Path(str(run.get("report", ""))).name: run["title"] for run in records(store)}
     page = render(
         "overview.html.jinja",
         numbers=[*papers(), *project.parts("papers")],
@@ -107,30 +107,13 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
         reasons={verdict: found for verdict, found in reasons(rows).items() if verdict not in JUDGED},
         needed=needed(rows),
         marks=MARKS,
-        pages=[_page(path) for path in sorted(folder.glob("*-table*.json"))],
+        pages={file: title for file, title in titles.items() if (folder / file).is_file()},
         contradicted={(r["source"], r["experiment"], r["measured"]) for r in rows if r["verdict"] == "impossible"},
         kept=[_kept_result(name, results) for name in sorted({r.source for r in results if r.kept})],
         tables=[_layout(paper, name, rows) for paper, name in dict.fromkeys((r["paper"], r["table"]) for r in rows)],
     )
     write_durably(folder / "index.html", page)
     return folder / "index.html"
-
-
-def _page(path: Path) -> dict[str, str]:
-    try:
-        title = json.loads(path.read_text(encoding="utf-8"))["title"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: remove it, or run its table again") from error
-    return {"title": title, "file": path.with_suffix(".html").name}
-
-
-def _tests(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the tests of rows against their baselines, and sentences on them."""
-    metrics = tested(rows)
-    return {
-        "tested": metrics,
-        "conclusions": {name: conclusion(rows, name) for name in metrics},
-    }
 
 
 def _kept_result(source: str, results: list[Result]) -> dict[str, Any]:
@@ -142,7 +125,9 @@ def _kept_result(source: str, results: list[Result]) -> dict[str, Any]:
     ]
     result = read_kept(place_of(source.removeprefix("results/")) / "result.json")
     about = {name: result[name] for name in ("title", "commit", "note")}
-    return {**about, "source": source, "rows": rows, **_tests(rows)}
+    metrics = tested(rows)
+    conclusions = {name: conclusion(rows, name) for name in metrics}
+    return {**about, "source": source, "rows": rows, "tested": metrics, "conclusions": conclusions}
 
 
 def _place(row: dict[str, Any]) -> tuple[str, str]:

@@ -5,7 +5,6 @@ or one without trainings is answered without services.
 """
 
 import contextlib
-import json
 import os
 import signal
 import threading
@@ -28,7 +27,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
-from phrasemodels.data.store.artifacts import Artifact, write_durably
+from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.store import Executor, Step, Store, with_dependencies
 from phrasemodels.flows.experiments.catalogue import Request, all_papers, counted
@@ -91,7 +90,6 @@ def replay_finished_run(
     result: dict[str, Any] = {"title": outline.title, "rows": comparison.meta["rows"], "leaks": dict(page.meta["leaks"])}
     result |= {"report": str(report), "stages": {}, "diverged": [], "tuning": [], "trials": []}
     result |= {"seconds": round(time.monotonic() - started, 1), "services_seconds": 0.0}
-    write_durably(report.with_suffix(".json"), json.dumps(result, indent=1))
     return result
 
 
@@ -215,8 +213,6 @@ def run_table(request: Request, plan: Plan, store: Store, settings: Settings, tu
             plan = Plan(tuned(plan.table, _search(plan, store, settings, tune, stages)))
         result |= _run_rows(plan, store, settings, stages)
     result |= {"stages": dict(stages), "seconds": round(time.monotonic() - started, 1)}
-    if result["report"]:
-        write_durably(Path(result["report"]).with_suffix(".json"), json.dumps(result, indent=1))
     return result
 
 
