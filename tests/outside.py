@@ -39,7 +39,7 @@ from phrasemodels.data.download.manifest import read_parser as read_parser
 from phrasemodels.data.formats.lines import lines_with_replacements
 from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import MANIFEST, describe, with_digest
-from phrasemodels.data.store.gc import damage, lease, leased_keys, usage, waste
+from phrasemodels.data.store.gc import damage, lease, leased_keys, waste
 from phrasemodels.data.store.shared import ObjectStorage
 from phrasemodels.data.store.store import Step, Store, digest_of
 from phrasemodels.flows.experiments.catalogue import experiment
@@ -191,7 +191,7 @@ def stored(folder: Path) -> None:
     (place / "text").write_text("text")
     (folder / GIVEN).rename(place / MANIFEST)
     store.open().find(STEP)
-    for look in (usage, waste, damage, lambda store: list(store.artifacts())):
+    for look in (waste, damage, lambda store: list(store.artifacts())):
         look(store)
     assert store.run(STEP).file("text").read_text() == "text"
 

@@ -36,7 +36,7 @@ from phrasemodels.data.store.artifacts import (
     write_durably,
 )
 from phrasemodels.data.store.fingerprint import closure, forget
-from phrasemodels.data.store.gc import damage, leased_keys, usage, waste
+from phrasemodels.data.store.gc import damage, leased_keys, waste
 from phrasemodels.data.store.store import INDEX, Job, Step, Store
 from phrasemodels.flows.results.records import records
 from phrasemodels.layers.attention import identity
@@ -62,7 +62,7 @@ def test_no_pipe_folder_or_loop_of_links_stops_the_store(store: Store, kind: str
     shutil.rmtree(place) if what == "." else place.unlink()
     put = {"pipe": os.mkfifo, "folder": os.mkdir, "loop": lambda path: os.symlink(path.name, path), "socket": listening}
     put[kind](place.absolute())
-    for look in (damage, usage, waste, leased_keys, records):
+    for look in (damage, waste, leased_keys, records):
         look(store)
     assert store.find(step) is None
     assert store.run(step).file("text").read_text() == "abc"

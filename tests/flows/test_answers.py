@@ -204,12 +204,11 @@ def test_a_row_that_is_trained_like_another_has_its_model(session, monkeypatch):
     assert champion(lineage, "001/table1-sizes/laptop/MRPC") is None
 
 
-def test_the_page_of_all_papers_has_every_number_once_with_its_runs(session, pages):
+def test_the_page_of_all_papers_has_every_number_once(pages):
     page = pages[1].read_text()
     assert len(re.findall(r'<td class="n"[^>]* title=', page)) == 470
     links = set(re.findall(r'href="#([^"]+)"', page))
     assert links <= set(re.findall(r' id="([^"]+)"', page)), "every link leads somewhere"
-    assert all(pipeline.trained.key in page for pipeline in session.plan.pipelines)
 
 
 def test_no_page_or_mlflow_run_has_text_that_is_not_redistributable(session):
