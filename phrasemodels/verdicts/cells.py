@@ -363,26 +363,40 @@ def _shown(cell: Any, exact: bool) -> str:
     return f"{100 * value if found[2] else value:{shown}}{found[2]}"
 
 
-KEPT = r"textbf|textit|textsc|texttt|textrm|textsf|underline|uline|emph|mathbf|mathit|mathrm|bm|boldsymbol|text|mbox|makecell|shortstack"
-DROPPED = r"cite[a-z]*|footnote|footnotemark|footnotetext|tablefootnote|ref|label|textsuperscript|cellcolor|textcolor|color|tnote|h?phantom"
+KEPT = r"textbf|textit|textsc|texttt|textrm|textsf|underline|uline|emph|mathbf|mathit|mathrm|bm|boldsymbol|text|mbox|makecell"
+KEPT += "|shortstack|num"
+DROPPED = r"cite[a-z]*|footnote|footnotemark|footnotetext|tablefootnote|ref|label|cellcolor|textcolor|color|tnote|h?phantom"
 SIGNS = {"pm": "±", "times": "×", "cdot": "·", "uparrow": "↑", "downarrow": "↓", "geq": "≥", "ge": "≥", "leq": "≤", "le": "≤",
-         "sim": "~", "approx": "~", "Delta": "Δ", "alpha": "α", "beta": "β", "rho": "ρ", "tau": "τ", "infty": "inf"}  # fmt: skip
-NO_MARKS = re.compile(r"[†‡§¶∗⋆★☆✓✔♠♣♥♦♢♡⁎∘°ªº◦•]|(?<=[\w)\]])(?<![rRχ])[⁰¹²³⁴⁵⁶⁷⁸⁹ᵃᵇᶜ]+|(?<=\S)\*+$|^\*+(?=\S)")
+         "sim": "~", "approx": "~", "Delta": "Δ", "alpha": "α", "beta": "β", "rho": "ρ", "tau": "τ", "infty": "inf",
+         "prime": "′"}  # fmt: skip
+NO_MARKS = re.compile(r"[†‡§¶∗⋆★☆✓✔♠♣♥♦♢♡⁎∘°ªº◦•]|(?<=[\w)\]])(?<![rRχ])[⁰¹²³⁴⁵⁶⁷⁸⁹]+|(?<=\d)[ᵃᵇᶜ]+|(?<=\S)\*+$|^\*+(?=\S)")
+
+MARKS = r"(?:[\d.,*∗⋆★☆†‡§¶\[\]\s]|\\(?:[*,]|dagger|ddagger|ast|star|circ|bullet|diamond|[a-z]+suit)\b|\\\*)+"  # of no name
 
 
 def plain(text: str) -> str:
-    """Return the text of a cell without markup of LaTeX, Markdown or HTML, and without footnote marks."""
-    raw = text
+    """Return the text of a cell without markup of LaTeX, Markdown or HTML, and without footnote marks.
+
+    Raised or lowered text stays part of a name.
+    """
+    raw, text = text, re.sub(r"<!--.*?-->", "", text)
+    text = re.sub(r"\[([^\[\]]+)\]\((?:https?:|[.#/])[^()\s]*\)", r"\1", text)
     text = re.sub(r"(?<![\d.,])10\s*(?:<sup>\s*([-−+]?\d+)\s*</sup>|([⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+))", _exponent, text)
     text = re.sub(r"<br\s*/?>", " ", text)
     text = re.sub(r"^(\W*\d+)\s*<sup>\s*([-−+]?\d+)\s*</sup>", r"\1^\2", text)  # a power or a footnote, which is asked
     text = re.sub(r"^(\s*\d+)(?=[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+\s*$)", r"\1^", text)
     text = re.sub(r"(?<=[\d*%])\s*<(sub|sup)>\s*([±+−-]\s*[\d.]+%?|\d*\.\d+%?)\s*</\1>", r" (\2)", text)
     text = re.sub(r"^(\W*\d+\.?\d*)\s*<sub>\s*(\d+)\s*</sub>", r"\1 (\2)", text)
-    text = re.sub(r"<(sup|sub)>[^<>]*</\1>|</?[a-zA-Z][^<>]*>|\[\^\w+\]", "", text)
+    bare = re.sub(r"\\[a-z]+|</?(?!su[bp]>)\w+>", "", text)
+    number = bool(re.match(r"\W*[\d.,]+[\s%)}*]*(?=[<^_${]|$)", bare))  # marks beside it may be letters
+    text = re.sub(rf"<(sup)>(?:{'[^<>]*' if number else MARKS})</\1>|\[\^\w+\]", "", text)
+    text = re.sub(r"<sub>\s*([\d.]+|)\s*</sub>", "" if number else r"\1", text)
+    text = re.sub(r"<(su[bp])>([^<>]*)</\1>", lambda found: "" if number else "_^"[found[1] == "sup"] + found[2].strip(), text)
+    text = re.sub(r"</?[a-zA-Z][^<>]*>", "", text)
     if "\\" in text or "$" in text or "{" in text:
         text = re.sub(r"\\([%&#_])", r"\1", text).replace("\\,", " ").replace("~", " ")
         text = re.sub(r"\$([^$]*)\$", r"\1", text)
+        text = re.sub(rf"\\textsuperscript\s*\{{{MARKS}\}}", "", text).replace(r"\textsuperscript", "^")
         text = re.sub(r"\\([a-zA-Z]+)(?![a-zA-Z{])", _sign, text)
         for _ in range(5):
             text = re.sub(rf"\\({DROPPED})\*?(\[[^\]]*\])?\{{[^{{}}]*\}}", "", text)
@@ -392,11 +406,13 @@ def plain(text: str) -> str:
                 r"\2",
                 text,
             )
-        text = re.sub(r"\^\s*(\{[^{}\d]*\}|\\[a-zA-Z]+|[^\d{\\\s-])", "", text)
+        marks = r"\{[^{}\d]*\}|\\[a-zA-Z]+|[^\d{\\\s-]" if number else rf"\{{(?!\s*\d){MARKS}\}}|(?!\d){MARKS[:-1]}"
+        text = re.sub(rf"\^\s*({marks})", "", text)
         text = re.sub(r"\{([^{}]*)\}", r"\1", text)
         text = re.sub(
             r"\\(dagger|ddagger|ast|star|bf|it|bfseries|itshape|small|tiny|phantom|quad|qquad)\b|\\[;:! ]", "", text
         )
+    text = re.sub(r"(?<=[^\W\d])\^(?=[+′']+\W*$)", "", text)
     text = re.sub(r"(\*\*|__)(.+?)\1", r"\2", text)
     text = re.sub(r"^([*_])(.+)\1(?=\W|$)", r"\2", text.strip())
     text = re.sub(r"\s+", " ", NO_MARKS.sub("", unicodedata.normalize("NFC", text))).strip()

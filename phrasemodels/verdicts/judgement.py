@@ -1,6 +1,7 @@
 """The verdict on one printed number by your own seeds, and on all numbers of a paper by scores of your own runs."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
@@ -57,7 +58,10 @@ def judge(
     read_number(printed)
     if reason_not:
         return Verdict("not comparable", reason_not)
-    ours = [float(value) for value in ours]
+    try:
+        ours = [float(value) for value in ours]
+    except (TypeError, ValueError):
+        raise ValueError("the values of the seeds must be numbers, one for each seed") from None
     if not len(ours):
         raise ValueError("the values of the seeds are missing: give one for each seed")
     if exact:
@@ -380,7 +384,11 @@ def _answers(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Score
 
 
 def _averaged(one: Printed, ours: Scores, pairs: Sequence[tuple[Printed, Scores | None]]) -> Scores:
-    """Return scores of ours, with a problem if a printed average may be over other data sets than ours."""
+    """Return scores of ours, with a problem if they are no mean over items, or a printed average may be over other data sets."""
+    no_mean = not known(one.metric).of_items or bool({"macro", "balanced"} & {*words(re.sub(r"[()_]", " ", one.metric))})
+    if no_mean and len(ours.items) > 1 and (ours.sums[..., 1] == 1).all() and not (ours.problem or one.columns.get("same")):
+        asked = f"{one.metric} is no mean over items: give one value for each seed, or totals, or say --same '{one.metric}'"
+        return replace(ours, problem=asked)
     by_metric = not one.dataset and bool({"avg", "average", "mean"} & {*words(one.metric)})
     if ours.problem or one.columns.get("same") or not (by_metric or is_average(one.dataset)):
         return ours
@@ -552,6 +560,9 @@ def _not_run(one: Printed, scores: Sequence[Scores]) -> str:
     folds = (folded, folded, folded_metric)
     for kind, want, names, fold in zip(("system", "data set", "metric"), _wanted(one), known, folds, strict=True):
         if not any(_fits(has, fold(has), fold(want), False) for has in names):
+            pairs = zip(folds[1:], known[1:], strict=True)
+            if kind == "system" and any(_fits(has, of(has), of(want), False) for of, own in pairs for has in own):
+                return f"{want!r} is a data set or metric of yours: turn the table, so that each system is a row"
             near = get_close_matches(want, names - {""}, 1, 0.0)
             if not near and one.heading:
                 return f"{one.heading!r} may be a metric: name yours so, or say --dataset {want!r} if {want!r} is a data set"

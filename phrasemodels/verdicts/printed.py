@@ -438,7 +438,7 @@ def _number(
         raise ValueError(f"{value.text} and its deviation {spread[:20]} %: write both in one unit")
     if not system and "row" not in roles_of(table.columns):
         raise ValueError("no system: add a column of systems, or say --system")
-    if {dataset.casefold(), plain(column.name).casefold()} & {one.casefold() for one in names.same}:
+    if {dataset.casefold(), plain(column.name).casefold(), metric.casefold()} & {one.casefold() for one in names.same}:
         own["same"] = "yes"
     fields: dict[str, Any] = {
         "paper": plain(given.get("paper") or names.paper),

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from phrasemodels.folders import check_inside
-from phrasemodels.verdicts.cells import content, text_of, value_of
-from phrasemodels.verdicts.scales import MEASURED, asked_of, is_setting, known, words
+from phrasemodels.verdicts.cells import DIVERGED, MISSING, content, text_of, value_of
+from phrasemodels.verdicts.scales import asked_of, is_measured, is_setting, known, words
 from phrasemodels.verdicts.scores import MOST_FILES, RUN, Observation
 from phrasemodels.verdicts.tables import (
     SPLITS,
@@ -58,8 +58,9 @@ FAILED = frozenset("diverged;failed;crashed;oom;out of memory;timeout;timed out;
 PASSED = frozenset("success;successful;succeeded;completed;complete;finished;done;ok".split(";"))
 CODES = frozenset("exit code;exitcode;return code;returncode;exit status".split(";"))
 FAULTS = frozenset("exception;traceback;error message;failure;error".split(";"))
-# Values that say where or when a run was made: paths, times, identities.
-NAMING = re.compile(r"[/~]|\.{1,2}/|\w+://|[^/]*/.*\.\w{1,5}$|.*\d{4}-\d\d-\d\d|.*\d\d:\d\d|[0-9a-f-]{36}$", re.I)
+# Values that say where or when a run was made: checkpoints, times, identities.
+NAMING = re.compile(r".*(?:checkpoint|ckpt)\b.*[/.]|.*[/.](?:checkpoint|ckpt)|.*\d{4}-\d\d-\d\d|.*\d\d:\d\d|[0-9a-f-]{36}$", re.I)
+NO_WORD = MISSING | DIVERGED | {"true", "false", "yes", "no"}
 
 
 def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observation]:
@@ -89,7 +90,8 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
     several = "split" in roles and len({row.get("split", roles) for row in table.rows}) > 1
     columns = [column for column in columns if column.long or not is_setting(column.name)]
     flags = [name for name in table.columns if folded_metric(name) not in names.metrics and role_of(name) in OUTCOMES]
-    used = {*roles.values(), *flags, *(column.name for column in columns if is_score(column, names))}
+    used = {name for role, name in roles.items() if role != "other"}
+    used |= {*flags, *(column.name for column in columns if is_score(column, names))}
     settings = [name for name in table.columns if name not in used and ("item" not in roles or is_setting(name))]
     names_of_rows = (
         names.systems | {folded(row.get("system", roles)) for row in table.rows} if table.alone else frozenset()
@@ -167,7 +169,8 @@ def _setting(name: str, value: Any, places: int) -> str:
         return ""
     text, field = _text(value).strip(), role_of(name)
     if not is_setting(name):
-        if {*field.split()} & MEASURED or known(field).kind or not is_setting(f"params.{field}") or NAMING.match(text):
+        no_word = isinstance(value, list) or is_value(value) or text.casefold() in NO_WORD  # a word is set, not measured
+        if (no_word and is_measured(field)) or not is_setting(f"params.{field}") or NAMING.match(text):
             return ""
         number = re.fullmatch(r"-?\d*\.?\d+(e[+-]?\d+)?", text, re.I)
         if number and (places < 0 or ("." in text and len(re.sub(r"e.*|\D", "", text).lstrip("0")) > places)):
@@ -249,8 +252,8 @@ def _of_split(dataset: str, split: str, several: bool, names: Names) -> str:
 
 def _read(cell: Any, comma: bool | None) -> float | None:
     """Return a number, which may be NaN or infinite; None if the cell is empty. ValueError: it is none."""
-    if isinstance(cell, bool | int | float):
-        return _number(cell, "score")
+    if isinstance(cell, bool | int | float) or str(cell).casefold() in ("true", "false"):
+        return _number(str(cell).casefold() == "true" if isinstance(cell, str) else cell, "score")
     if re.fullmatch(r"-?\d{1,15}(\.\d{1,40})?", str(cell)) and comma is False:
         return float(cell)  # which is most of them, in less time
     found = value_of(str(cell), comma)
@@ -470,7 +473,8 @@ def read(
     files = [path] if path.is_file() else _files(path)
     wanted = {file: reader for file in files if (reader := _reader(file, readers))}
     unread += [f"{file}: no file of scores by its name" for file in files if file not in wanted]
-    some, beside, said, taken = False, dict[Path, str](), set[str](), set() if taken is None else taken
+    some, beside, taken = False, dict[Path, str](), set() if taken is None else taken
+    runs: dict[str, dict[str, dict[tuple[str, str, str], None]]] = {}  # by file name without the run: runs, and what they have scores of
     for file, reader in wanted.items():
         if (real := file.resolve()) in taken:
             unread.append(f"{file}: read once: it is there twice")
@@ -483,18 +487,33 @@ def read(
             continue
         if (folder := file.parent) not in beside:
             beside[folder] = _beside(file, path)
-        parts = (file.stem, *file.relative_to(path).parent.parts)
-        split = next((word for part in parts for word in words(part) if word in SPLITS - said), "")
+        parts = (file.stem, *file.relative_to(path).parent.parts, (path if path.is_dir() else path.parent).resolve().name)
+        split = next((word for part in parts for word in words(part.replace("_", " ")) if word in SPLITS - named.same), "")
+        doubt = f"its name says {split}: say --same {split} if that is printed, too" * bool(split)
+        shape, run = _shape(file, path)
+        own = runs.setdefault(shape, {}).setdefault(run, {})
         for one in reader(file, named, unread):
             some = True
-            if split and not {*words(f"{one.dataset} {one.metric} {one.row}")} & SPLITS:
-                unread.append(f"{file}: it counts as a run of what is printed, though its name says {split}")
-                said.add(split)
-                split = ""
+            if doubt and not {*words(f"{one.dataset} {one.metric} {one.row}")} & SPLITS:
+                one = one._replace(where=one.where or str(file), problem=one.problem or doubt)
+            own[one.row, one.dataset, one.metric] = None
             yield one._replace(file=str(file), setting="; ".join(filter(None, (one.setting, beside[folder]))))
+    for file in files:
+        shape, run = _shape(file, path)
+        if shape and run not in runs.get(shape, {run}):  # of a run as the others, but without scores
+            for key in dict.fromkeys(chain.from_iterable(runs[shape].values())):
+                yield Observation(*key, run, "", math.nan, where=str(file), problem=NO_SCORE.replace("line", "file"), file=str(file))
     if not some:
         why = f" ({unread[-1]})" if len(files) == 1 and unread else ""
         raise ValueError(f"{path}: no scores{why}; files that are read: {', '.join(readers)}")
+
+
+def _shape(file: Path, root: Path) -> tuple[str, str]:
+    """Return the innermost name of a file or folder that names a run, without the run, and the run; both empty if none does."""
+    parts = file.relative_to(root).parts if file != root else (file.name,)
+    parts = (*parts[:-1], file.name.partition(".")[0])
+    place = next((place for place in range(len(parts) - 1, -1, -1) if _run_of([parts[place]])[0]), -1)
+    return ("/".join((*parts[:place], RUN.sub("#", parts[place]))), _run_of([parts[place]])[0]) if place >= 0 else ("", "")
 
 
 def _reader(file: Path, readers: Mapping[str, Reader]) -> Reader | None:

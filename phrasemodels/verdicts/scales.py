@@ -34,10 +34,14 @@ _MARKS = re.compile(
 _STORY = re.compile(r"\b(yield|achiev|bring|give|lead|obtain|provid|outperform|improve[sd]?\b|see\b|observe)")
 _CHOSEN = re.compile(r"tun(e|ing)|select|chos|choos|pick|stopp|hyper-?param|optimi[sz]|grid")
 _ASKED = (  # what a word before it in its clause makes harmless, and the words
-    (_CHOSEN, r"dev|val|valid|(?<!cross-)(?<!cross )validation|development (?:set|split|data|results)|"
+    (_CHOSEN, r"dev|val|valid|(?:\d+-fold )?(?:cross[- ])?validation|development (?:sets?|split|data|results|portion|part|fold)|"
+              r"tuning (?:set|split|data)|entwicklungs\w+|"
               r"train(?:ing)? (?:set|split|acc\w*|errors?|loss|f1|scores?|results)"),
     (_STORY, r"gains?|improvements?|differences?|deltas?|δ|drops?|reductions?|degradations?|increases?|decreases?|gaps?"),
-    (None, r"best (?:of|over|out of|run|among|trial)|max(?:imum)? (?:of|over|across)|medians?|ablations?|oracles?|upper bounds?|"
+    (None, r"best (?:of|over|out of|run|among|trial)|max(?:imum)? (?:of|over|across)|"
+           r"(?:best|max(?:imum)?|highest)(?: [\w-]+){0,3} (?:of|over|across|among|from) (?:[\w-]+ ){0,3}(?:runs|seeds|trials)|"
+           r"peak|top-?[2-9]\d*(?= (?:acc|err|prec|rec))|medians?|"
+           r"(?:macro|micro|weighted)(?:[- ]averaged?|-f1)?(?= |$)|ablations?|oracles?|upper bounds?|"
            r"relative (?:to|scores?|performance|accuracy|f1|errors?|results|numbers|values|percent\w*)|"
            r"normali[sz]ed (?:to|by|scores?|relative|performance)|ensembles? of|subsets?|average ranks?|p-values?|std|"
            r"standard (?:deviations?|errors?)|variances?"),
@@ -60,9 +64,21 @@ def asked_of(text: str, columns: str = "") -> str:
             if not found or (before and before.search(clause[: found.start()])):
                 continue
             own = said & {"dev", "val", "valid", "validation", "train", "test"} if place == 0 else said & CHANGING if place == 1 else ()
-            if not own and found[0].split()[0].rstrip("s") not in said:
+            if not own and re.split(r"[ -](?!value|\d)", found[0])[0].rstrip("s") not in said:
                 return found[0]
+        has, other = _found(words(columns)), re.match(OF_METRIC, clause)
+        text_of_metric = words(other[1]) if other else ()
+        named = [metric for end, metric, _ in _found(text_of_metric) if end >= len(text_of_metric) and metric.name != "top"]
+        if has and any(metric.kind != "positive" for metric in named) and not {*named} & {metric for _, metric, _ in has}:
+            return next(metric.name for metric in named)
     return ""
+
+
+# A clause that says of which metric numbers are.
+OF_METRIC = (
+    r"\s*(?:table \S+ )?(?:all )?(?:the )?(?:(?:results|numbers|values|scores|entries|cells) (?:are|is|show|report|in) )?(?:the )?"
+    r"((?:[\w-]+ ){0,2}?[\w-]+)(?: (?:rates?|scores?))?(?: (?:on|of|in|for|over|by|at|are)\b|\s*$)"
+)
 
 
 COUNTS = frozenset("errors hits matches fehler".split())  # names of well-known metrics that counts have, too
@@ -72,17 +88,19 @@ class Metric(NamedTuple):
     """A well-known metric.
 
     name: its usual name, empty if the metric is unknown. kind: fraction and error (0 to 1, or 0 to 100), correlation (-1 to 1, or
-    -100 to 100), positive, or empty. An error rate can exceed 100 %. lower_is_better: None if its name doesn't say.
+    -100 to 100), positive, or empty. An error rate can exceed 100 %. lower_is_better: None if its name doesn't say. of_items: whether
+    it is a mean over items.
     """
 
     name: str = ""
     kind: str = ""
     lower_is_better: bool | None = None
+    of_items: bool = True
 
 
 def words(name: str) -> tuple[str, ...]:
     """Return the words of a name in lower case; what stands in brackets is left out, but for a percent sign."""
-    return tuple(WORD.findall(re.sub(r"[(\[][^()\[\]]*[)\]]", " ", name).casefold().replace("%", " percent ")))
+    return tuple(WORD.findall(re.sub(r"[(\[][^()\[\]]*[)\]]", " ", name).casefold().replace("%", " percent ").replace("‰", " permille ")))
 
 
 @cache
@@ -90,8 +108,8 @@ def _metrics() -> dict[tuple[str, ...], Metric]:
     """Return the metrics of metrics.csv by each of their names."""
     with (files("phrasemodels.verdicts") / "metrics.csv").open(encoding="utf-8") as file:
         less = {"lower": True, "higher": False, "": None}
-        rows = [(row["names"].split(";"), row["kind"], less[row["better"]]) for row in csv.DictReader(file)]
-    return {words(name): Metric(names[0], kind, lower) for names, kind, lower in rows for name in names}
+        rows = [(row["names"].split(";"), row["kind"], less[row["better"]], not row["of items"]) for row in csv.DictReader(file)]
+    return {words(name): Metric(names[0], kind, lower, mean) for names, kind, lower, mean in rows for name in names}
 
 
 @cache
@@ -132,30 +150,41 @@ SETTINGS = frozenset(
     "limit;revision;temperature;beam;beams;beam size;momentum;warmup;warmup steps;warmup ratio;alpha;top p;lora rank".split(";")
 )
 KINDS = frozenset("num n number of init initial base peak max train per device".split())  # words before a setting
+# Last words of fields that name or time a run, so of no setting; of PLACES if the words before are of runs, as in log_dir, not data_dir.
 NO_SETTING = frozenset(
-    "seed random dir path file name id time date host device gpu port tag tags note notes log output run worker pid job timestamp "
-    "start started end ended when created finished uuid hash sha commit url uri index idx user author comment comments description "
-    "hostname node machine command cmd argv message".split()
+    "random time date host device gpu port tag tags note notes log output out run worker pid job timestamp start started end ended when "
+    "created finished commit uuid user author comment comments description hostname node machine command cmd argv message no".split()
 )
-# Words of what a run measures, so of no setting.
+PLACES = frozenset("dir directory folder path file filename name id url uri index idx hash sha".split())
+OF_RUNS = NO_SETTING | PLACES | frozenset(
+    "logs logging checkpoint ckpt save results scores predictions exp experiment trial fold git code config project wandb sweep tmp".split()
+)
+# Last words of what a run measures, as in best_epoch, not max_iter.
 MEASURED = frozenset(
-    "epoch step iter iteration runtime elapsed flos best stopped converged improved correct wrong tp fp tn fn support hits matches count "
-    "dev val valid validation eval test predict per peak mean avg average std norm retries attempt attempts "
-    "prediction predictions preds labels targets outputs logits history curve matrix".split()
+    "epoch step iter iteration second runtime elapsed flos stopped converged improved correct wrong tp fp tn fn hits matches retries "
+    "attempt attempts prediction predictions preds outputs logits history curve matrix".split()
 )
+
+
+def is_measured(name: str) -> bool:
+    """Return whether a number or list of this name is measured: by its last word, or as a well-known metric."""
+    said = words(name.replace("_", " "))
+    return bool(known(name).kind) or (said[-1:] != () and said[-1] in MEASURED and not {"max", "n", "num"} & {*said[:-1]})
 
 
 def is_setting(name: str) -> bool:
     """Return whether a column or parameter describes a run's making, so it is equal for all seeds."""
-    said = words(PARAMETER.sub("", name).replace("_", " "))
-    named = " ".join(word for word in said if word not in KINDS) in SETTINGS
-    return named or (bool(PARAMETER.match(name)) and not NO_SETTING & {*said})
+    said = words(re.sub(r"_(at|on)$", "", PARAMETER.sub("", name)).replace("_", " "))
+    if " ".join(word for word in said if word not in KINDS) in SETTINGS:
+        return True
+    free = said[-1:] == () or said[-1] in NO_SETTING or (said[-1] in PLACES and {*said} <= OF_RUNS)
+    return bool(PARAMETER.match(name)) and not free and not {"seed", "slurm"} & {*said}
 
 
 # Words of a mean over classes, tokens or samples, which is no share of test items.
 MEANS = frozenset(
     "balanced macro micro weighted mean average avg class classes classwise per token tokens word words tag tags tagging label labels "
-    "pixel voxel frame node edge slot character char soft partial relaxed vqa expected normalized normalised".split()
+    "pixel voxel frame node edge slot pos upos xpos ner character char soft partial relaxed vqa expected normalized normalised".split()
 )
 
 
@@ -191,6 +220,7 @@ def misfit(metric: str, percent: bool = False, printed: str = "") -> str:
     units = [unit for unit in said if (unit if len(unit) == 1 else unit.casefold()) in LESS - {"b", "min"}]
     if found.name in UNITLESS and (percent or "percent" in words(metric) or "(%)" in metric):
         units.append("%")
+    units += ["‰"] * ("‰" in metric)
     if not units or not (found.name in UNITLESS or found.kind in ("fraction", "error", "correlation")):
         return ""
     scale = "positive" if found.kind == "positive" else "percent"

@@ -231,7 +231,7 @@ def folded(name: str) -> tuple[str, ...]:
     Single letters keep their case. Signs and decimal marks count, as in +CRF, λ=-1, A′ and k=1.5.
     """
     text = CITED.sub("", re.sub(r"[−–—]", "-", unicodedata.normalize("NFKC", plain(name))))
-    found = re.findall(r"[^\W_]+|(?<![^\W_])(?:-(?=\s*\w)|\.(?=\d))|(?<=\d)[.,](?=\d)|[^\w\s.,;:()\[\]{}\"`|-]", text)
+    found = re.findall(r"[^\W_]+|(?<![^\W_])(?:-(?=\s*\w)|\.(?=\d))|-$|(?<=\d)[.,](?=\d)|[^\w\s.,;:()\[\]{}\"`|-]", text)
     return tuple(word.casefold() if len(word) > 1 else word for word in found)
 
 
@@ -260,7 +260,9 @@ def fold_of(printed: Iterable[tuple[str, str, str]]) -> Fold:
 def folded_metric(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return a metric as it is compared: its words, with the usual name of a well-known one, and its unit."""
     found = re.search(r"[(\[]([^()\[\]]*)[)\]]\s*$|([^\W_]+)\W*$", re.sub(r"[↑↓]", "", name))
-    units = [word for word in words(found[1] or found[2] or "") if word in UNITS] if found else []
+    last, kind = words(found[1] or found[2] or "") if found else (), known(name).kind
+    sized = kind == "positive" or (not kind and bool((found and found[1]) or SIZES & {*words(name)}))
+    units = [word for word in last if word in UNITS and (sized or (len(word) > 1 and word != "min"))]  # AP_S and Acc_min have none
     said = sorted(word for word in phrase(re.sub(r"[()\[\]↑↓]", " ", name)) if word not in NO_NAME)
     averaged = {"macro", "micro", "weighted"} & {*said}
     kept = tuple(word for word in said if word not in units and not (averaged and word in ("avg", "average")))
@@ -323,7 +325,8 @@ def _table(grid: Grid) -> Table | None:
     header, body = _header(grid, lines)
     kept = [place for place, name in enumerate(header) if name or any(_at(line, place) for line in body)]
     if kept and not header[kept[0]] and not _is_index(body, kept[0]):
-        header[kept[0]] = "system" if "system" not in header else "name"
+        metrics = all(known(_at(line, kept[0])).kind for line in body) and not any(known(name).kind for name in header if name)
+        header[kept[0]] = "metric" if body and metrics and "metric" not in header else "system" if "system" not in header else "name"
     kept = [
         place
         for place in kept
@@ -644,8 +647,8 @@ def _of_test(columns: Sequence[str], names: Names, table: Table) -> tuple[dict[s
             continue
         if kind == "eval" and not test:
             tested[name] = rest
-            if _is_printed(one, names):
-                table.notes.append(f"{table.where}: column {name!r} counts as {rest}, though its name says eval")
+            if _is_printed(one, names) and "eval" not in names.same:
+                doubts[name] = "eval may be dev or test: say --same eval if it is what is printed"
         elif kind and kind != "eval" and rest not in columns:
             tested[name] = rest
         elif not kind and test and test not in names.columns and _is_printed(one, names):

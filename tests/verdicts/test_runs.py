@@ -64,7 +64,7 @@ def test_two_runs_with_one_round_score_are_two_runs(tmp_path):
 def test_several_files_of_one_run_are_one_run(tmp_path):
     files = {f"A/run{n}/{kind}_results.json": json.dumps({"model": "A", "eval_accuracy": 0.81 + n / 100, kind: 1})
              for n in range(3) for kind in ("all", "eval")}  # fmt: skip
-    both, found = scores_of(tmp_path, files, "system,accuracy\nA,0.82\n")
+    both, found = scores_of(tmp_path, files, "system,accuracy\nA,0.82\n", Names(same=frozenset(("eval",))))
     assert found[("A", "accuracy")] == ("reproduced", 3)
     assert any("eval_results.json: not counted" in line for line in both.unread)
 
@@ -80,7 +80,7 @@ def test_a_source_can_be_the_folder_of_a_run(tmp_path):
 
 @pytest.mark.parametrize(
     "files",
-    [("dev.csv", "test.csv"), ("A/eval_results.json", "A/predict_results.json"), ("mr.csv", "cr.csv"), ("best.csv", "last.csv"),
+    [("a.csv", "test.csv"), ("A/eval_results.json", "A/predict_results.json"), ("mr.csv", "cr.csv"), ("best.csv", "last.csv"),
      ("checkpoint-500/r.csv", "checkpoint-1000/r.csv"), ("shard0.csv", "shard1.csv"), ("x/r.csv", "y/r.csv")],
 )  # fmt: skip
 def test_files_that_name_no_run_are_no_runs(files, tmp_path):
@@ -94,7 +94,7 @@ def test_files_that_name_no_run_are_no_runs(files, tmp_path):
 def test_seeds_of_one_number_differ_by_nothing_but_the_seed(tmp_path):
     for files in (
         {f"lr{n}/seed{n}.csv": f"system,accuracy\nA,82.{n}\n" for n in range(2)},
-        {"dev_seed0.csv": "system,accuracy\nA,82.1\n", "test_seed1.csv": "system,accuracy\nA,82.2\n"},
+        {"best_seed0.csv": "system,accuracy\nA,82.1\n", "last_seed1.csv": "system,accuracy\nA,82.2\n"},
         {f"seed{n}.json": json.dumps({"model": "A", "lr": 10**-n, "accuracy": 82.1 + n / 10}) for n in range(2)},
         {"runs.csv": "params.model,params.seed,params.depth,metrics.accuracy\nA,0,2,82.1\nA,1,4,82.2\n"},
         {f"seed{n}.json": json.dumps({"model": "A", "args": {"lr": n + 1}, "accuracy": 82.1 + n / 10}) for n in range(2)},
@@ -127,9 +127,8 @@ def test_numbers_that_folders_are_named_by_are_not_always_seeds(tmp_path):
     assert found[("vit", "accuracy")][0] == "not run"
     _, found = scores_of(tmp_path / "data", ours("31", "44", "50"), "system,data,accuracy\nA,31,82.0\n", Names(system="A"))
     assert found[("A", "accuracy")] == ("inconclusive", 1)
-    for names, said in ((("500", "1000"), "if they are steps"), (("seed0/dev", "seed1/dev"), "its name says dev")):
-        both, _ = scores_of(tmp_path / said, ours(*names), "system,accuracy\nA,82.0\n", Names(system="A"))
-        assert sum(said in line for line in both.unread) == 1
+    both, _ = scores_of(tmp_path / "said", ours("500", "1000"), "system,accuracy\nA,82.0\n", Names(system="A"))
+    assert sum("if they are steps" in line for line in both.unread) == 1
     seeds = {f"{n}/{name}": text for n in range(3) for name, text in (
         (".hydra/overrides.yaml", f"- seed={n}\n- out_dir=x{n}\n"), ("s.csv", f"accuracy\n82.{n}\n"),
         ("args.json", json.dumps({"seed": n, "run_name": f"a{n}", "started": f"2026-01-0{n + 1}"})))}  # fmt: skip
@@ -725,3 +724,104 @@ def test_numbers_that_a_factor_of_units_divides_are_not_comparable_until_that_is
         judged(tmp_path, ("t.csv", "model,loss\nA,3.2\n", Names()), files)
         both = read_both(tmp_path / "t.csv", [str(tmp_path / "ours")], scales=scales)
         assert judge_table(both.printed, both.scores)[0].verdict == verdict
+
+
+RAISED = ("BERT<sub>LARGE</sub>", "BERT<sup>+</sup>", "BERT<sup>large</sup>", "BERT$^{+}$", "BERT$^{++}$", "BERT$^{\\prime}$", "BERT$^{a}$",
+          "BERT$^{\\text{large}}$", "BERT\\textsuperscript{+}", "BERT⁻")  # fmt: skip
+MARKED = ("BERT<sup>*</sup>", "BERT<sup>1,2</sup>", "BERT$^{\\dagger}$", "BERT$^*$", "BERT\\textsuperscript{*}", "[BERT](https://a.org/b)")
+
+
+@pytest.mark.parametrize("name", RAISED + MARKED)
+def test_raised_text_is_part_of_a_name_but_marks_are_none(name, tmp_path):
+    for printed, ours in ((name, "BERT"), ("BERT", name)):
+        table = f"| Model | Accuracy |\n|---|---|\n| {printed} | 82.3 |\n"
+        files = {f"seed{n}.md": f"| model | accuracy |\n|---|---|\n| {ours} | 82.{n + 2} |\n" for n in range(3)}
+        _, (found,) = judged(tmp_path, ("t.md", table, Names()), files)
+        assert found.verdict == ("reproduced" if name in MARKED else "not run")
+
+
+PAIRS = ("F1<sub>macro</sub>|F1", "Acc<sub>5</sub>|Acc", "AP<sub>50</sub>|AP", "AP_S|AP", "AP (S)|AP", "mAP_B|mAP", "F1_s|F1", "Acc_H|Acc",
+         "accuracy min|accuracy", "R_b|R", "Error (‰)|Error", "chrF++|chrF")  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_letter_behind_a_fraction_is_no_unit_but_part_of_its_name(pair, tmp_path):
+    one, other = pair.split("|")
+    for printed, ours in ((one, other), (other, one)):
+        table = f"| Model | {printed} |\n|---|---|\n| A | 62.3 |\n"
+        files = {f"seed{n}.md": f"| model | {ours} |\n|---|---|\n| A | 62.{n + 2} |\n" for n in range(3)}
+        _, (found,) = judged(tmp_path, ("t.md", table, Names()), files)
+        assert found.verdict in ("not run", "not comparable")
+
+
+FIELDS = {
+    ("MR", "SST"): "test_data dataset_name eval_dataset eval_set test_split dev_data average norm prediction_type targets best loss",
+    ("/d/mr.tsv", "/d/sst.tsv"): "test_file data_dir data_path model_path",
+    (1, 3): "eval_beam max_predictions clip_norm history_len labels max_iter n_test test_size eval_samples support epochs time_limit",
+    ("/o/1.pt", "/o/2.pt"): "=output_dir log_file save_path path checkpoint_dir run_name",
+    ("2026-01-01 10:00", "2026-01-01 11:00"): "=started time test_date",
+    (7, 9): "=best_epoch global_step train_runtime wrong job_id",
+}
+
+
+@pytest.mark.parametrize("values", FIELDS)
+def test_a_field_parts_runs_whatever_words_its_name_has_if_it_is_no_measurement(values, tmp_path):
+    for field in FIELDS[values].removeprefix("=").split():
+        ours = "model,seed,accuracy," + field + "\n" + "".join(f"A,{n},82.{n}1,{value}\n" for n, value in enumerate(values))
+        for same in ((), (field,)):
+            _, (found,) = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\n", Names(same=frozenset(same))), {"s.csv": ours})
+            assert (f"'{field} " in found.reason) == (not same and FIELDS[values][0] != "="), (field, found.reason)
+
+
+SPLIT = ("dev/seed{}.csv", "dev_seed{}.csv", "seed{}/validation_metrics.csv", "train/seed{}.csv", "seed{}/eval_accuracy")
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_scores_of_another_split_by_a_name_are_asked_for(name, tmp_path):
+    split = next(word for word in ("dev", "validation", "train", "eval") if word in name)
+    for n in range(3):
+        path = tmp_path / "r" / name.format(n).replace("eval_accuracy", "s.csv")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"model,{name.partition('/')[2] if split == 'eval' else 'accuracy'}\nA,82.{n}\n")
+    (tmp_path / "t.csv").write_text("model,accuracy\nA,82.1\n")
+    for source in ("r", *(("r/" + split,) if f"{split}/" in name else ())):
+        for same in ("", split):
+            both = read_both(tmp_path / "t.csv", [str(tmp_path / source)], Names(same=frozenset((same,))))
+            (found,) = judge_table(both.printed, both.scores)
+            assert (found.verdict, f"say --same {split}" in found.reason) == (("reproduced", False) if same else ("not comparable", True))
+
+
+@pytest.mark.parametrize("metric", "WER BLEU perplexity RMSE AUC F1 MCC macro-accuracy accuracy EM MSE".split())
+def test_item_scores_are_averaged_only_if_the_metric_is_a_mean_over_items(metric, tmp_path):
+    ours = f"model,seed,item,{metric}\n" + "".join(f"A,{n},{i},{(i + n) % 3 / 2 + 0.01}\n" for n in range(3) for i in range(9))
+    for same in ((), (metric.casefold(),)):
+        _, (found,) = judged(tmp_path, ("t.csv", f"model,{metric}\nA,0.51\n", Names(same=frozenset(same))), {"s.csv": ours})
+        assert ("is no mean over items" in found.reason) == (not same and metric not in ("accuracy", "EM", "MSE"))
+
+
+@pytest.mark.parametrize("name", ["seed3.yaml", "seed3.log", "seed3/train.log", "seed0.log"])
+def test_a_file_of_a_run_without_scores_is_a_run_without_a_score(name, tmp_path):
+    _, found = scores_of(tmp_path, {name: "x"} | (
+        {f"seed{n}/s.csv": text for n, text in enumerate(BY_SEED.values())} if "/" in name else BY_SEED))  # fmt: skip
+    assert found[("Base", "accuracy")][0] == ("reproduced" if name == "seed0.log" else "not comparable")
+
+
+def test_a_transposed_table_is_read_or_what_to_do_is_said(tmp_path):
+    ours = of_seeds("model,dataset,accuracy", "A,SST,82.{}")
+    table = "| | A | B |\n|---|---|---|\n| Accuracy | 82.1 | 60 |\n| F1 | 70.1 | 60 |\n"
+    _, found = judged(tmp_path / "metrics", ("t.md", table, Names()), of_seeds("model,accuracy,F1", "A,82.{},70.{}"))
+    assert [one.verdict for one in found] == ["reproduced", "not run"] * 2
+    _, found = judged(tmp_path, ("t.md", "| | A | B |\n|---|---|---|\n| SST | 82.1 | 60 |\n", ACCURACY), ours)
+    assert "turn the table" in found[0].reason
+
+
+@pytest.mark.parametrize("said", ["Max accuracy over 5 runs", "Best accuracy over 5 runs", "Peak accuracy", "Top-5 accuracy",
+                                  "Error rates (%)", "Numbers are F1 scores", "10-fold cross-validation", "Results on the tuning set",
+                                  "macro-averaged", "Results on the held-out development portion",
+                                  "=Mean accuracy over 5 runs", "=Accuracy on the test set",
+                                  "=Our best model outperforms all others", "=Tuned by cross-validation", "=Error analysis follows",
+                                  "=Accuracy of the best system"])  # fmt: skip
+def test_text_that_names_another_metric_mean_selection_or_split_is_asked_about(said, tmp_path):
+    table = f"Table 2: {said.lstrip('=')}.\n\n| Model | Accuracy |\n|---|---|\n| Base | 82.3 |\n"
+    _, (found,) = judged(tmp_path, ("t.md", table, Names()), {"s.csv": SEEDS})
+    assert (found.verdict == "reproduced") == (said[0] == "="), found.reason

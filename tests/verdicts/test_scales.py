@@ -13,7 +13,7 @@ from phrasemodels.verdicts.scales import decide, known, scale_of_unit
     [
         ("Acc.", "accuracy", False), ("test accuracy (%)", "accuracy", False), ("macro-F1", "f1", False), ("F1-score", "f1", False),
         ("accuracy on MR", "accuracy", False), ("R@1", "recall @", False), ("Hits@10", "hits @", False),
-        ("nDCG@10", "ndcg", False), ("BLEU-4", "bleu", False), ("ROUGE-L", "rouge l", False), ("chrF++", "chrf", False),
+        ("nDCG@10", "ndcg", False), ("BLEU-4", "bleu", False), ("ROUGE-L", "rouge l", False), ("chrF++", "chrf + +", False),
         ("logic match", "em", False), ("AUC", "auc", False), ("MRR", "mrr", False), ("mAP", "map", False), ("mIoU", "miou", False),
         ("MCC", "mcc", False), ("Pearson r", "pearson", False), ("WER", "wer", True), ("latency (ms)", "latency", True),
         ("FID ↓", "fid", True), ("val loss", "loss", True), ("perplexity", "perplexity", True), ("exact time", "time", True),

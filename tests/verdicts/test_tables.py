@@ -78,7 +78,7 @@ OURS = {  # name: files of ours; the printed numbers are LONG, and the verdicts 
         "run_1.csv.gz": gzip.compress(b"system,accuracy\nBase,82.3\nOurs,60.1\n"),
         "run_2.md": "| system | accuracy |\n|---|---|\n| Base | 82.4 |\n| Ours | 60.2 |\n",
     },
-    "a folder a system": {f"{name}/seed_{n}/all_results.json": json.dumps({"eval_accuracy": value + n / 10, "epoch": 3.0})
+    "a folder a system": {f"{name}/seed_{n}/all_results.json": json.dumps({"test_accuracy": value + n / 10, "epoch": 3.0})
                           for name, value in (("Base", 82.2), ("Ours", 60.0)) for n in range(3)},
     "runs of W&B": {f"{name}-{n}/files/{file}": text for name, value in (("Base", 82.2), ("Ours", 60.0)) for n in range(3)
         for file, text in (
