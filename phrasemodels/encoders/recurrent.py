@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -48,7 +49,11 @@ class LSTMEncoder(nn.Module):
         """x (B, n, d), lengths (B) -> states (B, n, d); `members` are not used."""
         lengths = as_lengths(lengths, x)
         # not packed: from left to right, padding is read after the words
-        return self.lstm(without_padding(x, lengths))[0]
+        x = without_padding(x, lengths)
+        if x.is_cpu and torch.is_autocast_enabled("cpu"):  # oneDNN has no LSTM of bfloat16 for processors without AVX-512
+            with torch.autocast("cpu", enabled=False):
+                return self.lstm(x.to(next(self.lstm.parameters()).dtype))[0]
+        return self.lstm(x)[0]
 
 
 class BiLSTM(nn.Module):

@@ -47,7 +47,9 @@ class CRF(Unscripted):
         super().__init__()
         if num_tags < 1:
             raise ValueError(f"num_tags={num_tags}: must be at least 1")
-        wanted, constraints = (num_tags + 1, num_tags + 1), None if constraints is None else torch.as_tensor(constraints)
+        wanted = (num_tags + 1, num_tags + 1)
+        if constraints is not None and not isinstance(constraints, Tensor):
+            constraints = torch.tensor(constraints, device="cpu")  # also where tensors are built on the meta device
         if constraints is not None and (constraints.shape != wanted or constraints.dtype != torch.bool):
             raise ValueError(
                 f"constraints must be booleans {wanted}, not {tuple(constraints.shape)} of {constraints.dtype}"

@@ -53,6 +53,8 @@ def asked_of(text: str, columns: str = "") -> str:
 
     Clauses about marks do not count, nor how something was chosen. columns: what names of columns and rows say for themselves.
     """
+    if not text.strip():
+        return ""
     said = {*words(re.sub(r"[()\[\]]", " ", columns)), *(word.rstrip("s") for word in words(columns))}
     for clause in re.split(r"[.;:,()](?!\d)|\n", re.sub(r"[_/]", " ", text).casefold()):
         if _MARKS.search(clause):

@@ -278,7 +278,7 @@ def test_gradients_equal_finite_differences() -> None:
         assert float(gradient[place]) == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-3, abs=1e-5), name
 
 
-@pytest.mark.parametrize("name", ["as printed", "query matrix", "no label layer"])
+@pytest.mark.parametrize("name", ["as printed", "released", "no label layer"])
 def test_three_sentences_can_be_memorised(name: str) -> None:
     torch.manual_seed(0)
     parser, batch, truth = SWITCHES[name].sized(SIZES).build(), sentences(), gold()

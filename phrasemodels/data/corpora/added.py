@@ -262,6 +262,8 @@ def _odd(tables: Mapping[str, pa.Table], files: Mapping[str, Path]) -> Iterator[
     for split, table in tables.items():
         columns = (table[name].to_pylist() for name in ("universal", "heads", "relations"))
         found = Counter[str]()
+        if any("\0" in token for tokens in table["tokens"].to_pylist() for token in tokens):
+            raise ValueError(f"{files[split]}: a word has a NUL byte, which is no text")
         for universal, heads, relations in zip(*columns, strict=True):
             found.update(f"words with the universal tag {tag}" for tag in universal if tag not in UNIVERSAL_TAGS)
             wrong = (

@@ -124,8 +124,8 @@ def _sentence(rows: list[tuple[int, list[str]]], document: str, where: str) -> A
         if fields[0].isdecimal() and fields[0].isascii():
             if fields[0] != str(len(words) + 1):
                 raise ValueError(f"{where}, line {number}: token {fields[0]} where {len(words) + 1} should be")
-            if not fields[FORM].strip() or "\0" in fields[FORM]:
-                raise ValueError(f"{where}, line {number}: token {fields[0]} has no form, or a NUL byte in it")
+            if not fields[FORM].strip():
+                raise ValueError(f"{where}, line {number}: token {fields[0]} has no form")
             if not fields[RELATION]:
                 raise ValueError(f"{where}, line {number}: token {fields[0]} has an empty relation; write _ for none")
             words.append((number, fields))

@@ -69,8 +69,9 @@ def draw(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Draw a model's attention to a text, layer by layer and head by head: to words, phrases, facts or heads.
+    """Draw a model's attention to a text, layer by layer, head by head.
 
+    It is attention to words, phrases, facts or heads of arcs.
     --json prints it.
 
     Example: phrasemodels draw 000/table1/sample/phrase-k2 --text "the red house sleeps" --to attention.html
