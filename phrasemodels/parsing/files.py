@@ -344,14 +344,13 @@ def _csv(file: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[st
 
 def parse_table(parser: "Parser", table: Any, column: str = "text", keep: Sequence[str] = (), batch: int = 256) -> Any:
     """Return the parses of the texts of a table, as a table of the same kind: see `Parser.parse_table`."""
-    if isinstance(table, str | list | tuple) or hasattr(table, "iloc") > hasattr(table, "columns"):
+    is_pandas, has_columns = hasattr(table, "iloc"), hasattr(table, "columns")
+    if isinstance(table, str | list | tuple) or (is_pandas and not has_columns):
         raise TypeError(
             f"a {type(table).__name__} is no table: give a table of Arrow or pandas, or parse a list of texts"
         )
-    is_arrow, keep = (
-        not (hasattr(table, "iloc") and hasattr(table, "columns")),
-        [keep] if isinstance(keep, str) else keep,
-    )
+    is_arrow = not is_pandas
+    keep = [keep] if isinstance(keep, str) else keep
     table = pa.table(table) if is_arrow else table
     names = table.column_names if is_arrow else list(table.columns)
     for name in (column, *keep):

@@ -126,7 +126,7 @@ class Recipe(ABC):
     slug: ClassVar[str] = ""  # the problem in `name`
     answer_columns: ClassVar[tuple[str, str] | None] = None  # of predictions.arrow: gold answer, predicted answer
     trains: ClassVar[bool] = True  # whether there are the stages `model` and `predictions`; if not, one run is enough
-    takes_text: ClassVar[bool] = False  # whether `attention` is implemented, and models are registered to answer texts
+    takes_text: ClassVar[bool] = False  # whether `attention` is implemented, and models answer texts
 
     @property
     def name(self) -> str:
