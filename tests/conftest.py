@@ -16,9 +16,8 @@ import phrasemodels.infra.environment  # noqa: F401  before anything that could 
 from phrasemodels.data.store.store import Store
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault(
-    "RAY_raylet_start_wait_time_s", "120"
-)  # beside other tests a node of Ray may take longer than 30 s
+for wait in ("RAY_raylet_start_wait_time_s", "RAY_gcs_server_port_wait_time_s"):
+    os.environ.setdefault(wait, "120")  # beside other tests Ray may take longer than 30 s to start
 # no test depends on how fast the machine is
 hypothesis.settings.register_profile(
     "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

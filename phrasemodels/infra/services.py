@@ -64,12 +64,12 @@ def start_embedded(cpus: int | None, quiet: dict[str, Any]) -> None:
             return
         except Exception as error:
             ray.shutdown()
-            if "timed out during startup" not in str(error):
+            if "timed out" not in str(error).lower():  # a node, or the file with a port
                 remove_folder(folder)
                 raise
             if attempt == 2:
                 remove_folder(folder)
-                raise OSError("Ray did not start within 30 s, three times: is the machine overloaded?") from error
+                raise OSError("Ray timed out three times while starting: is the machine overloaded?") from error
 
 
 def make_folder() -> Path:

@@ -426,6 +426,13 @@ def test_bundles_are_on_one_node_and_fractions_of_a_gpu_on_one_gpu(bundle, nodes
     assert sum(bundles_on(node, bundle) for node in nodes) == room
 
 
+def test_a_start_of_ray_that_times_out_is_tried_again() -> None:
+    start = "from phrasemodels.infra.services import start_embedded; start_embedded(1, {})"
+    hasty = {**os.environ, **environment.LOOPBACK, "RAY_gcs_server_port_wait_time_s": "0"}
+    ended = subprocess.run([sys.executable, "-c", start], env=hasty, capture_output=True, text=True, timeout=120)
+    assert ended.stderr.splitlines()[-1].startswith("OSError: Ray timed out three times"), ended.stderr
+
+
 def test_two_trainings_share_a_gpu(tmp_path: Path) -> None:
     """Ray is given a GPU that need not exist. Two trainings run on it at once, since each waits for the other."""
 
