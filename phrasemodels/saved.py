@@ -109,8 +109,8 @@ def check_header(build: Callable[[], nn.Module], file: Path, cast: bool = False)
         )
 
 
-def check_form(build: Callable[[], nn.Module], shapes: Mapping[str, Form], cast: bool = False) -> None:
-    """Raise a ValueError unless weights have the names, shapes and types of the model, as `check_header`."""
+def check_form(build: Callable[[], nn.Module], shapes: Mapping[str, Form], cast: bool = False) -> nn.Module:
+    """Return the model without memory. ValueError: weights have not its names, shapes and types, as in `check_header`."""
     left = 4 * len(shapes) + 100
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
@@ -122,14 +122,34 @@ def check_form(build: Callable[[], nn.Module], shapes: Mapping[str, Form], cast:
     hook = register_module_parameter_registration_hook(count)
     try:
         with torch.device("meta"), Uninitialised():
-            own = learned(build())
+            model = build()
     finally:
         hook.remove()
+    own = learned(model)
     if cast:
         both = {n for n, (_, dtype) in shapes.items() if dtype and n in own and dtype.is_floating_point}
         both = {n for n in both if own[n].is_floating_point()}
         shapes = {n: (shape, own[n].dtype if n in both else dtype) for n, (shape, dtype) in shapes.items()}
     check_fit(own, shapes)
+    return model
+
+
+def check_modules(own: nn.Module, made: nn.Module) -> None:
+    """Raise a ValueError if a module of the model prints itself otherwise than the one that its configuration makes.
+
+    So a layer without weights that was replaced is seen, like an activation or a dropout.
+    """
+    given, wanted = dict(own.named_modules()), dict(made.named_modules())
+    for name in dict.fromkeys([*given, *wanted]):
+        one, other = (_printed(modules.get(name)) for modules in (given, wanted))
+        if one != other:
+            raise ValueError(f"{name or 'the model'} is {one}, but the configuration makes {other}: change the configuration, too")
+
+
+def _printed(module: nn.Module | None) -> str:
+    """Return the name of a module's class with its settings; without these where they print tensors."""
+    settings = "" if module is None or isinstance(module, nn.ParameterList | nn.ParameterDict) else module.extra_repr()
+    return "nothing" if module is None else f"{type(module).__name__}({'' if 'tensor(' in settings else settings})"
 
 
 def not_finite(model: nn.Module) -> list[str]:

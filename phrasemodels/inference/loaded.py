@@ -26,6 +26,7 @@ from phrasemodels.saved import (
     check_finite,
     check_form,
     check_header,
+    check_modules,
     copied,
     describe,
     fill,
@@ -170,12 +171,12 @@ class LoadedModel(Pretrained):
         return Path(folder)
 
     def _check_described(self, config: Any, weights: Mapping[str, Tensor]) -> None:
-        """Raise a ValueError unless the configuration, read again, builds a model of these weights."""
+        """Raise a ValueError unless the configuration, read again, builds this model with these weights."""
         if isinstance(self.config, type) or not callable(getattr(self.config, "build", None)):
             raise ValueError(f"{self.config!r} is no configuration: it has no build() that makes the module")
         own = list(parts_of(self.config))
         made = restored(json.loads(json.dumps(config)), Any, self.folder or Path(), own)
-        check_form(made.build, forms(weights))
+        check_modules(self.module, check_form(made.build, forms(weights)))
 
     def _write(self, to: Path, said: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
         if self.folder is not None:

@@ -1,5 +1,6 @@
 """Links out of a folder, pipes, devices and endless texts in folders that others made: one line, no byte of them copied or uploaded."""
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from loopback_hub import serving
+from torch import nn
 
 import phrasemodels
 from phrasemodels import LoadedModel, Parser, folders, project
@@ -41,6 +43,12 @@ def model(to: Path) -> Path:
     config = PsanConfig(d=8, levels=2, dropout=0.0)
     torch.manual_seed(0)
     return LoadedModel(config.build(), config, {"source": ["a"]}).save_pretrained(to)
+
+
+@dataclasses.dataclass(frozen=True)
+class Activated:
+    def build(self) -> nn.Module:
+        return nn.Sequential(nn.ReLU(), nn.Dropout(0.1), nn.Linear(2, 2))
 
 
 def kept(to: Path) -> Path:
@@ -137,3 +145,14 @@ def test_links_inside_of_a_folder_and_to_the_files_of_a_snapshot_are_read(tmp_pa
     (tmp_path / "secret").write_text(SECRET)
     with pytest.raises(ValueError, match="outside of the folder"):
         check_folder(folder)
+
+
+@pytest.mark.parametrize(("name", "other"), [("0", nn.Tanh()), ("1", nn.Dropout(0.5)), ("0", nn.Sequential(nn.ReLU()))])
+def test_a_layer_without_weights_that_was_replaced_is_not_saved_as_the_first(name, other, tmp_path: Path) -> None:
+    config = Activated()
+    loaded = LoadedModel(config.build(), config, {"source": ["a"]})
+    loaded.save_pretrained(tmp_path / "a")
+    setattr(loaded.module, name, other)
+    with pytest.raises(ValueError, match=f"^{name} is .*, but the configuration makes"):
+        loaded.save_pretrained(tmp_path / "b")
+    assert not (tmp_path / "b").exists()
