@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -53,27 +53,39 @@ def asked_of(text: str, columns: str = "") -> str:
 
     Clauses about marks do not count, nor how something was chosen. columns: what names of columns and rows say for themselves.
     """
-    if not text.strip():
-        return ""
     said = {*words(re.sub(r"[()\[\]]", " ", columns)), *(word.rstrip("s") for word in words(columns))}
+    has = _found(words(columns))
+    for asked, named in _asked(text):
+        for place, word in asked:
+            own = said & {"dev", "val", "valid", "validation", "train", "test"} if place == 0 else said & CHANGING if place == 1 else ()
+            if not own and re.split(r"[ -](?!value|\d)", word)[0].rstrip("s") not in said:
+                return word
+        if has and any(metric.kind != "positive" for metric in named) and not {*named} & {metric for _, metric, _ in has}:
+            return named[0].name
+    return ""
+
+
+@lru_cache(16)
+def _asked(text: str) -> list[tuple[list[tuple[int, str]], list["Metric"]]]:
+    """Return of each clause the words of _ASKED with their places there, and the metrics that its numbers are of; once for all rows."""
+    found: list[tuple[list[tuple[int, str]], list[Metric]]] = []
     for clause in re.split(r"[.;:,()](?!\d)|\n", re.sub(r"[_/]", " ", text).casefold()):
         if _MARKS.search(clause):
             continue
         if re.search(r"±|mean|average|with", clause):
             clause = re.sub(r"\bstd\b|standard \w+|variances?", "", clause)
-        for place, (before, known_words) in enumerate(_ASKED):
-            found = re.search(rf"(?<![\w-])(?:{known_words})(?![\w-])", clause)
-            if not found or (before and before.search(clause[: found.start()])):
-                continue
-            own = said & {"dev", "val", "valid", "validation", "train", "test"} if place == 0 else said & CHANGING if place == 1 else ()
-            if not own and re.split(r"[ -](?!value|\d)", found[0])[0].rstrip("s") not in said:
-                return found[0]
-        has, other = _found(words(columns)), re.match(OF_METRIC, clause)
-        text_of_metric = words(other[1]) if other else ()
-        named = [metric for end, metric, _ in _found(text_of_metric) if end >= len(text_of_metric) and metric.name != "top"]
-        if has and any(metric.kind != "positive" for metric in named) and not {*named} & {metric for _, metric, _ in has}:
-            return next(metric.name for metric in named)
-    return ""
+        asked = [
+            (place, each[0])
+            for place, (before, known_words) in enumerate(_ASKED)
+            if (each := re.search(rf"(?<![\w-])(?:{known_words})(?![\w-])", clause))
+            and not (before and before.search(clause[: each.start()]))
+        ]
+        other = re.match(OF_METRIC, clause)
+        of_metric = words(other[1]) if other else ()
+        named = [metric for end, metric, _ in _found(of_metric) if end >= len(of_metric) and metric.name != "top"]
+        if asked or named:
+            found.append((asked, named))
+    return found
 
 
 # A clause that says of which metric numbers are.
