@@ -395,6 +395,7 @@ def plain(text: str) -> str:
     text = re.sub(r"</?[a-zA-Z][^<>]*>", "", text)
     if "\\" in text or "$" in text or "{" in text:
         text = re.sub(r"\\([%&#_])", r"\1", text).replace("\\,", " ").replace("~", " ")
+        text = re.sub(r"\\(?:SI|qty)\s*\{([^{}]*)\}\s*\{\s*\\?(?:percent|%)\s*\}", r"\1%", text)
         text = re.sub(r"\$([^$]*)\$", r"\1", text)
         text = re.sub(rf"\\textsuperscript\s*\{{{MARKS}\}}", "", text).replace(r"\textsuperscript", "^")
         text = re.sub(r"\\([a-zA-Z]+)(?![a-zA-Z{])", _sign, text)

@@ -89,6 +89,8 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
         table.rows = list(table.rows)
     several = "split" in roles and len({row.get("split", roles) for row in table.rows}) > 1
     columns = [column for column in columns if column.long or not is_setting(column.name)]
+    if CLOCK & {name.casefold() for name in table.columns} and not {"system", "seed", "item"} & {*filter(roles.get, roles)}:
+        columns = _of_log(table, columns, unread)
     flags = [name for name in table.columns if folded_metric(name) not in names.metrics and role_of(name) in OUTCOMES]
     used = {name for role, name in roles.items() if role != "other"}
     used |= {*flags, *(column.name for column in columns if is_score(column, names))}
@@ -118,6 +120,25 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
                 if one.problem and one.problem != NO_SCORE:
                     unread.append(f"{one.where}: {one.problem}")
                 yield one
+
+
+CLOCK = frozenset(("step", "epoch", "global_step", "iteration"))
+
+
+def _of_log(table: Table, columns: list[Column], unread: list[str]) -> list[Column]:
+    """Return the columns with one value, and make one row of them, if the rows are steps of a training. ValueError: none has."""
+    rows = table.rows = list(table.rows)
+    values = {one.name: [cell for row in rows if (cell := row.cells.get(one.name)) not in (None, "")] for one in columns}
+    if len(rows) < 2:
+        return columns
+    course = [name for name, found in values.items() if len(found) > 1]
+    said = f"{table.where}: {', '.join(course)[:100]}: values at several steps of a training"
+    if len(course) == len(columns):
+        raise ValueError(f"{said}; keep the line of one step alone")
+    if course:
+        unread.append(f"{said}, not read")
+    table.rows = [Row(rows[-1].where, {name: found[0] for name, found in values.items() if len(found) == 1})]
+    return [one for one in columns if one.name not in course]
 
 
 OF_RUNS = (".hydra/overrides.yaml", "hparams.yaml", "config.yaml", "config.json", "args.json", "hparams.json")
@@ -580,7 +601,7 @@ def _files(folder: Path) -> list[Path]:
                 check_inside(path, folder.resolve())
             if path.is_file():
                 found.append(path)
-    return sorted(found)
+    return sorted(found, key=lambda path: (path.parent, path.stem, path.suffix))  # seed0.csv before its copy, "seed0 (1).csv"
 
 
 def _json(content: bytes, where: str) -> Any:

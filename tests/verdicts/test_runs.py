@@ -825,3 +825,16 @@ def test_text_that_names_another_metric_mean_selection_or_split_is_asked_about(s
     table = f"Table 2: {said.lstrip('=')}.\n\n| Model | Accuracy |\n|---|---|\n| Base | 82.3 |\n"
     _, (found,) = judged(tmp_path, ("t.md", table, Names()), {"s.csv": SEEDS})
     assert (found.verdict == "reproduced") == (said[0] == "="), found.reason
+
+
+def test_a_log_of_steps_gives_what_it_has_once_and_a_copy_of_a_file_counts_once(tmp_path):
+    log = "epoch,step,train_loss,test_acc\n0,1,0.5,\n1,2,0.4,\n1,2,,0.82{}\n"
+    ours = {f"A/seed{n}/metrics.csv": log.format(n) for n in range(3)}
+    both, found = scores_of(tmp_path / "log", ours, "model,accuracy\nA,82.1\n")
+    assert found == {("A", "accuracy"): ("reproduced", 3)} and any("train_loss: values at several steps" in one for one in both.unread)
+    ours = {f"{n}.csv": f"epoch,accuracy\n0,81.0\n1,82.{n}\n" for n in range(3)}
+    with pytest.raises(ValueError, match=r"accuracy: values at several steps .* keep the line of one step"):
+        scores_of(tmp_path / "course", ours, "model,accuracy\nA,82.1\n")
+    ours = {f"seed{n}.csv": f"model,accuracy\nA,82.{n}\n" for n in range(3)}
+    ours |= {f"seed0{copy}.csv": ours["seed0.csv"] for copy in (" (1)", " - Copy")}
+    assert scores_of(tmp_path / "copy", ours, "model,accuracy\nA,82.1\n")[1] == {("A", "accuracy"): ("reproduced", 3)}

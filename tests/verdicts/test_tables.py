@@ -56,7 +56,7 @@ PRINTED = {  # name: file, its content, options; our results are SEEDS, and the 
         "t.txt", "\\begin{tabular}{l r} % results\n & \\multicolumn{1}{c}{Acc} \\\\ \\hline\n"
         "\\multicolumn{2}{l}{\\textit{Supervised}} \\\\\n"
         "Base & $82.3_{\\pm 0.4}$ \\\\\n{\\bf Ours} & {\\bf 84.1}{\\scriptsize $\\pm$0.3} \\\\\n\\end{tabular}", Names()),
-    "LaTeX without its frame": ("t.txt", "Model & Acc \\\\\nBase & 82.3 \\\\\n\\textbf{Ours} & 84.1 \\\\\n", Names()),
+    "LaTeX without its frame": ("t.txt", "Model & Acc \\\\\nBase & \\SI{82.3}{\\percent} \\\\\n\\textbf{Ours} & 84.1 \\\\\n", Names()),
     "metric by an option": ("t.csv", "system,value\nBase,82.3\nOurs,84.1\n", ACCURACY),
     "systems in columns": ("t.csv", "Metric,Base,Ours\nAccuracy,82.3,84.1\n", Names()),
     "arrows": ("t.csv", "Model,Accuracy ↑\nBase,82.3\nOurs,84.1\n", Names()),
