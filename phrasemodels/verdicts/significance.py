@@ -113,8 +113,9 @@ def two_level_parts(
     ours: Array, base: Array, value: Callable[[Array], Array], resamples: int, rng: np.random.Generator
 ) -> tuple[float, float, tuple[SeedParts, SeedParts]]:
     """Return the difference of means over seeds, its variance over resampled sentences, and the parts of both systems."""
-    weights = _resampled(ours.shape[1], resamples, rng)
-    means, replicates = zip(*(_values(x, value, weights) for x in (ours, base)), strict=True)
+    both = np.moveaxis(np.concatenate((ours, base)), 0, 1)
+    drawn = np.split(_resampled(both, resamples, rng), [len(ours)], axis=1)
+    means, replicates = (value(ours.sum(1)), value(base.sum(1))), [value(x) for x in drawn]
     sentences = float(np.var(replicates[0].mean(1) - replicates[1].mean(1), ddof=1))
     one, other = (
         (float(mean.var(ddof=1)), _noise(replicate), len(mean)) if len(mean) > 1 else (0.0, 0.0, 1)
@@ -159,31 +160,16 @@ def _freedom(shared: float, sentences: int, parts: Sequence[tuple[float, int]]) 
     return max(1.0, 1 / summed - BEYOND)
 
 
-def _resampled(n: int, resamples: int, rng: np.random.Generator) -> Callable[[Array], Array]:
-    """Return a function that sums statistics (n, ...) over R draws of sentences with replacement, the same at each call.
-
-    The draws are made again at each call, in blocks: together they would be R n numbers.
-    """
-    state = rng.bit_generator.state
-    step = max(1, BLOCK // n)
-
-    def sums(statistics: Array) -> Array:
-        rng.bit_generator.state = state
-        flat = statistics.reshape(n, -1)
-        blocks = []
-        for first in range(0, resamples, step):
-            rows = rng.integers(0, n, (min(step, resamples - first), n), dtype=np.int32)
-            cells = (rows + n * np.arange(len(rows))[:, None]).ravel()
-            counts = np.bincount(cells, minlength=len(rows) * n).reshape(-1, n)
-            blocks.append(counts.astype(np.float64) @ flat)
-        return np.concatenate(blocks).reshape(resamples, *statistics.shape[1:])
-
-    return sums
-
-
-def _values(x: Array, value: Callable[[Array], Array], sums: Callable[[Array], Array]) -> tuple[Array, Array]:
-    """Return the metric's values of the seeds (S), and of each resample (R, S), for statistics x (S, n, K)."""
-    return value(x.sum(1)), value(sums(np.moveaxis(x, 0, 1)))
+def _resampled(statistics: Array, resamples: int, rng: np.random.Generator) -> Array:
+    """Return the sums (R, S, K) of statistics (n, S, K) over R draws of sentences with replacement, in blocks: R n numbers are many."""
+    n = len(statistics)
+    flat, step, blocks = statistics.reshape(n, -1), max(1, BLOCK // n), []
+    for first in range(0, resamples, step):
+        rows = rng.integers(0, n, (min(step, resamples - first), n), dtype=np.int32)
+        cells = (rows + n * np.arange(len(rows))[:, None]).ravel()
+        counts = np.bincount(cells, minlength=len(rows) * n).reshape(-1, n)
+        blocks.append(counts.astype(np.float64) @ flat)
+    return np.concatenate(blocks).reshape(resamples, *statistics.shape[1:])
 
 
 def approximate_randomisation(

@@ -148,7 +148,7 @@ class TestedRow:
         """Return the statistics (S, n, K) of the sentences of a group. The group "" has all sentences."""
         assert self.statistic is not None
         tables = [t.filter(pc.equal(t["group"], group)) if group else t for t in self.seeds]
-        return np.stack([np.array(t[self.statistic.column].to_pylist(), np.float64) for t in tables])
+        return np.stack([pc.list_flatten(t[self.statistic.column]).to_numpy().reshape(len(t), -1) for t in tables]).astype(np.float64)
 
     def names(self) -> dict[str, str]:
         """Return the groups of sentences by the name of their metric: METRIC for all sentences, METRIC/GROUP."""
