@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import get_ident
 from typing import Any, Self
 
 import torch
@@ -24,7 +25,8 @@ from phrasemodels.data.formats.lines import LONGEST_NAME, is_name
 
 DTYPES = {  # of safetensors
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
-    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16,
+    "U8": torch.uint8, "BOOL": torch.bool, "C64": torch.complex64, "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
 }  # fmt: skip
 Form = tuple[tuple[int, ...], torch.dtype | None]  # shape and type; None: a type that no model has
 
@@ -35,12 +37,12 @@ def learned(model: nn.Module) -> dict[str, Tensor]:
     ValueError: it has other state.
     """
     state = model.state_dict(keep_vars=True)  # alone it says which buffers are persistent; it has tied weights twice
-    buffers = {name: buffer for name, buffer in model.named_buffers() if name in state}
-    known = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    known |= {name for name, _ in model.named_buffers(remove_duplicate=False)}
+    every = [pair for pair in model.named_buffers(remove_duplicate=False) if pair[0] in state]
+    known = {name for name, _ in (*model.named_parameters(remove_duplicate=False), *every)}
     if other := sorted(state.keys() - known):
         raise ValueError(f"{other[0]}: this state of a module cannot be saved; keep it in a buffer")
-    return dict(model.named_parameters()) | buffers
+    first = {id(buffer): name for name, buffer in reversed(every)}
+    return dict(model.named_parameters()) | {name: buffer for name, buffer in every if first[id(buffer)] == name}
 
 
 def copied(model: nn.Module) -> dict[str, Tensor]:
@@ -58,6 +60,8 @@ def forms(weights: Mapping[str, Tensor]) -> dict[str, Form]:
 def fill(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Copy fitting weights into a model, cast to its types."""
     for name, own in learned(model).items():
+        if 0 in own.stride():  # expanded: its elements share memory
+            own.data = own.data.clone()
         own.copy_(weights[name])
 
 
@@ -111,12 +115,12 @@ def check_header(build: Callable[[], nn.Module], file: Path, cast: bool = False)
 
 def check_form(build: Callable[[], nn.Module], shapes: Mapping[str, Form], cast: bool = False) -> nn.Module:
     """Return the model without memory. ValueError: weights have not its names, shapes and types, as in `check_header`."""
-    left = 4 * len(shapes) + 100
+    left, own_thread = 4 * len(shapes) + 100, get_ident()
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
         nonlocal left
-        left -= 1
-        if left < 0:
+        left -= get_ident() == own_thread  # the hook is called for the models of all threads
+        if left < 0 and get_ident() == own_thread:
             raise ValueError(f"the configuration asks for more weights than the {len(shapes)} of the file")
 
     hook = register_module_parameter_registration_hook(count)

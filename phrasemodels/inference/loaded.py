@@ -21,6 +21,7 @@ from phrasemodels.parsing.ids import ExportedPieces
 from phrasemodels.parsing.parser import Parser
 from phrasemodels.saved import (
     DAMAGED,
+    DTYPES,
     LIBRARY,
     Pretrained,
     check_finite,
@@ -174,6 +175,8 @@ class LoadedModel(Pretrained):
         """Raise a ValueError unless the configuration, read again, builds this model with these weights."""
         if isinstance(self.config, type) or not callable(getattr(self.config, "build", None)):
             raise ValueError(f"{self.config!r} is no configuration: it has no build() that makes the module")
+        if other := [name for name, (_, dtype) in forms(weights).items() if dtype not in DTYPES.values()]:
+            raise ValueError(f"{other[0]} is {weights[other[0]].dtype}, which a file of weights cannot have: cast it")
         own = list(parts_of(self.config))
         made = restored(json.loads(json.dumps(config)), Any, self.folder or Path(), own)
         check_modules(self.module, check_form(made.build, forms(weights)))

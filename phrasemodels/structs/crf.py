@@ -143,8 +143,10 @@ def tag_constraints(tags: Sequence[str], scheme: Literal["BIO", "BIOES"] = "BIO"
         scheme: BIO: I-x follows B-x or I-x. BIOES: a phrase is S-x, or B-x, any number of I-x, and E-x.
 
     Raises:
-        ValueError: A name does not belong to the scheme.
+        ValueError: The scheme is another one, or a name does not belong to it.
     """
+    if scheme not in ("BIO", "BIOES"):
+        raise ValueError(f"scheme {scheme!r}: BIO or BIOES (also called IOBES); rename the tags of another one")
     for tag in tags:
         if tag != "O" and (tag[:1] not in set(scheme) - {"O"} or tag[1:2] != "-"):
             raise ValueError(f"tag {tag!r}: {scheme} has O, and {', '.join(f'{x}-label' for x in scheme if x != 'O')}")

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from phrasemodels.flows.run.local import train_prepared
 from phrasemodels.flows.run.trained import keep_trained
 from phrasemodels.folders import MOST_TEXT, check_folder
 from phrasemodels.parsing.parser import ENGLISH
+from phrasemodels.saved import copied, fill
 from phrasemodels.verdicts import read
 
 SECRET = "id_rsa of the user"
@@ -156,3 +158,27 @@ def test_a_layer_without_weights_that_was_replaced_is_not_saved_as_the_first(nam
     with pytest.raises(ValueError, match=f"^{name} is .*, but the configuration makes"):
         loaded.save_pretrained(tmp_path / "b")
     assert not (tmp_path / "b").exists()
+
+
+@dataclasses.dataclass(frozen=True)
+class Holding:
+    dtype: str
+
+    def build(self) -> nn.Module:
+        with ThreadPoolExecutor(1) as pool:  # another thread builds a large model meanwhile
+            pool.submit(lambda: nn.Sequential(*(nn.Linear(1, 1) for _ in range(200)))).result()
+        made = nn.ModuleList([nn.Module(), nn.Linear(2, 2), nn.Module()])
+        shared = torch.zeros(1, dtype=getattr(torch, self.dtype)).expand(3)
+        for n in (0, 2):
+            made[n].register_buffer("x", shared, persistent=n == 2)
+        return made
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "uint16", "float8_e4m3fn"])
+def test_a_buffer_of_any_type_shared_and_expanded_comes_back(dtype, tmp_path: Path) -> None:
+    loaded = LoadedModel(Holding(dtype).build(), Holding(dtype))
+    fill(loaded.module, copied(loaded.module) | {"2.x": torch.arange(3).to(getattr(torch, dtype))})
+    loaded.save_pretrained(tmp_path / "a")
+    assert phrasemodels.load(tmp_path / "a", Holding).module[2].x.real.float().tolist() == [0.0, 1.0, 2.0]
+    with pytest.raises(ValueError, match=r"x is torch\.complex128, which a file of weights cannot have"):
+        LoadedModel(Holding("complex128").build(), Holding("complex128")).save_pretrained(tmp_path / "b")

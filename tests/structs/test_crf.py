@@ -85,6 +85,8 @@ def test_constraints_allow_what_the_scheme_allows_and_parameters_stay_finite(sch
     assert model(emissions, wrong).item() == -torch.inf
     with pytest.raises(ValueError, match="tag 'X-PER'"):
         crf.tag_constraints(["O", "X-PER"], scheme)
+    with pytest.raises(ValueError, match="scheme 'BILOU': BIO or BIOES"):
+        crf.tag_constraints(["O", "B-PER"], "BILOU")
 
 
 @pytest.mark.parametrize("heads", [[0, 2, 1, 0], [0, 0, 0, 2], [0, 3, 0, 2], [0, 0, 4, 1], [0, 1, 0, 2]])
