@@ -228,7 +228,9 @@ class _Chart:
         top, self.top_rule = terms.amax(2), rules.double().amax()
         self.words, self.log_words = (terms - top[..., None]).exp(), top
         rules = (rules.double() - self.top_rule).exp().reshape(-1, N, N + self.P, N + self.P)  # (B or 1, N, S, S)
-        self.rules, self.roots, self.roots_apart = rules, roots.double().exp().expand(self.B, N), roots.dim() == 2
+        roots, self.roots_apart = roots.double().expand(self.B, N), roots.dim() == 2
+        self.top_root = roots.amax(1)
+        self.rules, self.roots = rules, (roots - self.top_root[:, None]).exp()
         self.inner = rules[:, :, :N, :N].reshape(len(rules), N, N * N)
         # rules whose left symbol is a preterminal, and those whose right one alone is
         self.by_left = self._by_word(rules[:, :, N:, :])
@@ -279,7 +281,7 @@ class _Chart:
         sentence, last = torch.arange(self.B, device=self.lengths.device), (self.lengths - 1).clamp(min=0)
         self.whole = self.left[sentence, 0, last]
         self.total = (self.whole * self.roots).sum(1)
-        log_z = self.log_left[sentence, 0, last] + self.total.log()
+        log_z = self.log_left[sentence, 0, last] + self.total.log() + self.top_root
         return log_z.masked_fill(self.lengths == 1, -torch.inf).masked_fill(self.lengths == 0, 0)
 
     def _rows(self, x: Tensor, matrix: Tensor) -> Tensor:
@@ -390,13 +392,13 @@ def low_rank_log_partition(
         )
     lengths = dispatch.check_lengths(lengths, B, n, terms.device)
     exact = in_float64((heads, left, right, roots))
-    tops = [x.detach().amax() for x in exact]
+    tops = [_tops(x, x.dim() - dims) for x, dims in zip(exact, (2, 2, 2, 1), strict=True)]  # of each sentence, or of all
     heads, left, right, roots = ((x - top).exp() for x, top in zip(exact, tops, strict=True))
     word = (torch.arange(n, device=terms.device) < lengths)[..., None]
     words = torch.where(word, terms.to(heads.dtype), 0)
-    top_term = words.detach().amax(2)
-    weights, logs = _divided((words - top_term[..., None]).exp())
-    logs = logs + top_term
+    top_term = _tops(words, 2)
+    weights, logs = _divided((words - top_term).exp())
+    logs = logs + top_term[..., 0]
     # by width, of all left ends
     begin, end, scales = [weights @ left[..., N:, :]], [weights @ right[..., N:, :]], [logs]
     totals = [logs.new_zeros(B), logs.new_full((B,), -torch.inf)]
@@ -409,12 +411,18 @@ def low_rank_log_partition(
         for k in range(2, w):
             halves = halves + begin[k - 1][:, :m] * end[w - k - 1][:, k : k + m] * factors[k - 1]
         weights, logs = _divided(halves @ heads.transpose(-1, -2))
-        scales.append(top + logs + tops[0] + tops[1] + tops[2])
+        scales.append(top + logs + (tops[0] + tops[1] + tops[2])[..., 0])
         begin.append(weights @ left[..., :N, :])
         end.append(weights @ right[..., :N, :])
         whole = (weights[:, 0] * roots).sum(1)
-        totals.append(torch.where(whole > 0, whole.clamp(min=1e-300).log() + scales[-1][:, 0] + tops[3], -torch.inf))
+        totals.append(torch.where(whole > 0, whole.clamp(min=1e-300).log() + scales[-1][:, 0] + tops[3][..., 0], -torch.inf))
     return torch.stack(totals)[lengths[:, 0], torch.arange(B, device=terms.device)].to(dtype)
+
+
+def _tops(scores: Tensor, beyond: int) -> Tensor:
+    """Return the largest score over all axes from `beyond` on, which keep length 1; 0 where all are forbidden. Without a graph."""
+    largest = scores.detach().amax(tuple(range(beyond, scores.dim())), keepdim=True)
+    return largest.masked_fill(largest == -torch.inf, 0)
 
 
 def _divided(weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -277,12 +277,21 @@ def test_a_grammar_of_published_size_trains_in_little_memory():
     assert grads[1].sum().item() == pytest.approx(38, rel=1e-4)  # and all words but one a rule
 
 
+@pytest.mark.parametrize("by", [800.0, -800.0])
+def test_roots_of_any_size_are_added_to_log_z_by_the_kernel_of_matrix_products(by):
+    terms, rules, roots = torch.randn(2, 5, 30), torch.randn(20, 50, 50), torch.randn(20)
+    before, after = (pcfg.trees.log_partition(terms, rules, each) for each in (roots, roots + by))
+    torch.testing.assert_close(after, before + by)
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_rules_of_low_rank_are_those_that_they_stand_for(shared):
     B, n, N, P, rank = 5, 5, 3, 4, 6
     lead = () if shared else (B,)
     shapes = (B, n, P), (*lead, N, rank), (*lead, N + P, rank), (*lead, N + P, rank), (*lead, N)
-    terms, heads, left, right, roots = given = [torch.randn(s, dtype=F64).mul(3).requires_grad_() for s in shapes]
+    terms, heads, left, right, roots = given = [torch.randn(s, dtype=F64).mul(3) for s in shapes]
+    terms[3, 1], heads[0] = -torch.inf, heads[0] if shared else heads[0] - 900  # no tree; numbers beyond those of exp
+    given = [x.requires_grad_() for x in given]
     lengths, weight = torch.tensor([5, 0, 3, 2, 5]), torch.randn(B, dtype=F64)
     rules = heads[..., :, None, None, :] + left[..., None, :, None, :] + right[..., None, None, :, :]
     want = pcfg.trees.log_partition(terms, rules.logsumexp(-1), roots, lengths=lengths)
