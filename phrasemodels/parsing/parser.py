@@ -489,8 +489,9 @@ class Parser(Pretrained):
         batch = self._batch([_tokens(tokens)])
         if self.fused.encoder.top is None:
             raise ValueError("this parser has no label attention layer: load one that has")
-        x, valid = self.fused.encoder.below(self.fused.embed(batch), batch.lengths + 2)
-        weights = self.fused.encoder.top.weights(x, valid)[0].mean(1)
+        with torch.autocast(self.device.type, enabled=False):
+            x, valid = self.fused.encoder.below(self.fused.embed(batch), batch.lengths + 2)
+            weights = self.fused.encoder.top.weights(x, valid)[0].mean(1)
         if len(weights) != len(self.names.labels):
             raise ValueError(
                 f"its layer has {len(weights)} labels, its vocabulary {len(self.names.labels)}: they have no names"

@@ -245,7 +245,7 @@ class Splitter:
             padded = np.zeros((count, len(batch[-1][2]), 4), np.int64)
             for row, (_, _, features) in zip(padded, batch, strict=True):
                 row[: len(features)] = features
-            with on_threads(1):  # as a parse; of several a forked process would wait for ever
+            with on_threads(1), torch.autocast("cpu", enabled=False):  # as a parse; of several a forked process would wait for ever
                 found = self.model(torch.from_numpy(padded)).numpy()
             for own, (number, start, _) in zip(found, batch, strict=True):
                 end, first = min(start + CHUNK, len(out[number])), min(start, reach)

@@ -53,6 +53,15 @@ def test_a_parser_made_during_training_leaves_the_model_as_it_was() -> None:
     assert [parse.conllu() for parse in parser.parse_tokens([words])] == before
 
 
+def test_a_parser_gives_the_same_under_autocast() -> None:
+    english = Parser.load()
+    words = ["The", "house", "sleeps"]
+    plain = [parse.conllu() for parse in english.parse("It rained. He sleeps.")], english.attention(words)[1]
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = [parse.conllu() for parse in english.parse("It rained. He sleeps.")], english.attention(words)[1]
+    assert mixed[0] == plain[0] and (mixed[1] == plain[1]).all()
+
+
 def test_wrong_input_of_a_parser_is_named() -> None:
     english = Parser.load()
     for token in ("a\tb", "New\nYork", " "):
