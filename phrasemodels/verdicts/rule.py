@@ -38,7 +38,7 @@ class PrintedValue:
     by seed); empty: only a stated margin can judge it. margin: δ, in the unit of the number; None: by the scale. items: test items,
     one of which is the least step of a share; 0: unknown. runs: r. of: k; 0: as many as r. deviation: printed standard deviation
     over the runs; None: none. bound: the number is a bound, ">" or "<". lower_is_better: the worst end of the scale is the upper
-    one. ValueError: a value that none of these can be.
+    one. ours_percent: our values are percentages, also if the number is a share. ValueError: a value that none of these can be.
     """
 
     scale: Scale = "percent"
@@ -49,6 +49,7 @@ class PrintedValue:
     deviation: float | None = None
     bound: str = ""
     lower_is_better: bool = False
+    ours_percent: bool = False
 
     def __post_init__(self) -> None:
         if self.scale not in ("percent", "share", "positive", "count", ""):
@@ -171,7 +172,8 @@ def judge_runs(printed: str, values: Sequence[float], how: PrintedValue | None =
     ValueError: the number or the values are none, or the number has neither a known scale nor a stated margin.
     """
     how = how or PrintedValue()
-    number, values = read_number(printed), [_as_infinite(float(value)) for value in values]
+    unit = factor_of_ours(how) / factor_of(how)
+    number, values = read_number(printed), [_as_infinite(float(value)) * unit for value in values]
     if not values:
         raise ValueError("there are no values: give one for each run")
     factor, runs = factor_of(how), how.runs or (2 if how.deviation is not None else 1)
@@ -214,6 +216,11 @@ def _evidence(
 def factor_of(how: PrintedValue) -> float:
     """Return by what numbers are multiplied: shares are judged in percent."""
     return 100.0 if how.scale == "share" else 1.0
+
+
+def factor_of_ours(how: PrintedValue) -> float:
+    """Return by what our values are multiplied."""
+    return 1.0 if how.ours_percent else factor_of(how)
 
 
 def read_number(printed: str) -> float:

@@ -22,7 +22,9 @@ from phrasemodels.flows.results.verdicts import not_run, verdicts
 from phrasemodels.study import table
 from phrasemodels.tasks.metrics import scores
 from phrasemodels.tasks.metrics.scores import check_metrics
+from phrasemodels.verdicts.claims import gain_of_values, judge_gain
 from phrasemodels.verdicts.judgement import judge
+from phrasemodels.verdicts.rule import PrintedValue
 
 
 def exact(references: list[str], answers: list[str]) -> float:
@@ -250,3 +252,17 @@ def test_each_printed_number_of_a_study_is_judged_or_says_which_name_no_row_has(
         "no row 'mine'; there are Mine, Transformer",
         "no metric 'bleu'; there are BLEU, length_ratio, oddness",
     ]
+
+
+def test_shares_that_a_paper_prints_are_judged_by_our_percentages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "printed.csv").write_text("table,system,metric,value\n1,A,accuracy,0.71\n1,B,accuracy,0.80\n1,A,own,0.5\n")
+    monkeypatch.setattr("phrasemodels.project.beside", lambda paper, file: tmp_path / file)
+    printed = published._added("mine")
+    monkeypatch.setattr(published, "published_results", lambda: printed)
+    how, other, own = map(published.printed_value, printed)
+    assert how == other == PrintedValue("share", ours_percent=True) and not own.ours_percent
+    found = judge("0.71", [71.2, 70.9, 71.0], how=how)
+    assert found.verdict == "reproduced" and "our mean 0.71" in found.reason
+    assert judge("0.80", [71.2, 70.9, 71.0], how=how).verdict == "lower"
+    gain = gain_of_values([80.1, 80.2, 79.9], [71.2, 70.9, 71.0], how)
+    assert gain and judge_gain("0.80", "0.71", gain, how).verdict == "confirmed"

@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +13,7 @@ from phrasemodels import project
 from phrasemodels.data.store.store import digest_of
 from phrasemodels.verdicts.printed import Printed, read_printed
 from phrasemodels.verdicts.rule import PrintedValue, how_made
-from phrasemodels.verdicts.scales import decide
+from phrasemodels.verdicts.scales import decide, known
 from phrasemodels.verdicts.tables import Names
 
 COLUMNS = (
@@ -99,6 +99,7 @@ JUDGED = VERDICTS[:4]
 # kinds of what cannot be: proved; or it holds if what its reason assumes is so
 CONTRADICTION, SUSPECT = "contradiction", "suspect"
 EXCHANGED = f"{CONTRADICTION}: exchanged with another number"
+MAIN = ("accuracy", "bleu")  # metrics of the pipeline itself, in percent
 GROUP = ("paper", "table", "metric")  # numbers of which have one scale
 
 
@@ -110,7 +111,7 @@ def printed_value(row: Columns) -> PrintedValue:
         same = [(other["value"], ()) for other in published_results() if all(other[n] == row[n] for n in GROUP)]
         decision = decide(one.metric, same or [(one.value, ())])
         scale, lower = decision.scale, decision.lower_is_better
-    return how_made(one, scale, lower_is_better=lower)
+    return replace(how_made(one, scale, lower_is_better=lower), ours_percent=scale == "share" and known(one.metric).name in MAIN)
 
 
 @dataclass(frozen=True)

@@ -293,7 +293,7 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
 def _how(claim: Claim, row: Columns) -> PrintedValue:
     how = printed_value(row)
     scale = "positive" if claim.kind == "resource" else how.scale
-    return PrintedValue(scale, how.margin, lower_is_better=claim.lower_is_better)
+    return PrintedValue(scale, how.margin, lower_is_better=claim.lower_is_better, ours_percent=how.ours_percent)
 
 
 def _main(ours: Sequence[tuple[ClaimVerdict, Side]]) -> ClaimVerdict | None:
