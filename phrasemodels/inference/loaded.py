@@ -172,11 +172,18 @@ class LoadedModel(Pretrained):
         return Path(folder)
 
     def _check_described(self, config: Any, weights: Mapping[str, Tensor]) -> None:
-        """Raise a ValueError unless the configuration, read again, builds this model with these weights."""
+        """Raise a ValueError unless the configuration, read again, builds this model with these weights, and its words are lines."""
         if isinstance(self.config, type) or not callable(getattr(self.config, "build", None)):
             raise ValueError(f"{self.config!r} is no configuration: it has no build() that makes the module")
         if other := [name for name, (_, dtype) in forms(weights).items() if dtype not in DTYPES.values()]:
             raise ValueError(f"{other[0]} is {weights[other[0]].dtype}, which a file of weights cannot have: cast it")
+        for side, entries in self.words.items():
+            if Path(f"{side}.txt").stem != side:
+                raise ValueError(f"words has {side!r}: a vocabulary's name is that of its file, without a folder")
+            if wrong := [word for word in entries if not {"\n", "\r"}.isdisjoint(word)]:
+                raise ValueError(
+                    f"words[{side!r}] has {wrong[0][:20]!a}: an entry is a line of a file; write its line end as <n>"
+                )
         own = list(parts_of(self.config))
         made = restored(json.loads(json.dumps(config)), Any, self.folder or Path(), own)
         check_modules(self.module, check_form(made.build, forms(weights)))

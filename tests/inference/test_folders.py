@@ -63,7 +63,10 @@ OPENED: dict[str, tuple[Callable[[Path], Path], Callable[[Path], object]]] = {
     "exported model": (model, phrasemodels.load),
     "exported model in the pipeline": (model, load_exported),
     "packed parser": (lambda to: Path(shutil.copytree(ENGLISH, to)), Parser.load),
-    "prepared data": (kept, lambda folder: train_prepared(experiment("000/table2/sample/transformer"), 0, folder, folder)),
+    "prepared data": (
+        kept,
+        lambda folder: train_prepared(experiment("000/table2/sample/transformer"), 0, folder, folder),
+    ),
     "kept result": (kept, lambda folder: read_kept(folder / "result.json")),
     "result to join": (kept, lambda folder: join(folder, folder)),
     "results of trainings": (kept, lambda folder: keep_trained(folder, folder.with_name("kept"), "")),
@@ -182,3 +185,16 @@ def test_a_buffer_of_any_type_shared_and_expanded_comes_back(dtype, tmp_path: Pa
     assert phrasemodels.load(tmp_path / "a", Holding).module[2].x.real.float().tolist() == [0.0, 1.0, 2.0]
     with pytest.raises(ValueError, match=r"x is torch\.complex128, which a file of weights cannot have"):
         LoadedModel(Holding("complex128").build(), Holding("complex128")).save_pretrained(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    "words", [{"source": ["a", "\n"]}, {"source": ["x\ry"]}, {"../x": []}, {"a/b": ["c"]}, {"": []}]
+)
+def test_a_vocabulary_that_would_be_read_otherwise_is_refused(words, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"^words has '.*': a vocabulary's name|^words\['source'\] has '.*\\[nr].*': an entry is"
+    ):
+        LoadedModel(Activated().build(), Activated(), words).save_pretrained(tmp_path / "a")
+    kept = ["\u2028", "\x85", "\x0b", "", " a ", "\t", ""]
+    LoadedModel(Activated().build(), Activated(), {"a.b": kept}).save_pretrained(tmp_path / "a")
+    assert phrasemodels.load(tmp_path / "a", Activated).words == {"a.b": kept}
