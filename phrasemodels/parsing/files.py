@@ -360,10 +360,7 @@ def parse_table(parser: "Parser", table: Any, column: str = "text", keep: Sequen
     own = table[column]
     values = own.to_pylist() if is_arrow else own.astype(object).where(own.notna(), None)
     texts = [_text(value, f"row {row}: {column}") for row, value in enumerate(values, 1)]
-    try:
-        kept = table.select(list(keep)) if is_arrow else pa.Table.from_pandas(table[[*keep]], preserve_index=False)
-    except pa.ArrowException as error:
-        raise ValueError(f"{', '.join(keep)}: a column has values of several types ({error})") from error
+    kept = table.select(list(keep)) if is_arrow else pa.table({str(name): pa.nulls(len(table)) for name in keep})
     wanted = schema(kept.schema)
     every = zip(kept.to_pylist() if keep else [{}] * len(texts), parser.parse_each(texts, batch=batch), strict=True)
     found = chain.from_iterable(records(Answer(row, parses, (), "", own)) for row, (own, parses) in enumerate(every, 1))
@@ -374,4 +371,5 @@ def parse_table(parser: "Parser", table: Any, column: str = "text", keep: Sequen
     import pandas as pd
 
     whole = made.select(["start", "end"]).to_pandas(types_mapper={pa.int32(): pd.Int32Dtype()}.get)
-    return made.to_pandas().assign(start=whole["start"], end=whole["end"])  # no fractions beside a missing text
+    own = table[[*keep]].iloc[made["row"].to_numpy() - 1].reset_index(drop=True)  # as they are, ids of any type among them
+    return made.to_pandas().assign(start=whole["start"], end=whole["end"], **{str(name): own[name] for name in own})  # no fractions beside a missing text
