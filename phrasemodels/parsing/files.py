@@ -372,4 +372,5 @@ def parse_table(parser: "Parser", table: Any, column: str = "text", keep: Sequen
 
     whole = made.select(["start", "end"]).to_pandas(types_mapper={pa.int32(): pd.Int32Dtype()}.get)
     own = table[[*keep]].iloc[made["row"].to_numpy() - 1].reset_index(drop=True)  # as they are, ids of any type among them
-    return made.to_pandas().assign(start=whole["start"], end=whole["end"], **{str(name): own[name] for name in own})  # no fractions beside a missing text
+    places = {"start": whole["start"], "end": whole["end"]}  # no fractions beside a missing text
+    return made.to_pandas().assign(**places, **{str(name): own[name] for name in own})
