@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import get_ident
+from traceback import walk_tb
 from typing import Any, Self
 
 import torch
@@ -73,15 +74,22 @@ def check_finite(model: nn.Module) -> None:
 
 def check_fit(own: Mapping[str, Tensor], given: Mapping[str, Form]) -> None:
     """Raise a ValueError unless weights of these shapes and types fit those of a model, by name."""
-    if own.keys() != given.keys():
-        raise ValueError(
-            f"the weights do not fit the model: {sorted(own.keys() ^ given.keys())[:5]} are only in one of the two"
-        )
+    if other := sorted(own.keys() ^ given.keys()):
+        wrapped = {part for name in given.keys() - own.keys() for part in name.split(".")} & {"_orig_mod", "module"}
+        hint = f"; give the module inside, `.{min(wrapped)}`" if wrapped else ""  # of torch.compile; of DDP or an average
+        raise ValueError(f"the weights do not fit the model: {other[:5]} are only in one of the two{hint}")
     for name, parameter in own.items():
-        wanted = (tuple(parameter.shape), parameter.dtype)
+        shape, dtype = wanted = (tuple(parameter.shape), parameter.dtype)
         if given[name] != wanted:
-            (shape, dtype), (its, kind) = wanted, given[name]
-            raise ValueError(f"the weights do not fit the model: {name} is {kind} {its}, not {dtype} {shape}")
+            its, kind = given[name]
+            wrong = f"the weights do not fit the model: {name} is {kind} {its}, not {dtype} {shape}"
+            if its == shape and kind == torch.float32 and torch.get_default_dtype() == dtype:
+                raise MisuseError(f"{wrong}, torch's default type here: call torch.set_default_dtype({kind})")
+            raise ValueError(f"{wrong}; save it after .float()" if its == shape and dtype == torch.float32 else wrong)
+
+
+class MisuseError(ValueError):
+    """A model can't be built as the process is, or by the caller's code, whatever is in its folder."""
 
 
 class Uninitialised(TorchFunctionMode):
@@ -106,6 +114,8 @@ def check_header(build: Callable[[], nn.Module], file: Path, cast: bool = False)
     A model with many more parameters than the file has tensors is not built to its end. cast: allow other types of floating point
     numbers.
     """
+    if torch.get_default_device().type == "meta":
+        raise MisuseError("torch's default device is meta, which has no memory: load outside of torch.device('meta')")
     with safe_open(file, "pt") as weights:
         given = {name: weights.get_slice(name) for name in weights.keys()}  # noqa: SIM118  it has no other iterator
         check_form(
@@ -114,7 +124,10 @@ def check_header(build: Callable[[], nn.Module], file: Path, cast: bool = False)
 
 
 def check_form(build: Callable[[], nn.Module], shapes: Mapping[str, Form], cast: bool = False) -> nn.Module:
-    """Return the model without memory. ValueError: weights have not its names, shapes and types, as in `check_header`."""
+    """Return the model without memory. ValueError: weights have not its names, shapes and types, as in `check_header`.
+
+    MisuseError: the model can't be built without memory.
+    """
     left, own_thread = 4 * len(shapes) + 100, get_ident()
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
@@ -127,6 +140,13 @@ def check_form(build: Callable[[], nn.Module], shapes: Mapping[str, Form], cast:
     try:
         with torch.device("meta"), Uninitialised():
             model = build()
+    except (RuntimeError, TypeError) as error:
+        if "meta" not in str(error).lower():
+            raise
+        raise MisuseError(
+            f"phrasemodels.load builds a model without memory first, but {_place(error)} reads values of tensors: make them "
+            f'numbers of Python, or build that part in `with torch.device("cpu")` ({first_line(error)})'
+        ) from error
     finally:
         hook.remove()
     own = learned(model)
@@ -136,6 +156,15 @@ def check_form(build: Callable[[], nn.Module], shapes: Mapping[str, Form], cast:
         shapes = {n: (shape, own[n].dtype if n in both else dtype) for n, (shape, dtype) in shapes.items()}
     check_fit(own, shapes)
     return model
+
+
+def _place(error: BaseException) -> str:
+    """Return the last line outside of torch that an error went through, as "file:line"."""
+    passed = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    places = [(code.co_filename, line) for code, line in passed if code.co_name != "__torch_function__"]
+    own = [place for place in places if not place[0].startswith(str(Path(torch.__file__).parent))]
+    file, line = own[-1]
+    return f"{Path(file).name}:{line}"
 
 
 def check_modules(own: nn.Module, made: nn.Module) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,10 @@ from phrasemodels.saved import (
     DAMAGED,
     DTYPES,
     LIBRARY,
+    MisuseError,
     Pretrained,
     check_finite,
+    check_fit,
     check_form,
     check_header,
     check_modules,
@@ -33,6 +36,7 @@ from phrasemodels.saved import (
     fill,
     first_line,
     forms,
+    learned,
     own_parts,
     readme,
     restored,
@@ -186,7 +190,13 @@ class LoadedModel(Pretrained):
                 )
         own = list(parts_of(self.config))
         made = restored(json.loads(json.dumps(config)), Any, self.folder or Path(), own)
-        check_modules(self.module, check_form(made.build, forms(weights)))
+        try:
+            model = check_form(made.build, forms(weights))
+        except MisuseError as error:
+            model = made.build()
+            check_fit(learned(model), forms(weights))
+            warnings.warn(f"to load this model, change its build: {error}", stacklevel=3)
+        check_modules(self.module, model)
 
     def _write(self, to: Path, said: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
         if self.folder is not None:
@@ -243,5 +253,7 @@ def load_folder(folder: str | Path, *parts: Any) -> LoadedModel:
             how.check(config, words)
         own = {name_of(part): part for part in parts}
         return LoadedModel(module.eval(), config, words, card, place, how, own, place / BPE)
+    except MisuseError as error:
+        raise MisuseError(f"{place}: {error}") from error
     except DAMAGED as error:
         raise ValueError(f"{place}: this model cannot be read ({first_line(error)}); export it again") from error

@@ -28,6 +28,7 @@ from phrasemodels.parsing.lexicon import Lexicon, SuffixRules
 from phrasemodels.parsing.splitter import Splitter, SplitterConfig
 from phrasemodels.parsing.words import sentences, universal_sentences
 from phrasemodels.saved import (
+    MisuseError,
     Uninitialised,
     check_finite,
     check_form,
@@ -117,6 +118,8 @@ def load(folder: Path) -> Saved:
             _fill(splitter, folder / SPLITTER)
             parts["split"] = dataclasses.replace(parts["split"], model=splitter.eval())
         return Saved(model.eval(), **parts)
+    except MisuseError as error:
+        raise MisuseError(f"{folder}: {error}") from error
     except (
         LookupError,
         TypeError,

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from phrasemodels.flows.run.local import train_prepared
 from phrasemodels.flows.run.trained import keep_trained
 from phrasemodels.folders import MOST_TEXT, check_folder
 from phrasemodels.parsing.parser import ENGLISH
-from phrasemodels.saved import copied, fill
+from phrasemodels.saved import MisuseError, copied, fill
 from phrasemodels.verdicts import read
 
 SECRET = "id_rsa of the user"
@@ -198,3 +199,32 @@ def test_a_vocabulary_that_would_be_read_otherwise_is_refused(words, tmp_path: P
     kept = ["\u2028", "\x85", "\x0b", "", " a ", "\t", ""]
     LoadedModel(Activated().build(), Activated(), {"a.b": kept}).save_pretrained(tmp_path / "a")
     assert phrasemodels.load(tmp_path / "a", Activated).words == {"a.b": kept}
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    on: str | None = None
+
+    def build(self) -> nn.Module:
+        made = nn.ModuleList([nn.Linear(1, 1), nn.BatchNorm1d(1)])
+        with torch.device(self.on) if self.on else nullcontext():
+            return made.append(nn.Dropout(torch.linspace(0, 0.5, 2).tolist()[1]))
+
+
+def test_what_a_process_or_a_build_prevents_is_said_and_not_to_export_again(tmp_path: Path) -> None:
+    says = r"but test_folders\.py:\d+ reads values of tensors: make them .*device\(\"cpu\"\)` \(.*meta tensor"
+    with pytest.warns(UserWarning, match=f"^to load this model, change its build: .*{says}"):
+        LoadedModel(Reading().build(), Reading()).save_pretrained(tmp_path / "a")
+    with pytest.raises(MisuseError, match=rf"a: .*{says}; no data!\)$"):
+        phrasemodels.load(tmp_path / "a", Reading)
+    LoadedModel(Reading("cpu").build(), Reading("cpu")).save_pretrained(tmp_path / "b")
+    for load in (lambda: phrasemodels.load(tmp_path / "b", Reading), Parser.load):
+        with torch.device("meta"), pytest.raises(MisuseError, match=r"load outside of torch\.device\('meta'\)$"):
+            load()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(MisuseError, match=r"default type here: call torch\.set_default_dtype\(torch\.float32\)$"):
+            phrasemodels.load(tmp_path / "b", Reading)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert phrasemodels.load(tmp_path / "b", Reading).module[2].p == 0.5

@@ -394,7 +394,8 @@ FITS = {"a": ((2, 3), torch.float32), "b": ((1,), torch.float32)}
         ({**FITS, **{f"c{k}": FITS["b"] for k in range(6)}}, r"\['c0', 'c1', 'c2', 'c3', 'c4'\] are only in one"),
         ({**FITS, "a": ((1, 3), torch.float32)}, r"a is torch.float32 \(1, 3\), not torch.float32 \(2, 3\)"),
         ({**FITS, "a": ((3, 3), torch.float32)}, r"a is torch.float32 \(3, 3\), not"),
-        ({**FITS, "b": ((1,), torch.float16)}, r"b is torch.float16 \(1,\), not torch.float32 \(1,\)"),
+        ({**FITS, "b": ((1,), torch.float16)}, r"b is torch.float16 \(1,\), not torch.float32 \(1,\); save it after .float"),
+        ({f"_orig_mod.{name}": form for name, form in FITS.items()}, r".* in one of the two; give the module inside, `\._orig"),
         ({**FITS, "b": ((1,), None)}, r"b is None \(1,\), not"),
     ],
 )
