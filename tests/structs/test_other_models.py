@@ -42,3 +42,7 @@ def test_padding_changes_no_state_of_the_structured_layer(names: dict[str, Any])
     x = torch.randn(1, 6, 16)
     padded = model(x, src_key_padding_mask=torch.tensor([[False] * 4 + [True] * 2]))
     torch.testing.assert_close(padded[:, :4], model(x[:, :4]), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="no attn_mask"):
+        model(x, mask=torch.nn.Transformer.generate_square_subsequent_mask(6), is_causal=True)
+    with pytest.raises(ValueError, match="true from the first word"):
+        model(x, src_key_padding_mask=torch.tensor([[True] * 2 + [False] * 4]))
