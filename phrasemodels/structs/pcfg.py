@@ -378,8 +378,7 @@ def low_rank_log_partition(
     O(B·(n³R + n²NR)), memory O(B·n²·(N + R)), on any device, in float64. Weights of symbols below e^-700 of the largest of a span are 0.
     """
     dispatch.refuse_tracing()
-    (B, n, _), dtype = terms.shape, dispatch.common_type({x.dtype for x in (terms, heads, left, right, roots)})
-    N, rank = roots.shape[-1], heads.shape[-1]
+    (B, n, _), N, rank = terms.shape, roots.shape[-1], heads.shape[-1]
     if (
         terms.dim() != 3
         or heads.shape[-2] != N
@@ -391,11 +390,16 @@ def low_rank_log_partition(
             f"terms, heads, left, right and roots must be (B, n, P), (N, R), (S, R), (S, R) and (N,), not {shapes}"
         )
     lengths = dispatch.check_lengths(lengths, B, n, terms.device)
-    exact = in_float64((heads, left, right, roots))
+    return dispatch.run(_low_rank, (terms, heads, left, right, roots), lengths, rounded=False)
+
+
+def _low_rank(scores: Scores, lengths: Tensor) -> Tensor:
+    terms, *exact = in_float64(scores)
+    (B, n, _), N = terms.shape, exact[3].shape[-1]
     tops = [_tops(x, x.dim() - dims) for x, dims in zip(exact, (2, 2, 2, 1), strict=True)]  # of each sentence, or of all
     heads, left, right, roots = ((x - top).exp() for x, top in zip(exact, tops, strict=True))
     word = (torch.arange(n, device=terms.device) < lengths)[..., None]
-    words = torch.where(word, terms.to(heads.dtype), 0)
+    words = torch.where(word, terms, 0)
     top_term = _tops(words, 2)
     weights, logs = _divided((words - top_term).exp())
     logs = logs + top_term[..., 0]
@@ -416,7 +420,7 @@ def low_rank_log_partition(
         end.append(weights @ right[..., :N, :])
         whole = (weights[:, 0] * roots).sum(1)
         totals.append(torch.where(whole > 0, whole.clamp(min=1e-300).log() + scales[-1][:, 0] + tops[3][..., 0], -torch.inf))
-    return torch.stack(totals)[lengths[:, 0], torch.arange(B, device=terms.device)].to(dtype)
+    return torch.stack(totals)[lengths[:, 0], torch.arange(B, device=terms.device)].to(scores[0].dtype)
 
 
 def _tops(scores: Tensor, beyond: int) -> Tensor:

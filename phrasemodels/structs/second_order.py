@@ -10,7 +10,8 @@ Shapes: B sentences, n words. Arguments:
     grandparents  (B, n+1, n+1, n+1): score of both arcs g → h and h → m at [g, h, m]
     lengths       (B,) numbers of words, a tensor or a list, or a mask (B, n); None: all are n
 
-A score of -inf in `arcs` forbids an arc; the others must be finite. Scores in the padding are not read. Time is O(B·n³) a step.
+A score of -inf in `arcs`, or below -1e12, forbids an arc; the others must be finite. Scores in the padding are not read. Time is
+O(B·n³) a step.
 """
 
 import torch
@@ -26,15 +27,16 @@ def mean_field(arcs: Tensor, siblings: Tensor | None = None, grandparents: Tenso
     """Return p(arc), (B, n+1, n+1), 0 where no arc is read: each word's heads given the expected arcs of the step before."""
     arcs, siblings, grandparents, read = _prepared(arcs, siblings, grandparents, lengths)
     q = _heads(arcs, read)
-    for _ in range(steps):
-        scores = arcs
-        if siblings is not None:
-            scores = scores + torch.einsum("bhs,bhms->bhm", q, siblings)
-        if grandparents is not None:
-            scores = (
-                scores + torch.einsum("bgh,bghm->bhm", q, grandparents) + torch.einsum("bmc,bhmc->bhm", q, grandparents)
-            )
-        q = _heads(scores, read)
+    with torch.autocast(arcs.device.type, enabled=False):
+        for _ in range(steps):
+            scores = arcs
+            if siblings is not None:
+                scores = scores + torch.einsum("bhs,bhms->bhm", q, siblings)
+            if grandparents is not None:
+                scores = (
+                    scores + torch.einsum("bgh,bghm->bhm", q, grandparents) + torch.einsum("bmc,bhmc->bhm", q, grandparents)
+                )
+            q = _heads(scores, read)
     return q
 
 
@@ -51,15 +53,16 @@ def belief_propagation(arcs: Tensor, siblings: Tensor | None = None, grandparent
     # to the first arc, to the second
     messages = {name: (torch.zeros_like(x), torch.zeros_like(x)) for name, x in pairs.items()}
     q = _heads(arcs, read)
-    for _ in range(steps):
-        sums = arcs
-        for name, x in pairs.items():
-            first, second = ("bhms->bhm", "bhms->bhs") if name == "siblings" else ("bghm->bgh", "bghm->bhm")
-            one, other = _arcs_of(name, q)
-            to_first, to_second = messages[name]
-            messages[name] = _message(other, to_second, x), _message(one, to_first, x)
-            sums = sums + torch.einsum(first, messages[name][0]) + torch.einsum(second, messages[name][1])
-        q = _heads(sums, read)
+    with torch.autocast(arcs.device.type, enabled=False):
+        for _ in range(steps):
+            sums = arcs
+            for name, x in pairs.items():
+                first, second = ("bhms->bhm", "bhms->bhs") if name == "siblings" else ("bghm->bgh", "bghm->bhm")
+                one, other = _arcs_of(name, q)
+                to_first, to_second = messages[name]
+                messages[name] = _message(other, to_second, x), _message(one, to_first, x)
+                sums = sums + torch.einsum(first, messages[name][0]) + torch.einsum(second, messages[name][1])
+            q = _heads(sums, read)
     return q
 
 
@@ -97,4 +100,4 @@ def _prepared(arcs: Tensor, siblings: Tensor | None, grandparents: Tensor | None
         siblings = torch.where(both, (siblings + siblings.transpose(2, 3)) / 2, 0)
     if grandparents is not None:
         grandparents = torch.where(read[..., None] & read[:, None], grandparents, 0)
-    return torch.where(read, arcs, 0), siblings, grandparents, read
+    return torch.where(read, dispatch.forbidding(arcs), 0), siblings, grandparents, read

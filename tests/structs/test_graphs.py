@@ -300,6 +300,10 @@ def test_rules_of_low_rank_are_those_that_they_stand_for(shared):
     pair = (torch.autograd.grad((z * weight).sum(), given) for z in (found, want))
     for one, other in zip(*pair, strict=True):
         torch.testing.assert_close(one, other)
+    with torch.no_grad():
+        terms[3, 1] = -1e30
+        assert pcfg.low_rank_log_partition(*given, lengths)[3] == -torch.inf
+    assert pcfg.low_rank_log_partition(*(x.bfloat16() for x in given)).dtype == torch.float32
     assert pcfg.low_rank_log_partition(*given, [1, 1, 0, 0, 2])[:3].tolist() == [-torch.inf, -torch.inf, 0]
     with pytest.raises(ValueError, match="must be"):
         pcfg.low_rank_log_partition(terms, heads, left[..., 1:, :], right, roots)

@@ -48,6 +48,12 @@ def test_padding_and_forbidden_arcs_have_probability_0_and_gradients_are_right(i
     arcs[0, 1, 2] = -torch.inf
     p = infer(arcs, siblings, grandparents, [3, 2])
     assert p[0, 1, 2] == 0 and (p[1, 3] == 0).all() and (p[1, :, 3] == 0).all() and p.isfinite().all()
+    arcs[0, :, 3] = torch.finfo(torch.float32).min
+    scores = [x.float() for x in (arcs, siblings, grandparents)]
+    with torch.autocast("cpu", torch.bfloat16):
+        half = infer(*scores, [3, 2])
+    assert (half[0, :, 3] == 0).all() and torch.equal(half, infer(*scores, [3, 2]))
+    p = infer(arcs, siblings, grandparents, [3, 2])
     siblings[1, :, :, 3], grandparents[1, 3] = torch.nan, torch.nan
     torch.testing.assert_close(infer(arcs, siblings, grandparents, [3, 2]), p)
     given = [x.requires_grad_() for x in (torch.randn(1, N, N, dtype=F64), *torch.randn(2, 1, N, N, N, dtype=F64))]
