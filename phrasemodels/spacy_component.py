@@ -104,7 +104,7 @@ def _annotated(doc: Doc, parses: list[tuple[list[Any], Parse]]) -> Doc:
     if any(lemmas):
         morphs = [doc.vocab.morphology.add(own) for own in features]
         columns += [(LEMMA, [strings.add(lemma) for lemma in lemmas]), (MORPH, morphs)]
-    if parses and all(parse.heads for _, parse in parses):
+    if all(parse.heads for _, parse in parses):
         columns += [(HEAD, heads), (DEP, [strings.add(relation) for relation in relations])]
     values = np.array([np.asarray(own).astype(np.int64).astype(np.uint64) if name == HEAD else np.array(own, np.uint64)
                        for name, own in columns]).T  # fmt: skip

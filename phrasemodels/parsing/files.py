@@ -7,6 +7,7 @@ the row.
 
 import csv
 import json
+import math
 import re
 import sys
 from collections import deque
@@ -96,7 +97,9 @@ def written(answer: Answer, form: str, prefix: str = "") -> Iterator[str]:
     prefix: of the names of sentences. A name is the number of the line and of the sentence beginning in it.
     """
     if form == "jsonl":
-        yield from (json.dumps(record, ensure_ascii=False, default=str) for record in records(answer))
+        kept = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in answer.kept.items()}
+        made = records(answer._replace(kept=kept))  # JSON has no NaN
+        yield from (json.dumps(record, ensure_ascii=False, default=str) for record in made)
     elif form == "conllu":
         for count, found in enumerate(answer.parses, 1):
             yield found.conllu(f"{prefix}{answer.line}-{count}", answer.conllu)

@@ -34,6 +34,7 @@ def test_a_pipeline_of_spacy_has_phrases_heads_tags_and_sentences() -> None:
     given.add_pipe("phrasemodels")
     docs = list(given.pipe(["It rains. it pours.", "", "  ", "Yes"]))
     assert [len(list(one.sents)) for one in docs] == [2, 0, 1, 1] and docs[1]._.phrases == []
+    assert [[str(chunk) for chunk in one.noun_chunks] for one in docs[1:3]] == [[], []]
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ writes."""
 import csv
 import fcntl
 import json
+import math
 import re
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.flows.cli import parse
 from phrasemodels.flows.cli.parse import parse as command
 from phrasemodels.parsing.constituents import nodes
+from phrasemodels.parsing.files import Answer, written
 from phrasemodels.parsing.parser import Parse
 from phrasemodels.parsing.words import Word, by_spaces
 
@@ -176,6 +178,11 @@ def test_a_table_becomes_a_table_of_sentences_with_the_ids_of_its_rows(form: str
             **Parse([], [], None, [], []).record(),
             **{k: rows[2][k] for k in ("file", "row", "sentence", "id", "stars")},
         }
+
+
+def test_a_kept_number_that_is_none_is_null_in_json_lines() -> None:
+    (line,) = written(Answer(1, [], kept={"score": math.nan, "id": 7}), "jsonl")
+    assert json.loads(line, parse_constant=pytest.fail)["score"] is None
 
 
 def test_a_table_in_python_is_of_the_kind_that_was_given() -> None:
