@@ -59,13 +59,17 @@ _ADDRESS = rf"""
     | (?:[A-Za-z]:[\\/]|\\\\|~/|\.\.?/|/{_NAME}++/)(?:{_NAME}|[\\/~@%#=])*[\w\\/]    # C:\a, ~/a, ./a, /usr/local
     | \w{_NAME}*(?:[\\/]{_NAME}+)*?[\\/](?:\w[\w+-]+\.[a-z]|{_NAME}+\.[a-z]\w{{1,4}})(?!\w)    # a/b.txt, but: a.m./p.m.
   )"""
+_FILES = "pdf|txt|[ct]sv|jsonl?|xml|html?|php|py|js|css|docx?|xlsx?|pptx?|zip|gz|tar|png|jpe?g|gif|mp[34]|exe|md|tex|log|cfg|ya?ml|toml|sh"
 ONE_CHARACTER = re.compile(
     rf"""(?P<address>{_ADDRESS})
   | (?P<alone>[\U0001F1E6-\U0001F1FF]{{2}} | [{_EMOJI}]{_REST}* | \S\ufe0f{_REST}* | (?<![=*:;~-])[{{}}](?![=*~-])
-      | &(?:\#\d{{1,7}}|\#[xX][\dA-Fa-f]{{1,6}}|\w{{2,31}});)
-  | -[LR][RSC]B- | \S{_REST}+""",
+      | &(?:\#\d{{1,7}}|\#[xX][\dA-Fa-f]{{1,6}}|\w{{2,31}});
+      | (?<![\w.,/-])(?:\d{{1,3}}(?:,\d{{3}})++(?:\.\d++)?|\d{{4}}-\d\d-\d\d)(?![\w/-]))    # 1,234.5 2026-11-29
+  | -[LR][RSC]B- | \S{_REST}+
+  | (?<![\w.@/-])\w[\w-]*+(?:\.\w+)*?\.(?:{_FILES})(?![\w/]|\.\w)""",
     re.VERBOSE,
-)  # addresses and paths; a word each: flags, emoji, braces, characters of HTML; brackets as treebanks write them, a letter with its marks
+)  # addresses and paths; a word each: flags, emoji, braces, characters of HTML, numbers with thousands, dates; brackets as treebanks
+# write them, a letter with its marks, names of files
 
 # A path or an address, but of no mail, and the word after it on its line, which begins no sentence in lower case.
 GOES_ON = re.compile(r"(?<!\S)(?=[^\s@]*?\w[./\\]\w)[^\s@]++(?<=\w)(?= (?P<after>[^\W\d_]++)(?![/:@\\]|\.\w))")

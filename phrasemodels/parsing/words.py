@@ -36,10 +36,17 @@ INSIDE = re.compile("[\u00ad\u2060]")  # soft hyphens and word joiners, which en
 _BREAKS = r"\n\r\v\f\x1c-\x1e\x85\u2028"
 _QUOTED = rf"(?:(?<=[{_BREAKS}])|\A(?![> \t]*\d))[ \t]*(?:>[ \t]?)+(?=[\s\w\"'“‘(\[*#-]|\Z)"
 # HTML: what a browser shows on a line of its own, and what it shows within a word. Attributes have values, as in <a href="x">.
-_LINE = "p|div|h[1-6]|[uod]l|li|d[td]|t[rdh]|t?body|thead|table|tbody|blockquote|pre|hr|center"
-_WITHIN = "a|abbr|b|big|cite|code|del|em|font|i|ins|kbd|q|small|span|strike|strong|sub|sup|tt|u|img"
+_LINE = (
+    "p|div|h[1-6]|[uod]l|li|d[td]|t[rdh]|(?:t?body|thead|tfoot)|table|caption|blockquote|pre|hr|center|html|head|header|footer|title|"
+    "section|article|aside|main|nav|figure|figcaption|details|summary|form|fieldset|legend|address|option|iframe"
+)
+_WITHIN = (
+    "a|abbr|b|bdi|bdo|big|cite|code|del|dfn|em|font|i|ins|kbd|mark|q|ruby|r[tp]|s|samp|small|span|strike|strong|sub|sup|time|tt|u|var|"
+    "wbr|img|picture|svg|path|video|audio|source|label|button|input|select|textarea|link|meta|base|col|colgroup|o:p"
+)
+_CODE = r"<(?i:script|style)\b[^<>]*+>(?:[^<]++|<(?!/?(?i:script|style)\b))*+</(?i:script|style)\s*+>|<!(?i:doctype)\b[^<>]*+>"
 _ATTRIBUTES = r"""(?:\s++[\w:-]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+'|[^\s"'<>=]++))*+\s*+/?>"""
-_TAG = rf"</?(?:(?P<br>(?i:br))|(?P<line>(?i:{_LINE}))|(?i:{_WITHIN}))\b{_ATTRIBUTES}|<!--(?:[^<>-]|-(?!->))*+-->"
+_TAG = rf"</?(?:(?P<br>(?i:br))|(?P<line>(?i:{_LINE}))|(?i:{_WITHIN}))\b{_ATTRIBUTES}|{_CODE}|<!--(?:[^<>-]|-(?!->))*+-->"
 _GAP = re.compile(rf"(?:{_QUOTED}|[\s{INVISIBLE}]|{_TAG})+")
 _BREAK = re.compile(rf"\f?(?:\r*\n|[{_BREAKS}])\f?")
 _UNUSUAL = re.compile(rf"[^\S \n]|[{INVISIBLE}]|\s\s|^[>\s]|\n>|\s\Z|<[!/a-zA-Z]")  # what a text with plain gaps lacks

@@ -228,6 +228,8 @@ def test_pictures_and_characters_of_html_are_a_word_each(splitter: Splitter) -> 
         ("<p>Hello <b>you</b>.</p><P>It is <i>un</i>like it.</P>", "Hello you . / It is unlike it ."),
         ("See <a href=\"http://x.org\" class='c'>it</a>, ok?<BR>Go<br>on <!-- a - b -->", "See it , ok ? / Go on"),
         ("<h1>One</h1><ul><li>two</li></ul>", "One / two"),
+        ("<!DOCTYPE html><html><head><title>One</title></head><main><mark>two</mark></main></html>", "One / two"),
+        ("It ends.<script async>if (a < b) go();</script><style>p { x: 1 }</style> Yes.", "It ends . / Yes ."),
         ("if a < b and b > a I <3 you", "if a < b and b > a I <3 you"),
         ("mail <me@x.org> or <unk>", "mail < me@x.org > or < unk >"),
     ],
@@ -238,6 +240,12 @@ def test_tags_of_html_are_no_words(text: str, wanted: str) -> None:
     assert all(re.sub("<.*?>", "", text[w.start : w.end]) in (w.form, "") for own in found for w in own)
     if wanted.endswith("."):
         assert not spaced(found[-1], text[found[-1][0].start :])[-2]  # nothing but a tag before the full stop
+
+
+def test_numbers_dates_and_names_of_files_are_words() -> None:
+    said = "From 8,748 to 1,239,317.50 units on 1996-12-15 , so pay $ 10,000 for report.tar.gz and B-a.csv ."
+    found = load(ENGLISH).split(said.replace(" ,", ",").replace("$ ", "$").replace(" .", "."))
+    assert [word.form for own in found for word in own] == said.split()
 
 
 def test_addresses_paths_and_braces_are_words() -> None:
