@@ -13,6 +13,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -183,14 +184,20 @@ class Characters:
 def on_threads(count: int) -> Iterator[None]:
     """Use a number of threads of torch in this context."""
     before = torch.get_num_threads()
-    if before == count:
-        yield
-        return
+    if _found and not hasattr(_thread, "known"):  # a new thread begins with the number that another one has just set
+        before = _found[0]
+    _thread.known = True
+    _found.append(before)
     torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+        _found.remove(before)
+
+
+_found: list[int] = []  # numbers of threads that the contexts in progress, of any thread, set again at their end
+_thread = local()
 
 
 @cache

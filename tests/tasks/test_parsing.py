@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from phrasemodels.models.parser import Jointly, ParserConfig, arcs_alone, phrase
 from phrasemodels.parsing.files import answers, blocks, recognised
 from phrasemodels.parsing.parser import Limits, Parser, batches, parts
 from phrasemodels.parsing.saved import ABOUT, ENGLISH, WEIGHTS, Saved, load, save
+from phrasemodels.parsing.splitter import on_threads
 from phrasemodels.parsing.words import Sentences, sentences, universal_sentences
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.vocabulary import read_words
@@ -355,6 +357,9 @@ def test_a_parse_takes_one_thread_of_torch_and_gives_the_others_back(parser: Par
         Parser(parser.original, ENTRIES, decode, limits=Limits(threads=2)).parse("It is.")
         Parser(parser.original, ENTRIES, decode).parse("It is.")
         assert (seen, torch.get_num_threads()) == ([2, 1], 3)
+        with on_threads(1), ThreadPoolExecutor(1) as pool:  # a new thread begins with 1
+            pool.submit(on_threads(1)(lambda: None)).result()
+            assert pool.submit(torch.get_num_threads).result() == 3
     finally:
         torch.set_num_threads(before)
 
