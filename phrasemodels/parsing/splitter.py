@@ -65,11 +65,12 @@ ONE_CHARACTER = re.compile(
     rf"""(?P<address>{_ADDRESS})
   | (?P<alone>[\U0001F1E6-\U0001F1FF]{{2}} | [{_EMOJI}]{_REST}* | \S\ufe0f{_REST}* | (?<![=*:;~-])[{{}}](?![=*~-])
       | &(?:\#\d{{1,7}}|\#[xX][\dA-Fa-f]{{1,6}}|\w{{2,31}});
-      | (?<![\w.,/-])(?:\d{{1,3}}(?:,\d{{3}})++(?:\.\d++)?|\d{{4}}-\d\d-\d\d)(?![\w/-]))    # 1,234.5 2026-11-29
+      | (?<![\w.,/-])(?:\d{{1,3}}(?:,\d{{3}})++(?:\.\d++)?|\d{{4}}-\d\d-\d\d)(?![\w/-])    # 1,234.5 2026-11-29
+      | (?<![^\s(\["“‘])\#[^\W\d]\w*+(?!-))    # #AI
   | -[LR][RSC]B- | \S{_REST}+
   | (?<![\w.@/-])\w[\w-]*+(?:\.\w+)*?\.(?:{_FILES})(?![\w/]|\.\w)""",
     re.VERBOSE,
-)  # addresses and paths; a word each: flags, emoji, braces, characters of HTML, numbers with thousands, dates; brackets as treebanks
+)  # addresses, paths; a word each: flags, emoji, braces, characters of HTML, numbers with thousands, dates, hashtags; brackets as treebanks
 # write them, a letter with its marks, names of files
 
 # A path or an address, but of no mail, and the word after it on its line, which begins no sentence in lower case.
