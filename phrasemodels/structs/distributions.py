@@ -214,8 +214,8 @@ class LinearChain(Structured):
 class HiddenMarkov(LinearChain):
     """The posterior of the states of a hidden Markov model, given what is observed.
 
-    initial (C,), transition (C, C) from → to and emission (C, V) are log probabilities; observed (B, T) integers. The likelihood
-    of the observations is exp of `log_partition`.
+    initial (C,), transition (C, C) from → to and emission (C, V) are log probabilities; observed (B, T) integers, below 0 where
+    nothing is known. The likelihood of the observations is exp of `log_partition`.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class HiddenMarkov(LinearChain):
     ):
         given = common_type({initial.dtype, transition.dtype, emission.dtype})
         initial, transition, emission = (x.to(at_least_float32(given)) for x in (initial, transition, emission))
-        unary = emission.T[observed]
+        unary = torch.where((observed >= 0)[..., None], emission.T[observed.clamp(min=0)], 0)
         first = (torch.arange(observed.shape[-1], device=observed.device) == 0)[:, None]
         super().__init__(torch.where(first, unary + initial, unary), transition, lengths)
         self._dtype = given  # the sums above are rounded once, at the end

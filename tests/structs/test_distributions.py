@@ -116,6 +116,9 @@ def test_the_likelihood_of_a_hidden_markov_model_sums_over_its_states():
         for t in range(1, n):
             alpha = (alpha @ transition.exp()) * emission[:, observed[b, t]].exp()
         torch.testing.assert_close(model.log_partition[b].exp(), alpha.sum())
+    each = HiddenMarkov(initial, transition, emission, torch.tensor([[0, v, 2] for v in (*range(5), -1, -100)]))
+    *known, unknown, other = each.log_partition.exp()
+    torch.testing.assert_close(torch.stack([unknown, other]), sum(known).expand(2))
 
 
 class LogAndMean(Log):
