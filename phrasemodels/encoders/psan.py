@@ -203,10 +203,13 @@ class Psan(nn.Module):
 
     def _encode(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
         # Eq 5
-        return self.summary(self.states(words, lengths, levels), token_mask(lengths, words.shape[1]))
+        return self.summary(self._states(words, lengths, levels), token_mask(lengths, words.shape[1]))
 
     def states(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
         """Return the memory of each word after all levels, (B, n, d); 0 for padding."""
+        return self._states(words, check_input(words, lengths, self.width), levels)
+
+    def _states(self, words: Tensor, lengths: Tensor, levels: Tensor) -> Tensor:
         valid = token_mask(lengths, words.shape[1])
         if shapes_are_fixed():
             rows = words.masked_fill(~valid.unsqueeze(-1), 0).flatten(0, 1)

@@ -98,6 +98,15 @@ def test_psan_equals_the_transcription(memory, alone, order):
     assert (vectors[3] == 0).all()
 
 
+def test_states_check_lengths_as_the_vectors_do():
+    encoder, x, levels = PsanConfig(d=D, levels=1).build().eval(), torch.randn(2, 4, D), torch.zeros(2, 1, 4).long()
+    mask, states = torch.arange(4) < torch.tensor([[3], [2]]), encoder.states(x, torch.tensor([3, 2]), levels)
+    assert torch.equal(encoder.states(x, [3, 2], levels), states) and torch.equal(encoder.states(x, mask, levels), states)
+    for function in (encoder, encoder.states):
+        with pytest.raises(ValueError, match=r"^lengths: 2 to 7 words"):
+            function(x, torch.tensor([7, 2]), levels)
+
+
 def test_a_start_that_keeps_variance_keeps_it_where_the_printed_gate_shrinks_it():
     torch.manual_seed(0)
     x, lengths = 0.4 * torch.randn(32, 12, 200), torch.full((32,), 12)
