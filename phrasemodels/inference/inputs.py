@@ -609,7 +609,7 @@ def members(parses: "Sequence[Parse]", longest: int = 3, kind: str = "constituen
     if kind not in (*PHRASES, "constituents"):
         raise ValueError(f"no phrases {kind!r}: constituents, {' or '.join(PHRASES)}")
     rows: list[list[Sequence[int]]] = []
-    for own in parses:
+    for own in _checked(parses):
         n = len(own.tokens)
         if kind == "constituents":
             rows.append([range(start, end) for _, start, end in own.phrases(longest)] if n else [])
@@ -626,10 +626,17 @@ def levels(parses: "Sequence[Parse]", of: Sequence[int] = (1, 2, 3)) -> Tensor:
 
     PSAN reads them (`encoders.psan`). A parse without a tree is one phrase.
     """
-    longest = max((len(own.tokens) for own in parses), default=0)
+    longest = max((len(own.tokens) for own in _checked(parses)), default=0)
     out = torch.zeros(len(parses), len(of), longest, dtype=torch.int64)
     divide = Levels(levels=tuple(of))
     for row, own in zip(out, parses, strict=True):
         if own.tokens:
             row[:, : len(own.tokens)] = torch.from_numpy(divide(own.tokens, own.brackets).T)
     return out
+
+
+def _checked(parses: "Sequence[Parse]") -> "Sequence[Parse]":
+    """Return the parses. TypeError: they are lists of parses."""
+    if any(isinstance(own, list) for own in parses):
+        raise TypeError("these are the lists of parses of several texts: join them, [parse for own in parses for parse in own]")
+    return parses

@@ -90,6 +90,9 @@ def test_phrases_are_read_by_the_layers_of_the_library() -> None:
     assert PsanConfig(d=8, levels=2).build().eval()(words[:2], lengths[:2], divided).isfinite().all()
     with pytest.raises(ValueError, match="no phrases 'x'"):
         members(parses, 3, "x")
+    for function in (members, levels):
+        with pytest.raises(TypeError, match="lists of parses of several texts: join them"):
+            function([parses])
 
 
 def test_brackets_inside_of_words_can_be_read_again() -> None:
