@@ -9,6 +9,7 @@ position), Q query rows: 1 if a label's query is learned, N if it is computed fr
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -185,12 +186,22 @@ class LabelAttention(nn.Module):
     def weights(self, x: Tensor, valid: Tensor) -> Tensor:
         """Return the attention of each label, (B, L, Q, N), zeros in an empty sentence: x (B, N, d), valid (B, 1, 1, N) true for
         real positions."""
+        _check_mask(valid)
         return self._weights(self.attend.scores(x), valid)
 
     def _weights(self, scores: Tensor, valid: Tensor) -> Tensor:
         return masked_softmax(scores * self.scale, valid, -1)
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """Return the states: x (B, N, d), valid (B, 1, 1, N) true for real positions."""
+        _check_mask(valid)
         contexts = self.attend(x, lambda scores: dropout(self._weights(scores, valid), self.dropout, self.training))
         y = self.combine(contexts, x)
         return self.residual(y, self.feed_forward) if self.residual is not None else y
+
+
+def _check_mask(valid: Any) -> None:
+    """Raise a ValueError unless it is a mask (B, 1, 1, N)."""
+    if not isinstance(valid, Tensor) or valid.dtype != torch.bool or valid.dim() != 4:
+        given = f"{tuple(valid.shape)} of {valid.dtype}" if isinstance(valid, Tensor) else f"a {type(valid).__name__}"
+        raise ValueError(f"valid must be a mask (B, 1, 1, N) of booleans, true for real positions, not {given}")

@@ -22,6 +22,7 @@ from phrasemodels.layers.attention_weights import (
     TreeWeights,
     scores_of_heads,
 )
+from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.layers.scorers import tanh_twice
 from phrasemodels.models.memory import (
     BinaryPotentialsOnce,
@@ -143,6 +144,14 @@ def test_lengths_are_a_tensor_a_list_or_a_mask(make):
     for said, lengths in wrong.items():
         with pytest.raises(ValueError, match=f"^lengths must be .*{said}"):
             part(x, lengths)
+
+
+def test_a_head_for_each_label_takes_a_mask_alone():
+    layer, x, mask = LabelAttentionConfig(2, 4, 4, 4).build(4).eval(), torch.randn(3, 5, 4), torch.arange(5) < LENGTHS[:, None]
+    for valid, said in ((None, "a NoneType"), (mask.float()[:, None, None], r"\(3, 1, 1, 5\) of torch.float32"), (mask, r"\(3, 5\)")):
+        for function in (layer, layer.weights):
+            with pytest.raises(ValueError, match=rf"^valid must be a mask \(B, 1, 1, N\) of booleans, .* not {said}"):
+                function(x, valid)
 
 
 def test_softmax_sigmoid_and_hard_weights_ignore_padding():
