@@ -18,7 +18,7 @@ from phrasemodels.flows.run.execute import NodeMap
 from phrasemodels.infra.cluster import TorchTrainerLaunch, ray_map, run_on_ray, train_worker
 from phrasemodels.infra.services import start_ray, stop_ray
 from phrasemodels.infra.settings import Settings
-from phrasemodels.tasks.parsers.parse import AddTrees, add_trees, replace_all
+from phrasemodels.tasks.parsers.parse import AddTrees, add_trees
 from phrasemodels.tasks.parsers.stanza import Stanza, fetched
 from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
@@ -191,7 +191,7 @@ def test_actors_parse_as_this_process_does(cluster: None, store: Store, tmp_path
 
     rows = SampleCorpus(train=2_050, dev=5, test=5, records=Entailment()).split("train")
     models = fetched("gum")
-    parser = AddTrees(Stanza(processors=("pos", "constituency"), longest=8), replace_all)
+    parser = AddTrees(Stanza(processors=("pos", "constituency"), longest=8))
     from conftest import PARSERS  # workers of Ray cannot import it
 
     executor = Executor(sources=Sources((PARSERS,), offline=True))

@@ -90,14 +90,9 @@ def _of(name: str, known: Mapping[str, str]) -> str:
 
 def with_trees_of(parser: "ParserBackend", rows: Step) -> Step:
     """Return the step that adds the trees of a parser to the rows."""
-    from phrasemodels.tasks.parsers.parse import AddTrees, add_trees, replace_all
+    from phrasemodels.tasks.parsers.parse import AddTrees, add_trees
 
-    return Step(
-        add_trees,
-        f"add trees of {type(parser).__name__} to {rows.label}",
-        AddTrees(parser, replace_all),
-        {"rows": rows},
-    )
+    return Step(add_trees, f"add trees of {type(parser).__name__} to {rows.label}", AddTrees(parser), {"rows": rows})
 
 
 def name_of(value: Any) -> str:

@@ -52,30 +52,16 @@ def models_of(artifact: Artifact) -> ParserModels:
     return ParserModels(artifact.path, artifact.meta, digest_of(digests)[:32])
 
 
-Choose = Callable[[pa.ChunkedArray], pa.ChunkedArray]  # trees of the corpus (rows) -> which rows get a new one (rows)
-
-
-def where_missing(trees: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Rows without a tree get one."""
-    return pc.equal(trees, "")
-
-
-def replace_all(trees: pa.ChunkedArray) -> pa.ChunkedArray:
-    """All rows get a tree, in place of the corpus's."""
-    return pc.is_valid(trees)
-
-
 @dataclass(frozen=True)
 class AddTrees:
-    """A parser, and the rows to parse. divide: the tokeniser of the encoder."""
+    """A parser. divide: the tokeniser of the encoder."""
 
     parser: ParserBackend
-    wanted: Choose = where_missing
     divide: Tokeniser = spaces
 
 
 def add_trees(job: Job, settings: AddTrees) -> dict[str, Any]:
-    """Add a parser's trees to the PAIRS or SENTENCES job.inputs["rows"].
+    """Give the PAIRS or SENTENCES job.inputs["rows"] a parser's trees, in place of the corpus's.
 
     All other inputs are models of the parser. An unparsed row stays, with the reason.
     """
@@ -99,35 +85,27 @@ def add_trees_to_shard(job: Job, settings: AddTrees) -> dict[str, Any]:
 
 
 def with_trees(table: pa.Table, column: str, settings: AddTrees, models: Folders) -> pa.Table:
-    """Add the parser's trees of a column to the table. The reason of an unparsed sentence is appended to the row's.
+    """Put the parser's trees of a column into the table. The reason of an unparsed sentence is appended to the row's.
 
     ValueError: the parser gave no TREES, or another number of them.
     """
-    name = TREE_OF[column]
-    chosen = settings.wanted(table[name])
-    asked = table.filter(chosen)
-    texts = pa.array([" ".join(settings.divide(text, "en")) for text in asked[column].to_pylist()], pa.string())
+    texts = pa.array([" ".join(settings.divide(text, "en")) for text in table[column].to_pylist()], pa.string())
     places = texts.dictionary_encode().indices.to_numpy()
     first = np.unique(places, return_index=True)[1]  # equal sentences are parsed once
-    asked = asked.set_column(asked.schema.get_field_index(column), column, texts).take(pa.array(first))
+    asked = _set(table, column, texts).take(pa.array(first))
     made = check(settings.parser.analyse(asked, column, models), TREES, f"the parser's trees of {column}")
     if made.num_rows != asked.num_rows:
         raise ValueError(f"{column}: {asked.num_rows} sentences, but the parser gave {made.num_rows} trees")
     made = made.take(pa.array(places))
     why = pc.if_else(pc.equal(made["reason"], ""), "", pc.binary_join_element_wise(column, made["reason"], ": "))
-    before = table["reason"].filter(chosen)
-    joined = pc.if_else(pc.equal(before, ""), why, pc.if_else(pc.equal(why, ""), before, _and(before, why)))
-    return _set(_set(table, name, chosen, made["tree"]), "reason", chosen, joined)
+    before = table["reason"]
+    both = pc.binary_join_element_wise(before, why, "; ")
+    joined = pc.if_else(pc.equal(before, ""), why, pc.if_else(pc.equal(why, ""), before, both))
+    return _set(_set(table, TREE_OF[column], made["tree"]), "reason", joined)
 
 
-def _and(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.binary_join_element_wise(first, second, "; ")
-
-
-def _set(table: pa.Table, name: str, where: pa.ChunkedArray, values: pa.ChunkedArray) -> pa.Table:
-    place = table.schema.get_field_index(name)
-    column = pc.replace_with_mask(table[name].combine_chunks(), where.combine_chunks(), values.combine_chunks())
-    return table.set_column(place, table.schema.field(name), column)
+def _set(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), table.schema.field(name), values)
 
 
 def counted(job: Job, meta: dict[str, Any]) -> dict[str, Any]:

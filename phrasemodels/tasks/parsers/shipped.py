@@ -21,7 +21,6 @@ from phrasemodels.tasks.parsers.parse import (
     Folders,
     add_trees,
     in_batches,
-    replace_all,
     sentences,
     trees,
 )
@@ -107,7 +106,7 @@ class ByShippedParser:
 
     def __call__(self, rows: Step) -> Step:
         """Return the step that gives records the parser's trees."""
-        settings = AddTrees(ShippedParser(), replace_all, self.divide)
+        settings = AddTrees(ShippedParser(), self.divide)
         return Step(
             add_trees, f"trees of {rows.label} by the {self.card_name}", settings, {"rows": rows, "models": shipped()}
         )

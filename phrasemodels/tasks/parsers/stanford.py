@@ -28,7 +28,6 @@ from phrasemodels.tasks.parsers.parse import (
     Folders,
     add_trees,
     flat,
-    replace_all,
     sentences,
     trees,
 )
@@ -193,6 +192,6 @@ class ByStanford:
 
     def __call__(self, rows: Step) -> Step:
         """Return the step that gives records the parser's trees."""
-        settings = AddTrees(StanfordParser(), replace_all, self.divide)
+        settings = AddTrees(StanfordParser(), self.divide)
         inputs = {"rows": rows, "models": self.files.step()}
         return Step(add_trees, f"trees of {rows.label} by the Stanford parser", settings, inputs)

@@ -20,7 +20,6 @@ from phrasemodels.tasks.parsers.parse import (
     Folders,
     add_trees,
     in_batches,
-    replace_all,
     sentences,
     trees,
 )
@@ -75,7 +74,7 @@ class ByStanza:
 
     def __call__(self, rows: Step) -> Step:
         """Return the step that gives records Stanza's trees."""
-        settings = AddTrees(Stanza(processors=("pos", "constituency")), replace_all, self.divide)
+        settings = AddTrees(Stanza(processors=("pos", "constituency")), self.divide)
         return Step(add_trees, f"trees of {rows.label} by Stanza", settings, {"rows": rows, "models": fetched("gum")})
 
 
@@ -91,7 +90,6 @@ class Stanza:
     longest: longer sentences are not parsed.
     """
 
-    language: str = "en"
     processors: tuple[str, ...] = PROCESSORS
     batch: int = 100
     longest: int = 300
@@ -102,7 +100,7 @@ class Stanza:
             raise ValueError("Stanza needs models: give the step an input `models` (phrasemodels parsers --help)")
         folder = models["models"]
         with on_threads(1):
-            pipeline = load_pipeline(self.language, self.processors, self.batch, str(folder))
+            pipeline = load_pipeline("en", self.processors, self.batch, str(folder))
             return trees(
                 table,
                 in_batches(lambda some: _parse(pipeline, some), sentences(table, column), self.batch, self.longest),

@@ -28,7 +28,6 @@ from phrasemodels.tasks.parsers.parse import (
     Folders,
     add_trees,
     in_batches,
-    replace_all,
     sentences,
     trees,
 )
@@ -107,7 +106,7 @@ class ByOurParser:
     def __call__(self, rows: Step) -> Step:
         """Return the step that gives PAIRS or SENTENCES the parser's trees."""
         label = f"trees of {rows.label} by {self.name}"
-        return Step(add_trees, label, AddTrees(self.parser, replace_all), {"rows": rows, **self.models})
+        return Step(add_trees, label, AddTrees(self.parser), {"rows": rows, **self.models})
 
 
 @dataclass(frozen=True)
