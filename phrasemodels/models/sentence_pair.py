@@ -103,76 +103,17 @@ def torch_default(model: nn.Module) -> None:
 
 
 @dataclass(frozen=True)
-class SentencePairConfig:
-    """A siamese classifier of [p; h; compare(p, h); p ∘ h] for the vectors p, h of premise and hypothesis.
+class ClassifierConfig:
+    """An encoder of sentences, and a classifier of their vectors.
 
     Args:
         encoder: The configuration of the encoder of one sentence.
         words, vectors: The size of the vocabulary, and a safetensors file of word vectors ("": they are learned); set from
             the data.
-        classes: Number of classes.
-        hidden, dropout: Hidden units and dropout of the classifier.
-        classifier: MixedClassifier or LinearClassifier.
-        compare: absolute_difference or signed_difference.
-        tuned: Whether word vectors of a file are trained, too.
-        start: How linear maps begin: as_built, glorot_uniform or torch_default.
-    """
-
-    encoder: SentenceEncoderConfig
-    words: int = 0
-    vectors: config.File = ""
-    classes: int = 3
-    hidden: int = 300
-    dropout: float = 0.5
-    classifier: Callable[[int, int, int, float], nn.Module] = MixedClassifier
-    compare: Callable[[Tensor, Tensor], Tensor] = absolute_difference
-    tuned: bool = False
-    start: Callable[[nn.Module], None] = as_built
-
-    def __post_init__(self) -> None:
-        config.at_least(self, 0, "words")
-        config.at_least(self, 1, "classes", "hidden")
-        config.share(self, "dropout")
-
-    def build(self) -> "SentencePairClassifier":
-        return SentencePairClassifier(self)
-
-
-class SentencePairClassifier(nn.Module):
-    """Two sentences, read by the same encoder, to scores of their relation."""
-
-    def __init__(self, config: SentencePairConfig) -> None:
-        super().__init__()
-        self.embed = WordVectors(config.words, config.encoder.d, config.vectors, config.tuned)
-        self.encoder = config.encoder.build()
-        self.compare = config.compare
-        self.width = cast(int, self.encoder.width)
-        self.classify = config.classifier(4 * self.width, config.classes, config.hidden, config.dropout)
-        config.start(self)
-
-    def encode(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
-        """tokens (B, n), lengths (B), structure (B, k, n) -> sentence vectors (B, D)."""
-        vectors = self.encoder(self.embed(tokens), lengths, structure)
-        return check_output(vectors, self.encoder, "B, width", len(tokens), self.width)
-
-    def forward(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
-        """Score B pairs, passed as 2B sentences, all premises first: tokens (2B, n), ... -> (B, C)."""
-        p, h = self.encode(tokens, lengths, structure).chunk(2)
-        return self.classify(torch.cat([p, h, self.compare(p, h), p * h], -1))
-
-
-@dataclass(frozen=True)
-class ClassifierConfig:
-    """An encoder of sentences, and a classifier of their vectors.
-
-    Args:
-        encoder: The configuration of the encoder.
-        words, vectors: The size of the vocabulary, and a safetensors file of word vectors ("": they are learned); set from
-            the data.
         classes: Number of classes, set from the data.
         hidden, dropout: Hidden units and dropout of the classifier.
         classifier: MixedClassifier or LinearClassifier.
-        tuned: Whether word vectors of a file are trained.
+        tuned: Whether word vectors of a file are trained, too.
     """
 
     encoder: SentenceEncoderConfig
@@ -196,12 +137,14 @@ class ClassifierConfig:
 class SentenceClassifier(nn.Module):
     """Sentences to scores of classes."""
 
+    vectors = 1  # of a sentence, which the classifier reads
+
     def __init__(self, config: ClassifierConfig) -> None:
         super().__init__()
         self.embed = WordVectors(config.words, config.encoder.d, config.vectors, config.tuned)
         self.encoder = config.encoder.build()
         self.width = cast(int, self.encoder.width)
-        self.classify = config.classifier(self.width, config.classes, config.hidden, config.dropout)
+        self.classify = config.classifier(self.vectors * self.width, config.classes, config.hidden, config.dropout)
 
     def encode(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
         """tokens (B, n), lengths (B), structure (B, k, n) -> sentence vectors (B, D)."""
@@ -211,6 +154,39 @@ class SentenceClassifier(nn.Module):
     def forward(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
         """tokens (B, n), lengths (B), structure (B, k, n) -> scores (B, C)."""
         return self.classify(self.encode(tokens, lengths, structure))
+
+
+@dataclass(frozen=True)
+class SentencePairConfig(ClassifierConfig):
+    """A siamese classifier of [p; h; compare(p, h); p ∘ h] for the vectors p, h of premise and hypothesis.
+
+    Args:
+        compare: absolute_difference or signed_difference.
+        start: How linear maps begin: as_built, glorot_uniform or torch_default.
+    """
+
+    classes: int = 3
+    compare: Callable[[Tensor, Tensor], Tensor] = absolute_difference
+    start: Callable[[nn.Module], None] = as_built
+
+    def build(self) -> "SentencePairClassifier":
+        return SentencePairClassifier(self)
+
+
+class SentencePairClassifier(SentenceClassifier):
+    """Two sentences, read by the same encoder, to scores of their relation."""
+
+    vectors = 4
+
+    def __init__(self, config: SentencePairConfig) -> None:
+        super().__init__(config)
+        self.compare = config.compare
+        config.start(self)
+
+    def forward(self, tokens: Tensor, lengths: Tensor, structure: Tensor) -> Tensor:
+        """Score B pairs, passed as 2B sentences, all premises first: tokens (2B, n), ... -> (B, C)."""
+        p, h = self.encode(tokens, lengths, structure).chunk(2)
+        return self.classify(torch.cat([p, h, self.compare(p, h), p * h], -1))
 
 
 class LearnedEmbedding(nn.Embedding):
