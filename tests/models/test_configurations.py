@@ -13,7 +13,7 @@ from phrasemodels.inference.inputs import Levels
 from phrasemodels.tasks.prepare.corpora import Corpus, HeldOut, SampleCorpus
 from phrasemodels.tasks.prepare.phrases import Phrases
 from phrasemodels.tasks.prepare.vocabulary import LearnBpe, VocabularySettings
-from phrasemodels.tasks.problems.answering import AnsweringRecipe, AnswerScoring, StoryLimits
+from phrasemodels.tasks.problems.answering import AnsweringRecipe, StoryLimits
 from phrasemodels.tasks.problems.decomposition import DecompositionRecipe
 from phrasemodels.tasks.problems.entailment import EntailmentRecipe
 from phrasemodels.tasks.problems.parse_data import TreebankVocabulary
@@ -59,7 +59,6 @@ WRONG = [
     *((config, "merges", -1) for config in (Forms, LearnBpe)),
     (Forms, "longest", -1),
     *((StoryLimits, name, 0) for name in ("slots", "words")),
-    (AnswerScoring, "averaged", 0),
     (AnsweringRecipe, "restarts", 0),
     *((EntailmentRecipe, "penalty", value) for value in (-1.0, math.nan)),
     (VectorFile, "d", 0),

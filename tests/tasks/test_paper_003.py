@@ -21,7 +21,7 @@ from phrasemodels.models.sentence_pair import DecomposableConfig
 from phrasemodels.tasks.metrics.scores import length_to_failure
 from phrasemodels.tasks.prepare.sharded import read_shards, write_shards
 from phrasemodels.tasks.prepare.vocabulary import read_words
-from phrasemodels.tasks.problems.answering import ANSWERS, AnswerScoring, score_answers, words
+from phrasemodels.tasks.problems.answering import ANSWERS, score_answers, words
 from phrasemodels.tasks.problems.decomposition import (
     DecompositionObjective,
     PairNumbers,
@@ -89,12 +89,12 @@ def test_answers_are_scored_for_the_best_start_and_facts_for_the_best_few(tmp_pa
     metas = {"predictions": {}, "stories": {"shards": []}}
     inputs = {name: Artifact(tmp_path, {"meta": meta, "key": ""}) for name, meta in metas.items()}
     job = Job(tmp_path, tmp_path, inputs, Store(tmp_path), Executor(), "")
-    values = {name: score["value"] for name, score in score_answers(job, AnswerScoring(2))["scores"].items()}
+    values = {name: score["value"] for name, score in score_answers(job, 2)["scores"].items()}
     assert values == {"answer": 100.0, "fact": 75.0, "answer/mean": pytest.approx(200 / 3)}
     assert json.loads((tmp_path / "scores.json").read_text())["fact"]["signature"].startswith("mean of the best 2 of 3")
     missing = [row | dict.fromkeys(("answer", "predicted"), SPECIAL[UNKNOWN]) for row in rows]  # train lacks the answer
     write_shard(tmp_path / "predictions.arrow", pa.Table.from_pylist(missing, schema=ANSWERS))
-    assert score_answers(job, AnswerScoring(2))["scores"]["answer"]["value"] == 0
+    assert score_answers(job, 2)["scores"]["answer"]["value"] == 0
 
 
 def test_starts_are_ranked_by_held_out_answers(tmp_path):
@@ -112,7 +112,13 @@ def test_starts_are_ranked_by_held_out_answers(tmp_path):
 
 @pytest.mark.parametrize(
     ("hypothesis", "reference", "expected"),
-    [("a b c", "a b c", 100), ("a b", "a b c d", 50), ("", "a b", 0), ("a x c", "a b c d", 25), ("a b c", "a b", 200 / 3)],
+    [
+        ("a b c", "a b c", 100),
+        ("a b", "a b c d", 50),
+        ("", "a b", 0),
+        ("a x c", "a b c d", 25),
+        ("a b c", "a b", 200 / 3),
+    ],
 )
 def test_length_to_failure(hypothesis, reference, expected):
     assert length_to_failure(hypothesis.split(), reference.split()) == pytest.approx(expected)
@@ -143,7 +149,13 @@ def test_words_have_vectors_of_norm_one_and_words_without_one_share_a_hundred(tm
     made = Artifact(folder, {"key": "rows", "meta": {**write_shards(folder, pa.table(rows)), **terms}})
     supplied = tmp_path / "supplied" / "glove"
     supplied.mkdir(parents=True)
-    lines = ["A 3 4", "dog 0 2", ". . 1 2 3", "dogs 1 0", "unseen 1 1"]  # the third is of two words, as some of 840B are
+    lines = [
+        "A 3 4",
+        "dog 0 2",
+        ". . 1 2 3",
+        "dogs 1 0",
+        "unseen 1 1",
+    ]  # the third is of two words, as some of 840B are
     (supplied / "vectors.txt").write_text("".join(f"{line}\n" for line in lines))
     sources = Sources((tmp_path / "supplied",))
     chosen = VectorFile("glove/vectors.txt", 2)

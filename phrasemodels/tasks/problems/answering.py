@@ -310,26 +310,15 @@ def _answers(model: nn.Module, data: StoryExamples, budget: int) -> tuple[NDArra
     return predicted, facts
 
 
-@dataclass(frozen=True)
-class AnswerScoring:
-    """Scoring of answers.
-
-    Args:
-        averaged: Average the accuracy of facts over so many best starts (paper 003: 10 of 20).
-    """
-
-    averaged: int = 10
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "averaged")
+AVERAGED = 10  # best starts over which the accuracy of facts is averaged (paper 003: 10 of 20)
 
 
-def score_answers(job: Job, settings: AnswerScoring) -> dict[str, Any]:
+def score_answers(job: Job, settings: int) -> dict[str, Any]:
     """Score job.inputs["predictions"] with starts in the order of held-out answers.
 
     ["stories"] are the test set. `answer`: right answers (%) of the best start. `answer/mean`: mean right answers of
     all starts. No choice of a start makes it look better. `fact`: questions (%) with all facts right and in order as a
-    mean of the best starts. An answer unknown to train is never right.
+    mean of so many best starts as the settings say. An answer unknown to train is never right.
     """
     table = read_shard(job.inputs["predictions"].file("predictions.arrow"))
     starts = int(table["restart"][-1].as_py()) + 1
@@ -339,7 +328,7 @@ def score_answers(job: Job, settings: AnswerScoring) -> dict[str, Any]:
         for x, y in pairs
     )
     right &= np.array([answer != SPECIAL[UNKNOWN] for answer in table["answer"].to_pylist()]).reshape(starts, -1)
-    averaged = min(settings.averaged, starts)
+    averaged = min(settings, starts)
     parts = {
         "answer": (right[0], f"of the best of {starts} starts on held-out questions"),
         "fact": (sound[:averaged], f"mean of the best {averaged} of {starts} starts; all facts, in order"),
@@ -379,7 +368,6 @@ class AnsweringRecipe(Recipe):
     corpus: AnyCorpus
     restarts: int = 20
     kept: StoryLimits = field(default_factory=StoryLimits)
-    scoring: AnswerScoring = field(default_factory=AnswerScoring)
     trainer: Callable[[Job, Any], dict[str, Any]] = train
 
     slug: ClassVar = "answering"
@@ -391,7 +379,7 @@ class AnsweringRecipe(Recipe):
     @property
     def averaged(self) -> int:
         """The number of starts to average facts over. It is at most the number of all starts."""
-        return min(self.scoring.averaged, self.restarts)
+        return min(AVERAGED, self.restarts)
 
     def data(self) -> dict[str, Step]:
         raw = {split: self.corpus.split(split) for split in ("train", "dev", "test")}
@@ -419,7 +407,7 @@ class AnsweringRecipe(Recipe):
                 PredictSettings(objective, model, 8192),
                 {"model": "model", "stories": "test", "vocabulary": "vocabulary"},
             ),
-            "scores": Stage(score_answers, self.scoring, {"predictions": "predictions", "stories": "test"}),
+            "scores": Stage(score_answers, self.averaged, {"predictions": "predictions", "stories": "test"}),
         }
 
     def predictor(self, vocabulary: Artifact) -> Answering:

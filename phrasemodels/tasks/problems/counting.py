@@ -9,10 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from phrasemodels.config import at_least
 from phrasemodels.data.download.manifest import load
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.inference.inputs import Levels, Tokeniser
@@ -102,14 +100,12 @@ class CorpusSizeRecipe(CountingRecipe):
     slug: ClassVar = "size"
 
     def data(self) -> dict[str, Step]:
-        known = {ours: self.corpus.split(theirs) for ours, theirs in self.splits.items() if self._has(theirs)}
+        has = (lambda split: True) if isinstance(self.corpus, SampleCorpus) else self.corpus.has
+        known = {ours: self.corpus.split(theirs) for ours, theirs in self.splits.items() if has(theirs)}
         if self.text is not None:
             settings, label = Tokenise(self.text, "en", "lf"), f"tokenise {self.corpus.name} train"
             known[TRAIN_TOKENS] = Step(tokenise, label, settings, {"rows": known["train"]})
         return known
-
-    def _has(self, split: str) -> bool:
-        return isinstance(self.corpus, SampleCorpus) or self.corpus.has(split)
 
     def stages(self, model: Any, config: TrainConfig, seed: int) -> dict[str, Stage]:
         return {"scores": Stage(count_records, Splits(tuple(self.splits)), {name: name for name in self.data()})}
@@ -185,18 +181,14 @@ def count_phrases(job: Job, settings: Division) -> dict[str, Any]:
             lengths = np.array([len(row) for row in tokens], np.int64)
             numbers = structures(settings.levels, tokens, trees)
             sentences, words = sentences + len(tokens), words + int(lengths.sum())
-            phrases += _phrases(numbers, lengths)
+            # numbered from 0 in each sentence, so the last word's number is one less than their count
+            phrases += (numbers[np.cumsum(lengths) - 1] + 1).sum(0, dtype=np.int64)
     scores, by = {}, f"; trees by {settings.by}" if settings.by else ""
     for level, count in zip(settings.levels.levels, phrases, strict=True):
         scores[f"phrases {level}"] = Score(float(count) / sentences, f"phrases of a sentence, mean{by}", sentences)
         scores[f"words {level}"] = Score(words / float(count), f"words of a phrase, mean{by}", sentences)
     test_set = [shard for a in job.inputs.values() for shard in a.meta["shards"]]
     return {**write_scores(job, scores, NO_SENTENCES, test_set), "stand_in": settings.stand_in}
-
-
-def _phrases(numbers: NDArray[np.int32], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the number of phrases of all sentences on each level: phrases are numbered from 0 in each sentence."""
-    return np.asarray((numbers[np.cumsum(lengths) - 1] + 1).sum(0, dtype=np.int64))
 
 
 def of_stand_in(corpus: Corpus | SampleCorpus, task: TransferTask) -> bool:
@@ -251,7 +243,10 @@ def count_parameters(job: Job, settings: ModelSize) -> dict[str, Any]:
     percent of its parameters. `increase` is the percent above it. A given job.inputs["vocabulary"] has the number of
     words of both sides.
     """
-    models = [_built(model, job) for model in (settings.model, settings.other) if model is not None]
+    configs = [model for model in (settings.model, settings.other) if model is not None]
+    if "vocabulary" in job.inputs:
+        configs = [TranslationObjective().configure(model, job.inputs["vocabulary"]) for model in configs]
+    models = [config.build() for config in configs]
     counts = [_parameters(model, settings.without) for model in models]
     signature = f"parameters{f' without those of {settings.without}' * bool(settings.without)}, M"
     scores = {"parameters": Score(counts[0] / 1e6, signature, 0)}
@@ -261,12 +256,6 @@ def count_parameters(job: Job, settings: ModelSize) -> dict[str, Any]:
         scores["share"] = Score(100 * counts[0] / counts[1], "parameters, of those of the other model, %", 0)
         scores["increase"] = Score(100 * (counts[0] / counts[1] - 1), "parameters more than the other model has, %", 0)
     return {**write_scores(job, scores, NO_SENTENCES, []), **NO_DATA}
-
-
-def _built(model: Any, job: Job) -> Any:
-    if "vocabulary" in job.inputs:
-        model = TranslationObjective().configure(model, job.inputs["vocabulary"])
-    return model.build()
 
 
 def _parameters(model: nn.Module, without: str) -> int:
@@ -305,27 +294,20 @@ class ModelSizeRecipe(CountingRecipe):
         return {"scores": Stage(count_parameters, ModelSize(model, self.other, self.without), inputs)}
 
 
-SIGNATURE = "activations saved for the backward pass of a step, as float32, MiB, mean over batches of {rows} sentences"
+ROWS, BATCHES = 16, 32  # sentences of a batch, and batches
+SIGNATURE = f"activations saved for the backward pass of a step, as float32, MiB, mean over batches of {ROWS} sentences"
 FLOAT = 4  # bytes
 
 
 @dataclass(frozen=True)
 class Activations:
-    """An encoder, the sentences and other encoders by name for comparison.
-
-    batches: the number of batches with `rows` rows each.
-    """
+    """An encoder, the sentences and other encoders by name for comparison."""
 
     model: SentenceEncoderConfig
     others: Mapping[str, SentenceEncoderConfig]
     task: TransferTask
     levels: Levels
     stand_in: bool
-    rows: int = 16
-    batches: int = 32
-
-    def __post_init__(self) -> None:
-        at_least(self, 1, "rows", "batches")
 
 
 def count_activations(job: Job, settings: Activations) -> dict[str, Any]:
@@ -335,7 +317,7 @@ def count_activations(job: Job, settings: Activations) -> dict[str, Any]:
     """
     chosen = _sentences(job, settings)
     found = {name: _mebibytes(config, chosen) for name, config in {"": settings.model, **settings.others}.items()}
-    signature = SIGNATURE.format(rows=settings.rows)
+    signature = SIGNATURE
     scores = {"memory": Score(found[""], signature, sum(len(lengths) for lengths, _ in chosen))}
     if settings.others:
         less = {name: 100 * (1 - found[""] / found[name]) for name in settings.others}
@@ -356,7 +338,7 @@ def _sentences(job: Job, settings: Activations) -> list[tuple[Tensor, Tensor]]:
         numbers += np.split(divided, np.cumsum([len(row) for row in own])[:-1])
         tokens += own
     order = np.random.default_rng(0).permutation(len(tokens))
-    parts = [order[first : first + settings.rows] for first in range(0, len(order), settings.rows)][: settings.batches]
+    parts = [order[first : first + ROWS] for first in range(0, len(order), ROWS)][:BATCHES]
     return [_padded([numbers[i] for i in part]) for part in parts]
 
 

@@ -182,12 +182,11 @@ def _batches(rows: list[Rows], size: int, generator: torch.Generator) -> list[Te
 
 def _gradient(x: Tensor, labels: Tensor, chosen: Tensor, weights: Tensor, R: int, setting: LogisticConfig) -> Tensor:
     """Return the gradient of the cross entropy of a batch (F, d + 1, R C)."""
-    there = chosen >= 0
     rows = x[chosen]
     error = (rows @ weights).unflatten(-1, (R, -1)).softmax(-1)
     gold = labels[chosen][..., None, None].expand(-1, -1, R, 1)
     error.scatter_add_(-1, gold, torch.full(gold.shape, -1.0))
-    error *= there[..., None, None] * setting.reduction(chosen.shape[1])
+    error *= (chosen >= 0)[..., None, None] * setting.reduction(chosen.shape[1])
     return rows.transpose(1, 2) @ error.flatten(2)
 
 
@@ -449,16 +448,6 @@ def score_similarity(item: WorkItem) -> Metrics:
     return similarity(u, v, split.scores, split.groups)
 
 
-def one_part(setting: LogisticConfig) -> int:
-    """The whole task is one item of work."""
-    return 1
-
-
-def a_part_a_fold(setting: LogisticConfig) -> int:
-    """Each outer fold is an item of work."""
-    return setting.folds
-
-
 @dataclass(frozen=True)
 class TransferProtocol:
     """How a task is scored.
@@ -466,17 +455,17 @@ class TransferProtocol:
     Args:
         score: The score of a work item.
         splits: Splits of the task.
-        parts: Number of work items.
+        by_fold: Each outer fold is a work item. Else the whole task is one.
         classes: Whether the task has classes.
     """
 
     score: Callable[[WorkItem], Metrics]
     splits: tuple[str, ...]
-    parts: Callable[[LogisticConfig], int] = one_part
+    by_fold: bool = False
     classes: bool = True
 
 
-NESTED = TransferProtocol(nested_fold, ("all",), a_part_a_fold)
+NESTED = TransferProtocol(nested_fold, ("all",), by_fold=True)
 FOLDS = TransferProtocol(folds_and_test, ("train", "test"))
 OFFICIAL = TransferProtocol(dev_and_test, ("train", "dev", "test"))
 RELATEDNESS = TransferProtocol(score_relatedness, ("train", "dev", "test"), classes=False)
@@ -508,7 +497,7 @@ def transfer(job: Job, settings: TransferSettings) -> dict[str, Any]:
     items: list[tuple[Callable[[WorkItem], Metrics], WorkItem]] = []
     owners: list[str] = []
     for task, (protocol, names) in settings.tasks.items():
-        for part in range(protocol.parts(settings.setting)):
+        for part in range(settings.setting.folds if protocol.by_fold else 1):
             item = WorkItem(tuple(files[name] for name in names), settings.setting, settings.seed, part)
             items.append((protocol.score, item))
             owners.append(task)
