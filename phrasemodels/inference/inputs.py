@@ -23,6 +23,7 @@ from torch import Tensor
 
 from phrasemodels.config import at_least, one_of
 from phrasemodels.data.formats.trees import Tree, brackets, parse, plain
+from phrasemodels.data.formats.trees import heads as rule_heads
 from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.layers.phrases import members_of
 from phrasemodels.parsing.words import INSIDE
@@ -376,6 +377,15 @@ def words_and_tree(text: str) -> tuple[str, str]:
         return text, ""
     tree = plain(parse(text))
     return " ".join(tree.tokens), brackets(tree)
+
+
+def positions_of_heads(tree: str, words: int) -> list[int]:
+    """Return the position of each word's head with the root in front at 0.
+
+    It is -1 for the root, and for all words if the tree in brackets is empty or has another number of words.
+    """
+    found = parse(tree) if tree else None
+    return [-1, *(rule_heads(found) if found and len(found.tokens) == words else [-1] * words)]
 
 
 class Structure(Protocol):

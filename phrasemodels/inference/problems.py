@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from phrasemodels.config import Decoder, at_least, at_most, one_of
-from phrasemodels.data.formats.trees import heads, parse
 from phrasemodels.inference.inputs import (
     NOTHING,
     STRUCTURES,
@@ -31,6 +30,7 @@ from phrasemodels.inference.inputs import (
     ids_of,
     left_out,
     phrases,
+    positions_of_heads,
     tokeniser,
     too_long,
     without_pieces,
@@ -528,9 +528,7 @@ class Decomposition(Predictor):
         text, tree = words_and_tree(text)
         words, entries = tokeniser(self.tokeniser, model.parts)(text, "en"), model.entries("words")
         ids = [entries[word] if word in entries else self._unknown(word, len(model.words["words"])) for word in words]
-        parsed = parse(tree) if tree else None
-        known = parsed is not None and len(parsed.tokens) == len(words)
-        return [BEGIN, *ids], [-1, *(heads(parsed) if known and parsed else [-1] * len(words))]
+        return [BEGIN, *ids], positions_of_heads(tree, len(words))
 
     def _unknown(self, word: str, entries: int) -> int:
         if self.outside > entries:

@@ -42,7 +42,8 @@ def fetch_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
     manifest = find_corpus(settings.corpus)
     free_space(job.out, 3 * sum(file.bytes for file in manifest.files))
     origins = obtain(manifest, job.out, job.executor.sources)
-    _check_complete(settings, origins)
+    if lost := sorted(settings.digests.keys() - origins.keys()):  # files of the plan, which have gone since
+        raise OSError(f"{settings.corpus}: {', '.join(lost)} cannot be found any more; put them back, and start again")
     for name, origin in origins.items():
         if sha256_of(job.out / name) != settings.digests.get(name):
             raise ValueError(f"{origin}: {name} of {manifest.name} has changed since the run was planned; start again")
@@ -51,12 +52,6 @@ def fetch_corpus(job: Job, settings: FetchCorpus) -> dict[str, Any]:
         "from": {name: origin if "://" in origin else "a folder" for name, origin in origins.items()},
         **_terms(manifest.licence, manifest.redistributable, manifest.stand_in),
     }
-
-
-def _check_complete(settings: FetchCorpus, found: Mapping[str, str]) -> None:
-    """OSError: a file of the plan has gone since."""
-    if lost := sorted(settings.digests.keys() - found.keys()):
-        raise OSError(f"{settings.corpus}: {', '.join(lost)} cannot be found any more; put them back, and start again")
 
 
 def fetched(corpus: str, digests: Mapping[str, str]) -> Step:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phrasemodels.config import at_least
-from phrasemodels.data.formats.shards import content_digest, read_shard, write_shard
+from phrasemodels.data.formats.shards import read_shard, write_shard
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.inference.inputs import Levels, Structure, moses_lower
@@ -25,9 +25,9 @@ from phrasemodels.models.sentence_pair import ClassifierConfig
 from phrasemodels.tasks.metrics.scores import Score, accuracies, accuracy_of, write_scores
 from phrasemodels.tasks.parsers.shipped import ByShippedParser
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus, as_they_are
-from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards
+from phrasemodels.tasks.prepare.sharded import SHARD, read_shards
 from phrasemodels.tasks.prepare.vocabulary import read_ids, read_words, write_words
-from phrasemodels.tasks.problems.entailment import predict_classes, sentence_attention
+from phrasemodels.tasks.problems.entailment import identity_of, predict_classes, sentence_attention
 from phrasemodels.tasks.problems.recipe import Outcome, Recipe, Section, Stage, text_name, training_stage
 from phrasemodels.tasks.problems.sentence_data import (
     NumberSettings,
@@ -38,7 +38,7 @@ from phrasemodels.tasks.problems.sentence_data import (
     WordListSettings,
     hashed,
     number_shard,
-    statistics,
+    numbered_shards,
     vectors_of,
     word_list,
 )
@@ -70,8 +70,7 @@ def number_classes(job: Job, settings: NumberSettings) -> dict[str, Any]:
 
     It also reads ["vocabulary"].
     """
-    meta = map_shards(job, number_classes_shard, settings, vocabulary=job.inputs["vocabulary"])
-    return {**meta, **statistics([job.out / shard["file"] for shard in meta["shards"]], settings.text.sides)}
+    return numbered_shards(job, number_classes_shard, settings)
 
 
 def number_classes_shard(job: Job, settings: NumberSettings) -> dict[str, Any]:
@@ -159,8 +158,7 @@ def score_classes(job: Job, settings: None) -> dict[str, Any]:
     scores["macro_f1"] = Score(100 * float(np.mean(f1)), f"mean F1 of {len(f1)} classes, %", len(right))
     statistic = pa.array(list(np.stack([right, np.ones_like(right)], 1).astype(np.int64)))
     sentences = pa.table({"id": table["id"], "group": table["group"], RIGHT.column: statistic})
-    rows = read_shards(job.inputs["rows"]).select(["id", "label", "group"])
-    return write_scores(job, scores, sentences, [{"rows": rows.num_rows, "content": content_digest(rows)}])
+    return write_scores(job, scores, sentences, identity_of(job.inputs["rows"]))
 
 
 BATCH_TOKENS = 8192  # predicted at a time

@@ -17,11 +17,10 @@ from torch.nn import functional as F
 from phrasemodels.config import at_least
 from phrasemodels.data.corpora.releases import LABELS
 from phrasemodels.data.formats.shards import read_shard, write_shard
-from phrasemodels.data.formats.trees import heads, parse
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.store import Job, Step
 from phrasemodels.encoders.parents import SoftParents
-from phrasemodels.inference.inputs import Tokeniser, lower_case, tokeniser, words_and_tree
+from phrasemodels.inference.inputs import Tokeniser, lower_case, positions_of_heads, tokeniser, words_and_tree
 from phrasemodels.inference.loaded import LoadedModel
 from phrasemodels.inference.problems import Decomposition as DecomposedPairs
 from phrasemodels.layers.attention_weights import TreeWeights
@@ -124,20 +123,11 @@ def pair_shard(job: Job, settings: PairNumbers) -> dict[str, Any]:
         made = {"id": row["id"], "label": [LABELS.index(row["label"])], "group": row["group"]}
         for side in SIDES:
             words = settings.words(row[side], "en")
-            positions = _positions(row[f"{side}_tree"], len(words))
-            made |= {f"{side}_ids": [ROOT, *ids(words)], f"{side}_heads": positions}
+            heads = positions_of_heads(row[f"{side}_tree"], len(words))
+            made |= {f"{side}_ids": [ROOT, *ids(words)], f"{side}_heads": heads}
         rows.append(made)
     meta = write_shard(job.out / SHARD, pa.Table.from_pylist(rows, schema=NUMBERED))
     return {"dropped": found.num_rows - len(rows), **meta}
-
-
-def _positions(brackets: str, words: int) -> list[int]:
-    """Return the position of each word's head with the root at 0.
-
-    It is -1 for the root and for all words without a tree.
-    """
-    tree = parse(brackets) if brackets else None
-    return [-1, *(heads(tree) if tree and len(tree.tokens) == words else [-1] * words)]
 
 
 @dataclass(frozen=True)

@@ -236,11 +236,11 @@ def score_labels(job: Job, settings: None) -> dict[str, Any]:
         scores |= {name: Score(**score) for name, score in job.inputs["transfer"].meta["scores"].items()}
     statistics = pa.array(list(np.stack([right, np.ones_like(right)], 1).astype(np.int64)))
     sentences = pa.table({"id": table["id"], "group": table["group"], "right": statistics})
-    return write_scores(job, scores, sentences, _test_set(job.inputs["rows"]))
+    return write_scores(job, scores, sentences, identity_of(job.inputs["rows"]))
 
 
-def _test_set(rows: Artifact) -> list[dict[str, Any]]:
-    """Return the identity of numbered pairs. Words and structures are left out, since they depend on a system's reader."""
+def identity_of(rows: Artifact) -> list[dict[str, Any]]:
+    """Return the identity of numbered rows. Words and structures are left out, since they depend on a system's reader."""
     table = read_shards(rows).select(["id", "label", "group"])
     return [{"rows": table.num_rows, "content": content_digest(table)}]
 

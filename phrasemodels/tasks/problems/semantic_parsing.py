@@ -91,7 +91,10 @@ def score_forms(job: Job, settings: FormScoring) -> dict[str, object]:
     if "dev_predictions" in job.inputs:
         dev, _ = matches(job.inputs["dev_predictions"], settings.text)
         scores |= {f"dev/{name}": _percent(name, found) for name, found in dev.items()}
-    scores |= _of_training(job.inputs["model"], len(new))
+    model = job.inputs["model"]
+    speed = float(np.median([row["items_per_second"] for row in history(model)])) / 1000
+    scores["parameters"] = Score(model.meta["parameters"] / 1e6, "parameters, M", len(new))
+    scores["speed"] = Score(speed, "target words of training a second, evaluation counted, K", len(new))
     statistics = {name: pa.array(np.stack([found, np.ones_like(found)], 1).tolist()) for name, found in right.items()}
     sentences = pa.table({"id": table["id"], "group": pa.array(groups), **statistics})
     return write_scores(job, scores, sentences, job.inputs["rows"].meta["shards"])
@@ -112,15 +115,6 @@ def matches(predictions: Artifact, text: AsText) -> tuple[dict[str, NDArray[np.i
 
 def _percent(name: str, right: NDArray[np.int64]) -> Score:
     return Score(100 * float(right.mean()), SIGNATURES[name], len(right))
-
-
-def _of_training(model: Artifact, sentences: int) -> dict[str, Score]:
-    """Return the size of a model and the speed of its training."""
-    speed = float(np.median([row["items_per_second"] for row in history(model)])) / 1000
-    return {
-        "parameters": Score(model.meta["parameters"] / 1e6, "parameters, M", sentences),
-        "speed": Score(speed, "target words of training a second, evaluation counted, K", sentences),
-    }
 
 
 def _in_train(rows: Artifact, train: Artifact) -> NDArray[np.bool_]:

@@ -38,6 +38,7 @@ from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_ids, write_
 from phrasemodels.tasks.train.batches import Batch, Columns, Rows
 
 VECTORS = "vectors.safetensors"
+NUMBER = re.compile(r"[-+.\deE]*\d[-+.\deE]*")
 
 
 # (words of a sentence, vocabulary) -> the words that are read
@@ -110,9 +111,16 @@ class VectorFile:
                 whole.update(line)
                 try:
                     word, _, rest = line.decode().partition(" ")
-                    if (number > most and word not in words) or (number == 1 and _is_size(word, rest)):
+                    if number > most and word not in words:
                         continue
-                    if _of_phrase(fields := rest.split(), self.d):
+                    if (
+                        number == 1 and word.isdecimal() and rest.strip().isdecimal()
+                    ):  # numbers of words and of a vector
+                        continue
+                    fields = rest.split()
+                    if len(fields) > self.d and not NUMBER.fullmatch(
+                        fields[0]
+                    ):  # of a phrase: a few lines of glove.840B
                         continue
                     with np.errstate(over="ignore"):
                         vector = np.array(fields, np.float32)
@@ -133,16 +141,6 @@ class VectorFile:
 def _digest(path: Path, changed: int) -> str:
     """Return the digest of a file, read again if its time of change is another one."""
     return sha256_of(path)
-
-
-def _is_size(word: str, rest: str) -> bool:
-    """Return whether the first line of a file is the number of words and the width of vectors."""
-    return word.isdecimal() and rest.strip().isdecimal()
-
-
-def _of_phrase(fields: Sequence[str], d: int) -> bool:
-    """Return whether the fields after a word begin with more words, as in a few lines of glove.840B.300d.txt."""
-    return len(fields) > d and re.fullmatch(r"[-+.\deE]*\d[-+.\deE]*", fields[0]) is None
 
 
 @dataclass(frozen=True)
@@ -208,7 +206,14 @@ def number(job: Job, settings: NumberSettings) -> dict[str, Any]:
 
     It also reads ["vocabulary"].
     """
-    meta = map_shards(job, number_shard, settings, vocabulary=job.inputs["vocabulary"])
+    return numbered_shards(job, number_shard, settings)
+
+
+def numbered_shards(
+    job: Job, shard: Callable[[Job, NumberSettings], dict[str, Any]], settings: NumberSettings
+) -> dict[str, Any]:
+    """Write shards of numbers by a step for each, with the statistics of their structures."""
+    meta = map_shards(job, shard, settings, vocabulary=job.inputs["vocabulary"])
     return {**meta, **statistics([job.out / shard["file"] for shard in meta["shards"]], settings.text.sides)}
 
 

@@ -406,7 +406,7 @@ class Trainer:
         """
         last, step = is_finished(self.progress, self.config), self.progress.step
         # the clock of rank 0 alone decides: only rank 0 saves, and no other worker waits for it
-        late = self.clock.since_saved() > max(CHECKPOINT_SECONDS, self.clock.saving / SAVING)
+        late = time.monotonic() - self.clock.saved > max(CHECKPOINT_SECONDS, self.clock.saving / SAVING)
         if last or step % self.config.checkpoint_every == 0 or late:
             self.save()
         if last or step % 10 == 0:
@@ -563,10 +563,6 @@ class Clock:
     def seconds(self) -> float:
         """Return how long the training has run, over all its starts."""
         return self.before + time.monotonic() - self.started
-
-    def since_saved(self) -> float:
-        """Return the seconds since the last checkpoint."""
-        return time.monotonic() - self.saved
 
     def add(self, loss: Tensor, count: int) -> None:
         """Add the summed loss of an update, and its number of items."""
