@@ -204,10 +204,6 @@ def _translation(of: StudyTable) -> TranslationRecipe:
     return TranslationRecipe(BitextCorpus(of.corpus), Phrases(adjacent, of.phrases), text, metrics=tuple(of.metrics))
 
 
-def _translator(encoder: Any, size: Size, phrases: int) -> TranslationConfig:
-    return TranslationConfig(encoder, 0, 0, encoder.layers, encoder.d_ff)
-
-
 def _classification(of: StudyTable) -> ClassificationRecipe:
     if of.metrics:
         raise ValueError("table(metrics=...): labels are no texts; leave metrics out")
@@ -221,6 +217,10 @@ def _classifier(encoder: Any, size: Size, phrases: int) -> ClassifierConfig:
 
 # by the kind of a corpus's records: the recipe, the model around an encoder, and the metric with its printed name and its test
 PROBLEMS: Mapping[str, tuple[Any, Any, tuple[str, str, Any]]] = {
-    "bitext": (_translation, _translator, ("bleu", "BLEU", CORPUS_BLEU)),
+    "bitext": (
+        _translation,
+        lambda encoder, size, phrases: TranslationConfig(encoder, 0, 0, encoder.layers, encoder.d_ff),
+        ("bleu", "BLEU", CORPUS_BLEU),
+    ),
     "sentences": (_classification, _classifier, ("accuracy", "accuracy", RIGHT)),
 }

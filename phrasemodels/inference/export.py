@@ -193,7 +193,8 @@ def write_ctranslate2(
             table.weight = _numbers(embedding.table.weight * (embedding.scale / config.encoder.d**0.5))
             part.position_encodings.encodings = _numbers(sinusoids(torch.arange(LONGEST), config.encoder.d))
         for to_fill, layer in zip(spec.encoder.layer, encoder.layers, strict=True):
-            _encoder_layer(to_fill, layer)
+            _self_attention(to_fill.self_attention, layer.attention, layer.residuals[0].norm)
+            _feed_forward(to_fill.ffn, layer.feed_forward, layer.residuals[1].norm)
         for to_fill, layer in zip(spec.decoder.layer, model.decoder_layers, strict=True):
             _decoder_layer(to_fill, layer)
         if before:
@@ -244,11 +245,6 @@ def _linear(to_fill: Any, layers: Iterable[nn.Linear]) -> None:
 
 def _norm(to_fill: Any, norm: Any) -> None:
     to_fill.gamma, to_fill.beta = _numbers(norm.weight), _numbers(norm.bias)
-
-
-def _encoder_layer(to_fill: Any, layer: Any) -> None:
-    _self_attention(to_fill.self_attention, layer.attention, layer.residuals[0].norm)
-    _feed_forward(to_fill.ffn, layer.feed_forward, layer.residuals[1].norm)
 
 
 def _decoder_layer(to_fill: Any, layer: Any) -> None:

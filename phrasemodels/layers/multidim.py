@@ -223,13 +223,10 @@ def attend_blocks(u: Tensor, w: Tensor, p: Tensor, bounds: Tensor) -> Tensor:
         rows = starts[lengths == length].unsqueeze(1) + torch.arange(length)
         places.append(rows.flatten())
         (rows,) = on_device(u.device, rows)
-        inside = torch.zeros_like(p[rows]) if length == 1 else _block(u[rows], w[rows], p[rows])
+        own = p[rows]
+        inside = torch.zeros_like(own) if length == 1 else (weights_within(u[rows], w[rows]) * own.unsqueeze(1)).sum(2)
         outputs.append(inside.flatten(0, 1))
     return torch.cat(outputs)[on_device(u.device, torch.cat(places).argsort())[0]] if outputs else torch.zeros_like(p)
-
-
-def _block(u: Tensor, w: Tensor, p: Tensor) -> Tensor:
-    return (weights_within(u, w) * p.unsqueeze(1)).sum(2)
 
 
 def attend_within(u: Tensor, w: Tensor, p: Tensor, bounds: Tensor) -> Tensor:

@@ -182,7 +182,7 @@ class Parse:
             if after - first > 1:
                 place = self.words[0].start
                 surface = self.text[self.words[first].start - place : self.words[after - 1].end - place]
-                found[first + 1, after] = _one_line(surface)
+                found[first + 1, after] = " ".join(shown(surface)[0].split())
         return found
 
     def record(self) -> dict[str, Any]:
@@ -226,10 +226,6 @@ class Parse:
 
 
 NOTHING = Parse([], [], None, [], [])  # the parse of a text without words
-
-
-def _one_line(text: str) -> str:
-    return " ".join(shown(text)[0].split())
 
 
 NO_TAG = "XX"  # of a word whose tag is unknown, as the Penn Treebank writes it

@@ -14,7 +14,6 @@ log Z and scores are -inf and tags -1. Time is O(B·T·C²), and so is the memor
 dimensions [oldest, ..., newest], or (B, T-m, C, ..., C) by the position of the oldest, in place of pairwise; time is O(B·T·Cᵐ⁺¹).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,8 @@ class HigherOrder(Structure):
 
     def check(self, *scores: Tensor, lengths: Lengths = None) -> Tensor:
         if len(scores) != 2 or scores[0].dim() != 3 or scores[0].shape[2] < 1:
-            raise ValueError(f"unary must be (B, T, C) with at least one tag, then pairwise, not {_shapes(scores)}")
+            given = " and ".join(str(tuple(s.shape)) for s in scores)
+            raise ValueError(f"unary must be (B, T, C) with at least one tag, then pairwise, not {given}")
         (B, T, C), pairwise = scores[0].shape, scores[1]
         transitions = (C,) * (self.order + 1)
         each = (B, max(T - self.order, 0), *transitions)
@@ -259,10 +259,6 @@ def score_tags(unary: Tensor, pairwise: Tensor, tags: Tensor, order: int = 1) ->
     each = tuple(known[..., i : i + steps] for i in range(order + 1))
     chosen = pairwise[each] if pairwise.dim() == order + 1 else pairwise[(sequence, at[:steps], *each)]
     return single + torch.where(tags[..., order:] >= 0, chosen, 0).sum(-1)
-
-
-def _shapes(scores: Sequence[Tensor]) -> str:
-    return " and ".join(str(tuple(s.shape)) for s in scores)
 
 
 dispatch.register("chain", linear_chain.first_calls(), (1, 2, 4), (4, 4))

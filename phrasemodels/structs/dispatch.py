@@ -109,11 +109,6 @@ def untracked(x: Tensor) -> Tensor:
 UNTRACED = "structs: torch.jit and torch.export cannot follow compiled kernels; export what computes the scores"
 
 
-def is_traced() -> bool:
-    """Return whether torch.jit or torch.export traces the call."""
-    return _is_tracing() or torch.compiler.is_exporting()
-
-
 def not_traced(function: Function) -> Function:
     """Return the function, which `torch.compile` now calls between two compiled graphs, instead of tracing its loops."""
     _set_strategy(function.__code__, _skip)
@@ -196,7 +191,7 @@ def forbidding(scores: Tensor) -> Tensor:
 
 def refuse_tracing() -> None:
     """RuntimeError: the call is being traced, where compiled kernels would leave constants."""
-    if is_traced():
+    if _is_tracing() or torch.compiler.is_exporting():
         raise RuntimeError(UNTRACED)
 
 

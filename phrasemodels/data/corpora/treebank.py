@@ -44,7 +44,7 @@ def read(files: Mapping[str, Path], max_words: int, sections: Sequence[int] = ()
         rows = [_row(None, sentence, max_words, where) for sentence in _sentences(files)]
     elif not heads:
         rows = [
-            _row(tree, Analysed(line, document, *_words(tree), [], [], ""), max_words, where)
+            _row(tree, Analysed(line, document, list(tree.tokens), list(tree.tags), [], [], [], ""), max_words, where)
             for document, line, tree in _trees(files["brackets"], sections)
         ]
     else:
@@ -128,10 +128,6 @@ def _trees(path: Path, sections: Sequence[int]) -> Iterator[tuple[str, int, Tree
         document = file.stem if path.is_dir() else ""
         for line, tree in read_brackets(lines(file), str(file)):
             yield document, line, plain(tree)
-
-
-def _words(tree: Tree) -> tuple[list[str], list[str], list[str]]:
-    return list(tree.tokens), list(tree.tags), []
 
 
 def _row(tree: Tree | None, own: Analysed, max_words: int, where: str) -> _Row:

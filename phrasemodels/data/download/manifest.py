@@ -312,13 +312,10 @@ def validated(path: Path, kind: type[M]) -> M:
 
 def explain(error: ValidationError) -> str:
     """Return the first five errors on one line, with the nearest known key for each unknown key."""
-    text = "; ".join(_explain(one) for one in _missing_keys_last(error)[:5])
+    # missing keys last: a misspelt key often explains a missing one
+    errors = sorted(error.errors(), key=lambda one: one["type"] == "missing")
+    text = "; ".join(map(_explain, errors[:5]))
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)  # keys may hold control characters
-
-
-def _missing_keys_last(error: ValidationError) -> list[Any]:
-    """Return the errors with missing keys last: a misspelt key often explains a missing one."""
-    return sorted(error.errors(), key=lambda one: one["type"] == "missing")
 
 
 def _explain(one: Any) -> str:

@@ -400,10 +400,6 @@ class Located(Protocol):
         """Return the files with their digests if one of the folders has them."""
 
 
-def _located(part: Located, sources: Sources) -> Any:
-    return part.locate(sources.mirrors)
-
-
 def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedConfig | Pieces:
     """Resolve a pretrained encoder to its folder, or leave it to the hub. The folder's digest becomes part of its name."""
     folders = (folder / part.name for folder in (*sources.mirrors, Path()))
@@ -417,4 +413,8 @@ def _encoder(part: PretrainedConfig | Pieces, sources: Sources) -> PretrainedCon
 ENCODERS: Mapping[type, Find] = {PretrainedConfig: _encoder, Pieces: _encoder}
 
 
-FINDERS: Mapping[type, Find] = {Corpus: _corpus, Located: _located, **ENCODERS}
+FINDERS: Mapping[type, Find] = {
+    Corpus: _corpus,
+    Located: lambda part, sources: part.locate(sources.mirrors),
+    **ENCODERS,
+}

@@ -55,7 +55,8 @@ def added(old: Any, path: str, text: str) -> Any:
         return by_shipped_parser
     for name in names:
         if name not in (known := project.parts(group)):
-            raise ValueError(f"{path}={text}: no {name!r} among the {group} that users add: {_of(name, known)}")
+            near = closest(name, known) if known else f"there are none; {project.FILE} or a package names them"
+            raise ValueError(f"{path}={text}: no {name!r} among the {group} that users add: {near}")
     if group == "metrics":
         return tuple(project.part(group, name) for name in names)
     kind = project.part(group, text)
@@ -81,11 +82,6 @@ def _parser(kind: Any, where: str) -> "ParserBackend":
     if not dataclasses.is_dataclass(made) or not callable(getattr(made, "analyse", None)):
         raise ValueError(f"{where}: {kind!r} is no frozen dataclass with `analyse`")
     return made
-
-
-def _of(name: str, known: Mapping[str, str]) -> str:
-    """Return the nearest of the known names in words."""
-    return closest(name, known) if known else f"there are none; {project.FILE} or a package names them"
 
 
 def with_trees_of(parser: "ParserBackend", rows: Step) -> Step:

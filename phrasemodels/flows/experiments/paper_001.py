@@ -196,26 +196,10 @@ class AuthorsTraining:
     train: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _bilstm_max(model: SentencePairConfig) -> SentencePairConfig:
-    return replace(model, encoder=replace(model.encoder, pool=max_with_padding), start=torch_default)  # type: ignore
-
-
-def _hconvnet(model: SentencePairConfig) -> SentencePairConfig:
-    return replace(model, hidden=512, dropout=0.0, classifier=LinearClassifier, start=torch_default)
-
-
-def _disan(model: SentencePairConfig) -> SentencePairConfig:
-    return replace(model, tuned=True, start=glorot_uniform)
-
-
 def _infersent_text(recipe: EntailmentRecipe) -> EntailmentRecipe:
     """Read words with capitals between <s> and </s>. Leave out words without a vector of GloVe 840B."""
     vectors = VectorFile("glove/glove.840B.300d.txt", 300)
     return replace(recipe, text=CASED, unknown=left_out, vectors=vectors, suite=in_marks(recipe.suite), penalty=0.0)
-
-
-def _disan_text(recipe: EntailmentRecipe) -> EntailmentRecipe:
-    return replace(recipe, vectors=VectorFile("glove/glove.6B.300d.txt", 300), penalised=all_but_scores)
 
 
 INFERSENT = {
@@ -223,11 +207,19 @@ INFERSENT = {
     "steps": 20 * EPOCH, "evaluate_every": EPOCH, "checkpoint_every": EPOCH, "patience": None, "arrange": at_random,
 }  # fmt: skip
 TRAINED_BY_AUTHORS = {
-    "bilstm-max": AuthorsTraining(_bilstm_max, _infersent_text, INFERSENT),
-    "hconvnet": AuthorsTraining(_hconvnet, _infersent_text, INFERSENT),
+    "bilstm-max": AuthorsTraining(
+        lambda model: replace(model, encoder=replace(model.encoder, pool=max_with_padding), start=torch_default),  # type: ignore
+        _infersent_text,
+        INFERSENT,
+    ),
+    "hconvnet": AuthorsTraining(
+        lambda model: replace(model, hidden=512, dropout=0.0, classifier=LinearClassifier, start=torch_default),
+        _infersent_text,
+        INFERSENT,
+    ),
     "disan": AuthorsTraining(
-        _disan,
-        _disan_text,
+        lambda model: replace(model, tuned=True, start=glorot_uniform),
+        lambda recipe: replace(recipe, vectors=VectorFile("glove/glove.6B.300d.txt", 300), penalised=all_but_scores),
         {"learning_rate": 0.5, "batch_rows": 64, "steps": 400_000, "evaluate_every": 500, "patience": None},
     ),
 }

@@ -71,7 +71,7 @@ def lines(
         (drawn,) = axes.plot(
             xs,
             ys,
-            label=_wrapped(name),
+            label=textwrap.fill(name, 30),
             linewidth=1.4,
             markersize=4,
             marker=MARKS[index % len(MARKS)],
@@ -92,11 +92,6 @@ def lines(
     axes.set(xlabel=xlabel, ylabel=ylabel)
     figure.legend(fontsize=8, loc="outside right upper")
     return svg(figure, f"{ylabel} against {xlabel}: " + ", ".join(points))
-
-
-def _wrapped(name: str, width: int = 30) -> str:
-    """Return a name broken into lines."""
-    return "\n".join(textwrap.wrap(name, width))
 
 
 def name_ticks(axes: Any, rows: Sequence[str], columns: Sequence[str], size: int) -> None:
@@ -176,8 +171,12 @@ def attention_figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     A sentence with too many words gets a line that says so.
     """
     return [
-        {"group": row["group"], "sentence": _sentence(row["tokens"]), "module": in_words(row["module"])}
-        | {name: Markup(_narrowed(plot)) for name, plot in zip(("plot", "heads"), _plots(row), strict=True)}
+        {
+            "group": row["group"],
+            "sentence": " ".join(token for token in row["tokens"] if token not in ("<s>", "</s>")),
+            "module": in_words(row["module"]),
+            **{name: Markup(_narrowed(plot)) for name, plot in zip(("plot", "heads"), _plots(row), strict=True)},
+        }
         for row in rows
     ]
 
@@ -204,11 +203,6 @@ def _narrowed(plot: str) -> str:
     width = re.search(r'<svg[^>]* width="([\d.]+)pt"', plot)
     least = f"{0.6 * float(width[1]):.0f}pt" if width else "0"
     return plot.replace("<svg", f'<svg style="max-width: 100%; min-width: {least}"', 1)
-
-
-def _sentence(tokens: list[str]) -> str:
-    """Return tokens as text, without <s> and </s>."""
-    return " ".join(token for token in tokens if token not in ("<s>", "</s>"))
 
 
 def _plots(row: dict[str, Any]) -> tuple[str, str]:

@@ -218,12 +218,6 @@ def _layout(rows: list[dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
     return systems
 
 
-def _unit(row: dict[str, Any], metric: str) -> str:
-    """Return a metric with its unit from the end of its signature, if it has one."""
-    last = row["signatures"].get(metric, "").split()[-1:]
-    return f"{metric} ({last[0]})" if last and last[0] in UNITS else metric
-
-
 def _plots(finished: FinishedTable, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the plots of the page as markup. Their numbers and names are ours and need no escaping."""
     slugs = {e.name: e.row for e in finished.experiments}
@@ -235,7 +229,8 @@ def _plots(finished: FinishedTable, rows: list[dict[str, Any]]) -> dict[str, Any
         "curves": Markup(curves(histories, curve) if histories else "no training came to its end"),
         "curve": curve,
     }
-    unit = f"{_unit(rows[0], metric)}, mean over seeds"
+    last = rows[0]["signatures"].get(metric, "").split()[-1:]  # a unit, if the metric has one
+    unit = f"{metric}{f' ({last[0]})' if last and last[0] in UNITS else ''}, mean over seeds"
     own = {slugs[row["experiment"]]: row["intervals"] for row in rows if row["metric"] == metric}
     if found := _by_length(own, metric):
         plots["lengths"] = Markup(lines(found, "words of a sentence", unit))

@@ -318,7 +318,8 @@ def _answered(result: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[tup
     rows, known = [], []
     for row in result["rows"]:
         if (answer := _answer(row)) is not None:
-            own = {"experiment": answer[0].name, "metric": answer[1].metric, "intervals": _intervals(row["values"])}
+            intervals = {name: finite(asdict(seed_group(values))) for name, values in row["values"].items()}
+            own = {"experiment": answer[0].name, "metric": answer[1].metric, "intervals": intervals}
             rows.append({**row, **own, **_judged(row, *answer)})
             known.append(answer)
     return rows, known
@@ -333,10 +334,6 @@ def _judged(row: Mapping[str, Any], experiment: Experiment, answer: Answer) -> d
     values = [math.nan if seed in lost else value for seed, value in own]
     found = qualified(judge(printed, values, why_not, answer.exact, how), caveat)
     return {"verdict": found.verdict, "reason": found.reason}
-
-
-def _intervals(values: Mapping[str, list[float]]) -> dict[str, Any]:
-    return {name: finite(asdict(seed_group(one))) for name, one in values.items()}
 
 
 def _tested(

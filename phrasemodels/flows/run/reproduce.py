@@ -111,14 +111,11 @@ MOST_LETTERS = 200  # of a flow run's name
 def _name_of_table_run() -> str:
     """Return the name of a flow run with its table, profile and seeds and all other parameters."""
     asked = runtime.flow_run.parameters
-    name = f"paper {asked['paper']}, table {asked['table']}, {asked['profile']}, {_seeds(asked['seeds'])}"
+    seeds = f"{asked['seeds']} seed{'' if asked['seeds'] == 1 else 's'}"
+    name = f"paper {asked['paper']}, table {asked['table']}, {asked['profile']}, {seeds}"
     other = [text for kind in ("rows", "set", "sweep") for text in asked.get(kind) or []]
     other += [f"{kind} {asked[kind]}" for kind in ("like", "tune", "first_seed") if asked.get(kind)]
     return ", ".join((name, *other))[:MOST_LETTERS]
-
-
-def _seeds(count: int) -> str:
-    return f"{count} seed{'' if count == 1 else 's'}"
 
 
 OPTIONS: dict[str, Any] = {
