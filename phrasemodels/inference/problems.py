@@ -29,6 +29,7 @@ from phrasemodels.inference.inputs import (
     hashed,
     ids_of,
     left_out,
+    padded,
     phrases,
     positions_of_heads,
     tokeniser,
@@ -145,15 +146,6 @@ def batches(lengths: Sequence[Sequence[int]], budget: int) -> Iterator[list[int]
         batch.append(row)
     if batch:
         yield batch
-
-
-def padded(rows: Sequence[Any], fill: int = PAD) -> Tensor:
-    """Return rows of numbers (n) or (n, k) as one tensor (B, longest) or (B, longest, k)."""
-    arrays = [np.asarray(row, np.int64) for row in rows]
-    out = np.full((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]), fill, np.int64)
-    for whole, array in zip(out, arrays, strict=True):
-        whole[: len(array)] = array
-    return torch.from_numpy(out)
 
 
 class Sentences(NamedTuple):

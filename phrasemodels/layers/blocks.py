@@ -336,8 +336,25 @@ def pack_rows(x: Tensor, rows: Tensor) -> Tensor:
     return packed
 
 
+class _Padded:
+    """Sentences side by side, whose real tokens are at the places `cells` of those of `shape`; None: all are real."""
+
+    shape: tuple[int, int]
+    cells: Tensor | None
+
+    def pack(self, x: Tensor) -> Tensor:
+        """x (B, n, ...) -> the rows of real tokens (T, ...)."""
+        flat = x.flatten(0, 1)
+        return flat if self.cells is None else _Pack.apply(flat, self.cells)
+
+    def pad(self, x: Tensor) -> Tensor:
+        """x (T, ...) -> (B, n, ...), 0 for padding."""
+        whole = x if self.cells is None else _Pad.apply(x, self.cells, self.shape[0] * self.shape[1])
+        return whole.unflatten(0, self.shape)
+
+
 @dataclass(frozen=True)
-class Group:
+class Group(_Padded):
     """Some adjacent sentences of a batch, padded to the longest of them: b sentences of at most n tokens, t in all."""
 
     tokens: int  # t
@@ -351,18 +368,8 @@ class Group:
         """The mask (n, n) by which each token sees itself and the tokens before it, hence no padding."""
         return torch.full(self.shape[1:] * 2, -torch.inf, device=self.device).triu(1)
 
-    def pad(self, x: Tensor) -> Tensor:
-        """x (t, ...) -> (b, n, ...), 0 for padding."""
-        whole = x if self.cells is None else _Pad.apply(x, self.cells, self.shape[0] * self.shape[1])
-        return whole.unflatten(0, self.shape)
 
-    def pack(self, x: Tensor) -> Tensor:
-        """x (b, n, ...) -> (t, ...)."""
-        flat = x.flatten(0, 1)
-        return flat if self.cells is None else _Pack.apply(flat, self.cells)
-
-
-class Packing:
+class Packing(_Padded):
     """The real tokens of a padded batch, sentence by sentence.
 
     real (B, n): booleans; padding may be anywhere. scores (T): numbers that are added to the scores of tokens as keys. A GPU is
@@ -387,17 +394,6 @@ class Packing:
     def of_real(cls, real: Tensor) -> "Packing":
         """Return the packing of tokens (B, n), as `of`."""
         return AllRows(real) if shapes_are_fixed() else cls(real)
-
-    def pack(self, x: Tensor) -> Tensor:
-        """x (B, n, ...) -> the rows of real tokens (T, ...)."""
-        flat = x.flatten(0, 1)
-        return flat if self.cells is None else _Pack.apply(flat, self.cells)
-
-    def pad(self, x: Tensor) -> Tensor:
-        """x (T, ...) -> (B, n, ...), 0 for padding."""
-        return (x if self.cells is None else _Pad.apply(x, self.cells, self.shape[0] * self.shape[1])).unflatten(
-            0, self.shape
-        )
 
     @cached_property
     def sentences(self) -> Tensor:

@@ -31,7 +31,7 @@ from phrasemodels.structs.kernels import Kernel, allowed
 from phrasemodels.structs.kernels.engine import FIRST, NONE, add_node, add_run
 from phrasemodels.structs.kernels.simd import COMPILE
 from phrasemodels.structs.semiring import in_float64
-from phrasemodels.structs.spans import are_trees, in_pre_order
+from phrasemodels.structs.spans import are_trees, cells_of, in_pre_order
 from phrasemodels.structs.structure import ENGINE, LEVELS, Integers, ScoreLayout, Scores, Structure, TableSizes
 
 
@@ -115,9 +115,7 @@ class _Parses(Structure):
         return word[..., None], each, several if roots.dim() == 2 else several.new_ones(())
 
     def rows(self, scores: Scores, parts: Tensor, lengths: Tensor) -> Tensor:
-        n, S = scores[0].shape[1], scores[0].shape[3]
-        cells = torch.stack([parts // (n * S), parts // S % n, parts % S], -1)
-        return in_pre_order(torch.where(parts[..., None] >= 0, cells, NONE), n)
+        return cells_of(scores[0], parts)
 
     def is_structure(self, scores: Scores, rows: Tensor, lengths: Tensor) -> Tensor:
         terms, N = scores[self.skip], scores[-1].shape[-1]

@@ -571,10 +571,7 @@ class Structure:
 
     def _expanded(self, scores: Scores) -> Scores:
         """Return scores that each sentence has of its own."""
-        B = len(scores[0])
-        return tuple(
-            s.expand(B, *s.shape) if s.dim() == dim else s for s, dim in zip(scores, self.shared_dims, strict=False)
-        )
+        return self._own(scores)
 
     def _own(self, scores: Sequence[Tensor]) -> Scores:
         """Return scores with a batch dimension; those that sentences share are the same at all positions, too."""

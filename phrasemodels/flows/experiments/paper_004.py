@@ -274,7 +274,7 @@ LONG = replace(
     PROFILES["laptop"].train,
     steps=20_000, batch_tokens=300, learning_rate=2e-3, warmup=200, evaluate_every=1000, checkpoint_every=1000,
 )  # fmt: skip
-LONG_PARTS = Parts(LabelAttentionConfig(d_kv=32, d_out=32, d_ff=128), 0.1, 0.2, 0.05)
+ENGLISH_PARTS = Parts(LabelAttentionConfig(d_kv=32, d_out=32, d_ff=128), 0.1, 0.2, 0.05)
 
 
 def _rows(
@@ -342,7 +342,7 @@ def parser(profile: str) -> list[Experiment]:
     row, table = replace(TWO_YES_YES, slug="lal"), TableName(PAPER, "parser", "parser")
     chosen, parts = PROFILES[profile], PARTS[profile]
     if profile == "laptop":
-        chosen, parts = replace(chosen, train=LONG, size=replace(chosen.size, dropout=0.05)), LONG_PARTS
+        chosen, parts = replace(chosen, train=LONG, size=replace(chosen.size, dropout=0.05)), ENGLISH_PARTS
     return _rows(table, "", profile, [row], SUMMARY, chosen, parts)
 
 
@@ -361,10 +361,6 @@ ENGLISH = JoinedTreebanks("english", (GUM, EWT), GUM, {GUM.name: FREE_GUM, EWT.n
 # Some 40 minutes of one core. Averages of the weights are evaluated, so that an early end costs little.
 TRAIN = replace(LONG, steps=20_000, evaluate_every=2500, checkpoint_every=250, optimiser=averaged_adam)
 HALF = replace(TRAIN, steps=9_000, evaluate_every=1500)
-ENGLISH_SAMPLE = SampleCorpus(train=1500, dev=150, test=300, records=Treebank())
-ENGLISH_PARTS = Parts(LabelAttentionConfig(d_kv=32, d_out=32, d_ff=128), 0.1, 0.2, 0.05)
-
-
 GLOVE = VectorFile("glove/glove.6B.100d.txt", 100)
 
 
@@ -379,7 +375,7 @@ def english(profile: str) -> list[Experiment]:
     chosen = replace(chosen, train=TRAIN, size=replace(chosen.size, dropout=0.05))
     if profile == "sample":
         chosen, parts = PROFILES["sample"], PARTS["sample"]
-        corpus = ENGLISH_SAMPLE
+        corpus = GENERATED
         chosen = replace(chosen, train=replace(chosen.train, optimiser=averaged_adam))
     given = None if profile == "sample" else GLOVE
     words = replace(chosen.recipe.vocabulary, min_count=3, vectors=given)  # GUM is in it twice
@@ -394,7 +390,7 @@ def english(profile: str) -> list[Experiment]:
     (first,) = _rows(table, "", profile, [Row("lal", LAL, "", Parser(3))], SUMMARY, chosen, parts)
     by = ByOurParser(first.name, first.recipe, first.model, first.train)  # type: ignore[arg-type]
     both: JoinedTreebanks | WithPhrases = (
-        WithPhrases(ENGLISH_SAMPLE, by) if profile == "sample" else replace(ENGLISH, parts=(GUM, WithPhrases(EWT, by)))
+        WithPhrases(GENERATED, by) if profile == "sample" else replace(ENGLISH, parts=(GUM, WithPhrases(EWT, by)))
     )
     longer = replace(chosen.train, steps=chosen.train.steps * 3 // 2)
     again = replace(chosen, train=longer, recipe=replace(chosen.recipe, corpus=both))
@@ -426,7 +422,7 @@ def alone(profile: str) -> list[Experiment]:
     table = TableName(PAPER, "alone", "alone")
     made: list[Experiment] = []
     for slug, (corpus, fields, labels) in ALONE.items():
-        own = ENGLISH_SAMPLE if profile == "sample" else corpus
+        own = GENERATED if profile == "sample" else corpus
         one = replace(chosen, recipe=replace(chosen.recipe, corpus=own))
         row = Row(slug, LAL, "", Parser(2))
         (experiment,) = _rows(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from phrasemodels.data.download.manifest import load
 from phrasemodels.data.store.store import Job, Step
-from phrasemodels.inference.inputs import Levels, Tokeniser
+from phrasemodels.inference.inputs import Levels, Tokeniser, padded
 from phrasemodels.models.sentence_pair import SentenceEncoderConfig
 from phrasemodels.tasks.metrics.scores import Score, write_scores
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus
@@ -339,15 +339,8 @@ def _sentences(job: Job, settings: Activations) -> list[tuple[Tensor, Tensor]]:
         tokens += own
     order = np.random.default_rng(0).permutation(len(tokens))
     parts = [order[first : first + ROWS] for first in range(0, len(order), ROWS)][:BATCHES]
-    return [_padded([numbers[i] for i in part]) for part in parts]
-
-
-def _padded(numbers: list[Any]) -> tuple[Tensor, Tensor]:
-    lengths = torch.tensor([len(own) for own in numbers])
-    levels = torch.full((len(numbers), numbers[0].shape[1], int(lengths.max())), -1)
-    for row, own in enumerate(numbers):
-        levels[row, :, : len(own)] = torch.from_numpy(own).T
-    return lengths, levels
+    batches = [[numbers[i] for i in part] for part in parts]
+    return [(torch.tensor([*map(len, own)]), padded(own, -1).transpose(1, 2).contiguous()) for own in batches]
 
 
 def _mebibytes(config: SentenceEncoderConfig, batches: list[tuple[Tensor, Tensor]]) -> float:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from phrasemodels.data.formats.shards import read_shard
+from phrasemodels.inference.inputs import padded
 from phrasemodels.layers.blocks import on_device
 from phrasemodels.structs.dispatch import CACHED
 
@@ -83,11 +84,7 @@ class Columns:
 
     def padded(self, name: str, rows: Rows, fill: int = 0) -> Tensor:
         """Return the lists of some rows (B, longest, ...), padded with `fill`."""
-        lists = [self.row(name, row) for row in rows]
-        out = np.full((len(rows), max(len(x) for x in lists), *lists[0].shape[1:]), fill, np.int64)
-        for padded, values in zip(out, lists, strict=True):
-            padded[: len(values)] = values
-        return torch.from_numpy(out)
+        return padded([self.row(name, row) for row in rows], fill)
 
 
 def _ragged(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
