@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from phrasemodels.config import at_least, share
 from phrasemodels.data.formats.conllu import FEATURES, HEAD, RELATION, UNIVERSAL, conllu_sentences
 from phrasemodels.data.formats.lines import Line
+from phrasemodels.inference.inputs import padded
 from phrasemodels.parsing.parser import Parse, Parser
 from phrasemodels.parsing.splitter import (
     FUSED_END,
@@ -172,11 +173,13 @@ def _keys(words: Sequence[Word]) -> list[tuple[Hashable, ...]]:
     return keys
 
 
-def paragraphs(sentences: Iterable[RawSentence]) -> list[list[RawSentence]]:
+def paragraphs(
+    sentences: Iterable[RawSentence], starts: Callable[[RawSentence], bool] = lambda one: one.starts
+) -> list[list[RawSentence]]:
     """Return the sentences of each paragraph. Without marks of paragraphs there is one."""
     made: list[list[RawSentence]] = []
     for one in sentences:
-        if one.starts or not made:
+        if not made or starts(one):
             made.append([])
         made[-1].append(one)
     return made
@@ -215,13 +218,9 @@ Paragraph = tuple[
 
 def grouped(sentences: Sequence[RawSentence], draw: random.Random) -> list[list[RawSentence]]:
     """Return the sentences of each paragraph."""
-    marked = any(one.starts for one in sentences)
-    groups: list[list[RawSentence]] = []
-    for one in sentences:
-        if not groups or (one.starts if marked else draw.random() < 1 / TOGETHER):
-            groups.append([])
-        groups[-1].append(one)
-    return groups
+    if any(one.starts for one in sentences):
+        return paragraphs(sentences)
+    return paragraphs(sentences, lambda _: draw.random() < 1 / TOGETHER)
 
 
 def example(
@@ -426,12 +425,7 @@ def batched(
         batches[-1].append(k)
     draw.shuffle(batches)
     for batch in batches:
-        n = max(len(examples[k][0]) for k in batch)
-        padded = [np.zeros((len(batch), n, 4), np.int64), *(np.full((len(batch), n), -1, np.int64) for _ in range(2))]
-        for row, k in enumerate(batch):
-            for part, own in zip(padded, examples[k], strict=True):
-                part[row, : len(own)] = own
-        yield [torch.from_numpy(part) for part in padded]
+        yield [padded([examples[k][part] for k in batch], fill) for part, fill in enumerate((0, -1, -1))]
 
 
 def train_splitter(

@@ -33,7 +33,7 @@ from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, r
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_ids, read_words, write_words
 from phrasemodels.tasks.problems.recipe import Recipe, Stage
 from phrasemodels.tasks.problems.sentence_data import attention_row
-from phrasemodels.tasks.train.batches import Batch, Columns, Rows, in_order
+from phrasemodels.tasks.train.batches import Batch, ListExamples, Rows, in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, load_tensors, load_trained
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.trainer import HISTORY, PROGRESS, DivergedError, Objective, TrainSettings, train
@@ -123,28 +123,24 @@ class StoryBatch(Batch):
     answer: Tensor
 
 
-class StoryExamples:
+class StoryExamples(ListExamples):
     """Rows of story shards."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self.columns = Columns(paths, ("facts", "question", "answer", "support"))
-        self.lengths = np.stack([self.columns.lengths(side) for side in ("facts", "question")], 1)
-
-    def __len__(self) -> int:
-        return len(self.columns)
+        super().__init__(paths, ("facts", "question", "answer"), ("facts", "question"))
 
     def batch(self, rows: Rows) -> StoryBatch:
         """Return some rows of stories.
 
         Stories with fewer facts have empty ones in front. w is the longest fact's length.
         """
-        facts = [self.columns.row("facts", row) for row in rows]
+        facts = [self.row("facts", row) for row in rows]
         width = max((int(story.any(0).sum()) for story in facts), default=0)
         padded = np.zeros((len(rows), max(1, *map(len, facts)), max(1, width)), np.int64)
         for out, story in zip(padded, facts, strict=True):
             out[len(out) - len(story) :] = story[:, :width]
-        answer = self.columns.padded("answer", rows)[:, 0]
-        return StoryBatch(torch.from_numpy(padded), self.columns.padded("question", rows), answer)
+        answer = self.padded("answer", rows)[:, 0]
+        return StoryBatch(torch.from_numpy(padded), self.padded("question", rows), answer)
 
 
 @dataclass(frozen=True)

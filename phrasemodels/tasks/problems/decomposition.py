@@ -32,7 +32,7 @@ from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, r
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_ids, write_words
 from phrasemodels.tasks.problems.recipe import Recipe, Stage, text_name, training_stage
 from phrasemodels.tasks.problems.sentence_data import VECTORS, VectorFile, attention_row
-from phrasemodels.tasks.train.batches import Batch, Columns, Rows, in_order
+from phrasemodels.tasks.train.batches import Batch, ListExamples, Rows, in_order
 from phrasemodels.tasks.train.checkpoints import PredictSettings, load_trained
 from phrasemodels.tasks.train.config import TrainConfig
 from phrasemodels.tasks.train.trainer import Objective
@@ -148,24 +148,20 @@ class HeadedPairBatch(Batch):
         return premise, (self.hypothesis, self.hypothesis_lengths, self.hypothesis_heads)
 
 
-class HeadedPairExamples:
+class HeadedPairExamples(ListExamples):
     """Rows of NUMBERED shards."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         names = [f"{side}_{kind}" for side in SIDES for kind in ("ids", "heads")]
-        self.columns = Columns(paths, (*names, "label"))
-        self.lengths = np.stack([self.columns.lengths(f"{side}_ids") for side in SIDES], 1)
-
-    def __len__(self) -> int:
-        return len(self.columns)
+        super().__init__(paths, (*names, "label"), [f"{side}_ids" for side in SIDES])
 
     def batch(self, rows: Rows) -> HeadedPairBatch:
         """Return some rows, padded to the longest of them."""
-        tensors = {"label": self.columns.padded("label", rows)[:, 0]}
+        tensors = {"label": self.padded("label", rows)[:, 0]}
         for side, lengths in zip(SIDES, self.lengths[rows].T, strict=True):
-            tensors[side] = self.columns.padded(f"{side}_ids", rows)
+            tensors[side] = self.padded(f"{side}_ids", rows)
             tensors[f"{side}_lengths"] = torch.from_numpy(lengths.copy())
-            tensors[f"{side}_heads"] = self.columns.padded(f"{side}_heads", rows, -1)
+            tensors[f"{side}_heads"] = self.padded(f"{side}_heads", rows, -1)
         return HeadedPairBatch(**tensors)
 
 

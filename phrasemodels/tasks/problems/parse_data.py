@@ -39,7 +39,7 @@ from phrasemodels.parsing.saved import SIDES
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_words, write_words
 from phrasemodels.tasks.problems.sentence_data import VECTORS, VectorFile
-from phrasemodels.tasks.train.batches import Batch, Columns, Rows
+from phrasemodels.tasks.train.batches import Batch, ListExamples, Rows
 from phrasemodels.tasks.train.trainer import Objective
 
 ADVICE = (
@@ -222,37 +222,34 @@ class ParseBatch(Batch):
     gold: GoldTrees
 
 
-class ParseExamples:
+class ParseExamples(ListExamples):
     """Rows of NUMBERS. tagged: whether the model reads the corpus's tags."""
 
     def __init__(self, paths: Sequence[Path], tagged: bool = True) -> None:
-        self.columns, self.tagged = Columns(paths, COLUMNS), tagged
-        self.lengths = self.columns.lengths("words")[:, None]
-
-    def __len__(self) -> int:
-        return len(self.columns)
+        super().__init__(paths, COLUMNS, ("words",))
+        self.tagged = tagged
 
     def batch(self, rows: Rows) -> ParseBatch:
         """Return some rows, padded to the longest of them."""
-        words, tags = self.columns.padded("words", rows), self.columns.padded("tags", rows)
+        words, tags = self.padded("words", rows), self.padded("tags", rows)
         lengths = torch.from_numpy(self.lengths[rows, 0] - 2)
-        pieces = torch.tensor([len(self.columns.row("pieces", row)) for row in rows])
-        forms, characters = different_forms(self.columns.padded("characters", rows).numpy())
+        pieces = torch.tensor([len(self.row("pieces", row)) for row in rows])
+        forms, characters = different_forms(self.padded("characters", rows).numpy())
         sentences = ParserInput(
             words,
             forms,
             characters,
             tags if self.tagged else torch.full_like(tags, UNKNOWN),
             lengths,
-            self.columns.padded("pieces", rows),
+            self.padded("pieces", rows),
             pieces,
-            self.columns.padded("last", rows),
+            self.padded("last", rows),
         )
-        heads, relations = (_after_root(self.columns.padded(name, rows, -1), words) for name in ("heads", "relations"))
+        heads, relations = (_after_root(self.padded(name, rows, -1), words) for name in ("heads", "relations"))
         position = torch.arange(words.shape[1] - 1)
         inside = (position > 0) & (position <= lengths[:, None])
         gold = GoldTrees(
-            self.columns.padded("cells", rows, -1),
+            self.padded("cells", rows, -1),
             heads,
             relations,
             tags[:, :-1].masked_fill(~inside | (tags[:, :-1] == UNKNOWN), -1),

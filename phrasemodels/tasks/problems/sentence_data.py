@@ -35,7 +35,7 @@ from phrasemodels.models.pretrained_words import PieceVectors
 from phrasemodels.models.sentence_pair import BUCKETS, RANGE
 from phrasemodels.tasks.prepare.sharded import SHARD, map_shards, read_shards, required
 from phrasemodels.tasks.prepare.vocabulary import by_frequency, read_ids, write_words
-from phrasemodels.tasks.train.batches import Batch, Columns, Rows
+from phrasemodels.tasks.train.batches import Batch, ListExamples, Rows
 
 VECTORS = "vectors.safetensors"
 NUMBER = re.compile(r"[-+.\deE]*\d[-+.\deE]*")
@@ -301,26 +301,21 @@ class SentenceBatch(Batch):
     structure: Tensor
 
 
-class SentenceExamples:
+class SentenceExamples(ListExamples):
     """Rows of numbered shards, with one side or two."""
 
     def __init__(self, paths: Sequence[Path], sides: Sequence[str]) -> None:
         self.sides = tuple(sides)
-        self.columns = Columns(paths, [f"{side}_{kind}" for side in sides for kind in ("ids", "structure")])
-        self.lengths = np.stack([self.columns.lengths(f"{side}_ids") for side in sides], 1)
-
-    def __len__(self) -> int:
-        return len(self.columns)
+        names = [f"{side}_{kind}" for side in sides for kind in ("ids", "structure")]
+        super().__init__(paths, names, [f"{side}_ids" for side in sides])
 
     def batch(self, rows: Rows) -> SentenceBatch:
         """Return the sentences of some rows, all of the first side before the second."""
-        columns, sides = self.columns, self.sides
-        parts = [(columns.padded(f"{s}_ids", rows), columns.padded(f"{s}_structure", rows, -1)) for s in sides]
+        parts = [(self.padded(f"{s}_ids", rows), self.padded(f"{s}_structure", rows, -1)) for s in self.sides]
         n = max(tokens.shape[1] for tokens, _ in parts)
         tokens = torch.cat([F.pad(t, (0, n - t.shape[1])) for t, _ in parts])
         structure = torch.cat([F.pad(s, (0, 0, 0, n - s.shape[1]), value=-1) for _, s in parts]).transpose(1, 2)
-        lengths = np.concatenate([[len(columns.row(f"{side}_ids", row)) for row in rows] for side in sides])
-        return SentenceBatch(tokens, torch.from_numpy(lengths), structure)
+        return SentenceBatch(tokens, torch.from_numpy(self.lengths[rows].T.flatten()), structure)
 
 
 _TOKENS = pa.list_(pa.string())
@@ -348,21 +343,17 @@ class PhraseBatch(Batch):
         )
 
 
-class PhraseExamples:
+class PhraseExamples(ListExamples):
     """Rows of phrase shards (tasks/prepare/phrases.py)."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self.columns = Columns(paths, ("source", "target", "phrases"))
-        self.lengths = np.stack([self.columns.lengths(side) for side in ("source", "target")], 1)
-
-    def __len__(self) -> int:
-        return len(self.columns)
+        super().__init__(paths, ("source", "target", "phrases"), ("source", "target"))
 
     def batch(self, rows: Rows) -> PhraseBatch:
         """Return some rows, padded to the longest of them."""
         lengths = torch.from_numpy(self.lengths[rows, 0])
-        source, target = (self.columns.padded(side, rows) for side in ("source", "target"))
-        return PhraseBatch(source, lengths, self.columns.padded("phrases", rows, -1), target)
+        source, target = (self.padded(side, rows) for side in ("source", "target"))
+        return PhraseBatch(source, lengths, self.padded("phrases", rows, -1), target)
 
 
 def write_predictions(job: Job, rows: Artifact, found: Mapping[int, tuple[list[str], float]]) -> dict[str, Any]:

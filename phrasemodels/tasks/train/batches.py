@@ -57,23 +57,21 @@ class Examples(Protocol):
     def batch(self, rows: Rows) -> Batch: ...
 
 
-class Columns:
-    """List columns of shards, mapped into memory. Rows are numbered through all shards.
+class ListExamples:
+    """Rows of list columns of shards, mapped into memory. Rows are numbered through all shards.
 
-    A list holds numbers, or lists of numbers of one length.
+    A list holds numbers, or lists of numbers of one length. The token budget counts the lists of the columns `counted`.
     """
 
-    def __init__(self, paths: Sequence[Path], names: Sequence[str]) -> None:
+    def __init__(self, paths: Sequence[Path], names: Sequence[str], counted: Sequence[str]) -> None:
         tables = [read_shard(path) for path in paths]
         self.first = np.cumsum([0, *(table.num_rows for table in tables)])
         self.lists = {name: [_ragged(table[name]) for table in tables] for name in names}
+        lengths = [np.concatenate([np.diff(offsets) for offsets, _ in self.lists[name]]) for name in counted]
+        self.lengths = np.stack(lengths, 1).astype(np.int64)
 
     def __len__(self) -> int:
         return int(self.first[-1])
-
-    def lengths(self, name: str) -> Rows:
-        """Return the length of each row's list (rows)."""
-        return np.concatenate([np.diff(offsets) for offsets, _ in self.lists[name]]).astype(np.int64)
 
     def row(self, name: str, row: int) -> NDArray[np.int32]:
         """Return the list of one row, as a view of the mapped file."""
