@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from phrasemodels import config
+from phrasemodels.encoders.recurrent import BiLSTM
 from phrasemodels.layers.attention import MultiHeadAttention
 from phrasemodels.layers.blocks import (
     AddNorm,
@@ -52,25 +52,17 @@ class BiLSTMMaxConfig:
         return BiLSTMMax(self)
 
 
-class BiLSTMMax(nn.Module):
+class BiLSTMMax(BiLSTM):
     """A bidirectional LSTM, and the maximum of each unit over the sentence."""
 
     def __init__(self, config: BiLSTMMaxConfig) -> None:
-        super().__init__()
+        super().__init__(config.d, config.hidden)
         self.width, self.pool = 2 * config.hidden, config.pool
-        self.lstm = nn.LSTM(config.d, config.hidden, batch_first=True, bidirectional=True)
 
     def forward(self, words: Tensor, lengths: Tensor, levels: Tensor | None = None) -> Tensor:
         """words (B, n, d), lengths (B) -> (B, 2 hidden). Phrases (`levels`) are not used."""
         lengths = as_lengths(lengths, words)
-        # packing refuses empty sequences, so these read one row of padding, which the pooling leaves out
-        if not len(words):
-            return words.new_zeros(0, self.width)  # packing refuses an empty batch
-        packed = pack_padded_sequence(
-            without_padding(words, lengths), lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
-        )
-        states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=words.shape[1])
-        return self.pool(states, token_mask(lengths, words.shape[1]))
+        return self.pool(super().forward(without_padding(words, lengths), lengths), token_mask(lengths, words.shape[1]))
 
 
 @dataclass(frozen=True)

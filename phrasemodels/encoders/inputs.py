@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -205,8 +205,18 @@ class CharacterInput(nn.Module):
         return self.project(filtered.amax(-1))[sentences.forms]
 
 
+class _EncoderConfig:
+    def sized(self, sizes: Mapping[str, int]) -> Self:
+        """Return the configuration itself: its vocabulary is the encoder's."""
+        return self
+
+    def build(self, d: int) -> nn.Module:
+        """Build the input: a `ParserInput` -> vectors of all positions (B, N, d)."""
+        return PretrainedInput(self, d)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
-class PretrainedConfig:
+class PretrainedConfig(_EncoderConfig):
     """An encoder of the transformers library, trained further. A word is its last piece (paper 004, section 4.2).
 
     Args:
@@ -229,22 +239,14 @@ class PretrainedConfig:
         """The name without the digest of a folder's content, for a comparison with published settings."""
         return self.name.partition("@")[0]
 
-    def sized(self, sizes: Mapping[str, int]) -> "PretrainedConfig":
-        """Return the configuration itself: its vocabulary is the encoder's."""
-        return self
-
     def encoder(self) -> Any:
         """Return the encoder with its pretrained weights. ValueError: as of `load_pretrained`."""
         # use_safetensors: weights in a pickle could run code
         return load_pretrained("AutoModel", self.name, self.folder, self.offline, use_safetensors=True)
 
-    def build(self, d: int) -> nn.Module:
-        """Build the input: a `ParserInput` -> vectors of all positions (B, N, d)."""
-        return PretrainedInput(self, d)
-
 
 @dataclass(frozen=True)
-class ExportedEncoderConfig:
+class ExportedEncoderConfig(_EncoderConfig):
     """The pretrained encoder of an exported model. Its weights are among the model's.
 
     Args:
@@ -253,17 +255,9 @@ class ExportedEncoderConfig:
 
     folder: config.File = ""
 
-    def sized(self, sizes: Mapping[str, int]) -> "ExportedEncoderConfig":
-        """Return the configuration itself: its vocabulary is the encoder's."""
-        return self
-
     def encoder(self) -> Any:
         """Return the encoder with random weights. ValueError: as of `architecture`."""
         return architecture(Path(self.folder))
-
-    def build(self, d: int) -> nn.Module:
-        """Build the input: a `ParserInput` -> vectors of all positions (B, N, d)."""
-        return PretrainedInput(self, d)
 
 
 class PretrainedInput(nn.Module):

@@ -24,7 +24,7 @@ from torch import Tensor
 from phrasemodels.config import at_least, one_of
 from phrasemodels.data.formats.trees import Tree, brackets, parse, plain
 from phrasemodels.data.formats.trees import heads as rule_heads
-from phrasemodels.layers.blocks import PAD, SPECIAL, UNKNOWN
+from phrasemodels.layers.blocks import SPECIAL, UNKNOWN
 from phrasemodels.layers.phrases import members_of
 from phrasemodels.parsing.words import INSIDE
 from phrasemodels.parsing.words import words as treebank_words
@@ -265,15 +265,6 @@ def left_out(tokens: list[str], known: Container[str]) -> list[str]:
 def ids_of(tokens: Sequence[str], entries: Mapping[str, int]) -> list[int]:
     """Return the ids of tokens. A token is unknown if the vocabulary lacks it or it spells a special entry."""
     return [UNKNOWN if token in SPECIAL else entries.get(token, UNKNOWN) for token in tokens]
-
-
-def padded(rows: Sequence[Any], fill: int = PAD) -> Tensor:
-    """Return rows of numbers (n) or (n, k) as one tensor (B, longest) or (B, longest, k)."""
-    arrays = [np.asarray(row) for row in rows]
-    out = np.full((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]), fill, np.int64)
-    for whole, array in zip(out, arrays, strict=True):
-        whole[: len(array)] = array
-    return torch.from_numpy(out)
 
 
 class Pieces:

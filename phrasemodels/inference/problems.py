@@ -29,7 +29,6 @@ from phrasemodels.inference.inputs import (
     hashed,
     ids_of,
     left_out,
-    padded,
     phrases,
     positions_of_heads,
     tokeniser,
@@ -37,7 +36,7 @@ from phrasemodels.inference.inputs import (
     without_pieces,
     words_and_tree,
 )
-from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN
+from phrasemodels.layers.blocks import BEGIN, END, PAD, SPECIAL, UNKNOWN, padded
 from phrasemodels.models.parser import Jointly, JointParser, arcs_alone, phrases_alone, separately
 from phrasemodels.models.tagger import Tagger
 from phrasemodels.models.translation import BeamSearch, IncrementalDecoder, Translator, beam_search, with_source_words

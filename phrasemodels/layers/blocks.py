@@ -12,13 +12,14 @@ Shapes: B sentences, n tokens, d model width or features, T real tokens of all s
 padding.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -30,6 +31,15 @@ from phrasemodels.structs.dispatch import Lengths, check_lengths, is_integer, tr
 
 PAD, UNKNOWN, BEGIN, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the entries of a vocabulary with these ids
+
+
+def padded(rows: Sequence[Any], fill: int = PAD) -> Tensor:
+    """Return rows of numbers (n) or (n, k) as one tensor (B, longest) or (B, longest, k)."""
+    arrays = [np.asarray(row) for row in rows]
+    out = np.full((len(arrays), max(map(len, arrays)), *arrays[0].shape[1:]), fill, np.int64)
+    for whole, array in zip(out, arrays, strict=True):
+        whole[: len(array)] = array
+    return torch.from_numpy(out)
 
 
 def on_device(device: torch.device, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from phrasemodels.data.formats.trees import unescape
 from phrasemodels.encoders.inputs import ParserInput, exported_tokeniser, pretrained_tokeniser
-from phrasemodels.layers.blocks import BEGIN, END, PAD, UNKNOWN
+from phrasemodels.layers.blocks import BEGIN, END, PAD, UNKNOWN, padded
 from phrasemodels.parsing.words import composed, plain
 
 LETTERS = 20  # of a longer word: the first ten and the last ten
@@ -73,14 +73,14 @@ class Ids:
     def batch(self, sentences: Sequence[Sequence[str]], divide: Divide = no_pieces) -> ParserInput:
         """Return sentences, none of them empty, padded to the longest."""
         forms = [[self.form(token) for token in tokens] for tokens in sentences]
-        words = _padded([[BEGIN, *(self.of("words", form.lower()) for form in own), END] for own in forms])
+        words = padded([[BEGIN, *(self.of("words", form.lower()) for form in own), END] for own in forms])
         edges = [_row([]), _row([BEGIN]), _row([END])]
         places = {form: len(edges) + k for k, form in enumerate(dict.fromkeys(chain.from_iterable(forms)))}
         characters = torch.tensor([*edges, *map(self._letters, places)])
-        rows = _padded([[1, *(places[form] for form in own), 2] for own in forms])
+        rows = padded([[1, *(places[form] for form in own), 2] for own in forms])
         lengths = torch.tensor([len(own) for own in forms])
         divided = [divide(tokens) for tokens in sentences]
-        pieces, last = (_padded([own[name] for own in divided]) for name in ("pieces", "last"))
+        pieces, last = (padded([own[name] for own in divided]) for name in ("pieces", "last"))
         counts = torch.tensor([len(own["pieces"]) for own in divided])
         longest = int((characters > 0).sum(1).max())
         tags = torch.full_like(words, UNKNOWN)
@@ -89,11 +89,6 @@ class Ids:
 
 def _row(ids: list[int]) -> list[int]:
     return ids + [PAD] * (LETTERS - len(ids))
-
-
-def _padded(rows: Sequence[Sequence[int]]) -> Tensor:
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], dtype=torch.int64)
 
 
 def different_forms(characters: NDArray[np.int64]) -> tuple[Tensor, Tensor]:

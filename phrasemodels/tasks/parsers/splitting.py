@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from phrasemodels.config import at_least, share
 from phrasemodels.data.formats.conllu import FEATURES, HEAD, RELATION, UNIVERSAL, conllu_sentences
 from phrasemodels.data.formats.lines import Line
-from phrasemodels.inference.inputs import padded
+from phrasemodels.layers.blocks import padded
 from phrasemodels.parsing.parser import Parse, Parser
 from phrasemodels.parsing.splitter import (
     FUSED_END,

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from phrasemodels.data.download.manifest import load
 from phrasemodels.data.store.store import Job, Step
-from phrasemodels.inference.inputs import Levels, Tokeniser, padded
+from phrasemodels.inference.inputs import Levels, Tokeniser
+from phrasemodels.layers.blocks import padded
 from phrasemodels.models.sentence_pair import SentenceEncoderConfig
 from phrasemodels.tasks.metrics.scores import Score, write_scores
 from phrasemodels.tasks.prepare.corpora import Corpus, SampleCorpus

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from phrasemodels.data.formats.shards import read_shard
-from phrasemodels.inference.inputs import padded
-from phrasemodels.layers.blocks import on_device
+from phrasemodels.layers.blocks import on_device, padded
 from phrasemodels.structs.dispatch import CACHED
 
 Rows = NDArray[np.int64]
