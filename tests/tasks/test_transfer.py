@@ -98,7 +98,7 @@ def test_one_counter_is_reset_and_the_other_is_not():
             count = rule(count, torch.tensor([value]))
         counts[rule] = int(count)
     assert counts == {transfer.since_the_best: 1, transfer.in_all: 3}
-    train, dev = transfer.held_out(np.arange(100), 0.05, 0)
+    train, dev = transfer.held_out(np.arange(100), 0)
     assert len(dev) == 5 and not set(train) & set(dev)
 
 

@@ -29,6 +29,7 @@ EITHER = " | "  # between values in a line that are as good: as printed, and as 
 SHOWN = 2  # so many settings are named in a reason; of more their number
 NOT = "not the paper's "
 STATED_FIRST = "other than published: "
+PRECISION = "train.precision"  # processors differ in which is fast: it changes no name where the paper leaves it open
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,9 @@ def _lines(paper: str, folder: str) -> list[dict[str, str]]:
     return [line for line in published_settings(paper) if fnmatchcase(folder, line["table"])]
 
 
-def leaves_open(experiment: Any, setting: str) -> bool:
-    """Return whether the paper leaves a setting of an experiment open, by the last line on it."""
-    lines = [line for line in _lines(experiment.table.paper, experiment.table.folder) if setting_of(line) == setting]
+def leaves_precision_open(experiment: Any) -> bool:
+    """Return whether the paper leaves the precision of an experiment open, by the last line on it."""
+    lines = [line for line in _lines(experiment.table.paper, experiment.table.folder) if setting_of(line) == PRECISION]
     said = [line["by"] for line in lines if fnmatchcase(experiment.row, line["row"])]
     return said[-1:] == [OURS]
 

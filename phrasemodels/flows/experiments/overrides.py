@@ -25,7 +25,7 @@ from phrasemodels import project
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.store.store import Step
 from phrasemodels.encoders import EncoderConfig
-from phrasemodels.flows.experiments.comparability import leaves_open
+from phrasemodels.flows.experiments.comparability import PRECISION, leaves_precision_open
 from phrasemodels.flows.experiments.experiment import Answer, Experiment
 from phrasemodels.saved import TORCH
 from phrasemodels.tasks.metrics.scores import check_metrics
@@ -111,8 +111,6 @@ MACHINE = tuple(
     for name in ("workers", "threads", "gpus", "graphs", "checkpoint_every", "micro_batch_tokens", "accumulation_steps")
 )
 
-PRECISION = "train.precision"  # processors differ in which is fast: it changes no name where the paper leaves it open
-
 
 def overridden(experiment: Experiment, *assignments: str) -> Experiment:
     """Return the experiment with fields replaced.
@@ -134,7 +132,7 @@ def overridden(experiment: Experiment, *assignments: str) -> Experiment:
         branch[name] = text
     made = _with_answers(_replaced(experiment, tree, ""), experiment)
     changes = dict(_assigned(assignment) for assignment in experiment.changed)
-    free = (*MACHINE, PRECISION) if leaves_open(experiment, PRECISION) else MACHINE
+    free = (*MACHINE, PRECISION) if leaves_precision_open(experiment) else MACHINE
     changes |= {
         p: as_text(_value(made, p)) for p in texts if p not in free and _value(made, p) != _value(experiment, p)
     }
@@ -147,7 +145,7 @@ def overridden(experiment: Experiment, *assignments: str) -> Experiment:
 def with_precision_of(experiment: Experiment, settings: Mapping[str, Any]) -> Experiment:
     """Return the experiment with the precision of a training of it with these settings, if the paper leaves it open."""
     precision = settings.get("config", {}).get("precision")
-    if not precision or not leaves_open(experiment, PRECISION):
+    if not precision or not leaves_precision_open(experiment):
         return experiment
     return overridden(experiment, f"{PRECISION}={precision}")
 

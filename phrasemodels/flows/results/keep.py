@@ -174,9 +174,9 @@ def _write_statistics(path: Path, statistics: Statistics) -> None:
         to.write_table(together)
 
 
-def run_of(seed: int, train: str = "", run: str = "", made_by: str = "") -> dict[str, Any]:
+def run_of(seed: int, train: str = "", run: str = "") -> dict[str, Any]:
     """Return the origin of a seed: commit of the code, store key of the training and MLflow's run."""
-    return {"seed": seed, "commit": made_by or commit(), "train": train, "run": run}
+    return {"seed": seed, "commit": commit(), "train": train, "run": run}
 
 
 def _parts(

@@ -45,6 +45,7 @@ BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 REQUESTS = 128  # texts that are answered at a time: a turn waits for one turn of each other
 TURN = 200  # words of a model's turn, or one line
 MOST_WORDS = 80  # of a sentence whose figures are drawn
+SHOWN, LOOKS = 20, 5  # sentences of a page, and the most attended words of a label
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'"
 PLAIN, JSON_TEXT, FORM = "text/plain", "application/json", "application/x-www-form-urlencoded"
 INTERFACE = Path(__file__).with_name("openapi.json")  # of parsers and models
@@ -66,7 +67,7 @@ def served_parser(parser: Parser) -> Served:
     def answer(text: str, turn: Turn) -> str:
         return f"[{', '.join(found.json() for found in parser.parse_in_turns(text, turn))}]"
 
-    return Served("/parse.json", lambda text, turn: page(parser, text, turn=turn), answer)
+    return Served("/parse.json", lambda text, turn: page(parser, text, turn), answer)
 
 
 def served_model(model: "Model") -> Served:
@@ -126,30 +127,30 @@ class Shown:
         return "" if head < 0 else f"{self.parse.tokens[head - 1]} ({head})" if head else "the root"
 
 
-def page(parser: Parser, text: str, most: int = 20, turn: Turn | None = None) -> str:
-    """Return the page of a text: a form, and the parses of its first `most` sentences."""
+def page(parser: Parser, text: str, turn: Turn | None = None) -> str:
+    """Return the page of a text: a form, and the parses of its first SHOWN sentences."""
     parses = parser.parse_in_turns(text, turn) if text.strip() else []
-    shown = [shown_parse(parser, parse) for parse in parses[:most]]
+    shown = [shown_parse(parser, parse) for parse in parses[:SHOWN]]
     return render("parse.html.jinja", text=text, shown=shown, left_out=len(parses) - len(shown), card=parser.card)
 
 
-def shown_parse(parser: Parser, parse: Parse, most: int = 5) -> Shown:
+def shown_parse(parser: Parser, parse: Parse) -> Shown:
     """Return a parse with its figures. They are empty for more than MOST_WORDS words."""
     if len(parse.tokens) > MOST_WORDS:
         return Shown(parse, Markup(), Markup(), [])
     tree = Markup(readable(parse.svg("tree"))) if parse.tree else Markup()
     arcs = Markup(readable(parse.svg("arcs"))) if parse.heads else Markup()
-    return Shown(parse, tree, arcs, _looks(parser, parse, most))
+    return Shown(parse, tree, arcs, _looks(parser, parse))
 
 
-def _looks(parser: Parser, parse: Parse, most: int) -> list[tuple[str, list[tuple[str, float]]]]:
+def _looks(parser: Parser, parse: Parse) -> list[tuple[str, list[tuple[str, float]]]]:
     if parse.tree is None or parser.fused.encoder.top is None:
         return []
     labels, weights = parser.attention(parse.tokens)
     words = ["(start)", *parse.tokens, "(end)"]
     used = {span.label for span in parse.tree.spans}
     rows = [(label, row) for label, row in zip(labels, weights, strict=True) if used & set(label.split("::"))]
-    return [(label, [(words[k], float(row[k])) for k in (-row).argsort()[:most]]) for label, row in rows]
+    return [(label, [(words[k], float(row[k])) for k in (-row).argsort()[:LOOKS]]) for label, row in rows]
 
 
 class Turns:

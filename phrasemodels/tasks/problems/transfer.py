@@ -210,10 +210,10 @@ def without(rows: Rows, some: Rows) -> Rows:
     return np.setdiff1d(rows, some, assume_unique=True)
 
 
-def held_out(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
-    """Divide rows into a share for training and a share to stop by."""
+def held_out(rows: Rows, seed: int) -> tuple[Rows, Rows]:
+    """Divide rows into 95 % for training and 5 % to stop by."""
     order = np.random.default_rng(stream(seed, "held out")).permutation(rows)
-    count = max(1, int(share * len(rows)))
+    count = max(1, int(0.05 * len(rows)))
     return order[count:], order[:count]
 
 
@@ -383,21 +383,21 @@ def nested_fold(item: WorkItem) -> Metrics:
     Choose the penalty by cross-validation on the rest. Train on 95 % of the rest and stop by 5 %.
     """
     (split,) = item.read()
-    labels = torch.from_numpy(split.labels)
+    rows = len(split.labels)
     test = stratified(split.labels, item.setting.folds, item.seed)[item.part]
-    train = without(np.arange(len(labels)), test)
-    strength, dev = _cross_validated(split, train, item)
-    folds = [held_out(train, 0.05, item.seed)]
-    final = fit(split.features, labels, folds, [STRENGTHS[strength]], item.setting, item.seed)
+    final, dev = _cross_validated(split, without(np.arange(rows), test), item)
     right = final.predict(split.features[test], 0, 0).numpy() == split.labels[test]
-    return {"accuracy": 100 * float(right.mean()), "dev": dev, "rows": len(labels), "learned": len(labels)}
+    return {"accuracy": 100 * float(right.mean()), "dev": dev, "rows": rows, "learned": rows}
 
 
-def _cross_validated(split: SplitFeatures, train: NDArray[np.int64], item: WorkItem) -> tuple[int, float]:
-    """Return the best penalty by cross-validation on rows of a split, and its accuracy (%)."""
+def _cross_validated(split: SplitFeatures, train: NDArray[np.int64], item: WorkItem) -> tuple[Fitted, float]:
+    """Return a model of rows of a split with the best penalty by cross-validation, and the accuracy of that (%)."""
+    labels = torch.from_numpy(split.labels)
     parts = [train[rows] for rows in stratified(split.labels[train], item.setting.folds, item.seed)]
     folds = [(without(train, part), part) for part in parts]
-    return _best(fit(split.features, torch.from_numpy(split.labels), folds, STRENGTHS, item.setting, item.seed))
+    strength, dev = _best(fit(split.features, labels, folds, STRENGTHS, item.setting, item.seed))
+    last = [held_out(train, item.seed)]
+    return fit(split.features, labels, last, [STRENGTHS[strength]], item.setting, item.seed), dev
 
 
 def folds_and_test(item: WorkItem) -> Metrics:
@@ -406,11 +406,9 @@ def folds_and_test(item: WorkItem) -> Metrics:
     Choose the penalty by cross-validation on train. Train on 95 % of train and stop by 5 %.
     """
     split, test = item.read()
-    train = np.arange(len(split.labels))
-    strength, dev = _cross_validated(split, train, item)
-    folds = [held_out(train, 0.05, item.seed)]
-    final = fit(split.features, torch.from_numpy(split.labels), folds, [STRENGTHS[strength]], item.setting, item.seed)
-    return {**_tested(final, test), "dev": dev, "rows": len(train), "learned": len(train)}
+    rows = len(split.labels)
+    final, dev = _cross_validated(split, np.arange(rows), item)
+    return {**_tested(final, test), "dev": dev, "rows": rows, "learned": rows}
 
 
 def dev_and_test(item: WorkItem) -> Metrics:
