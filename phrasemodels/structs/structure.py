@@ -409,6 +409,11 @@ class Structure:
                 return self._call(operation, arguments, lengths, k, ranked, rounded, **options)
         scores = tuple(takewhile(_is_score, arguments))
         rest = list(arguments[len(scores) :])
+        if not scores:
+            given = [x.dtype if isinstance(x, Tensor) else type(x).__name__ for x in rest[:1]]
+            raise ValueError(f"scores must be tensors of floating point, not {given[0] if given else 'none'}")
+        if len(scores) > len(self.dims):
+            raise ValueError(f"{len(scores)} scores, but there are {len(self.dims)}; lengths must be integers, not {scores[-1].dtype}")
         if ranked:
             k = rest.pop(0) if k is None and rest else k
             if not isinstance(k, Integral) or k < 0:
@@ -416,7 +421,7 @@ class Structure:
             options["k"] = int(k)
         if rest:
             lengths = rest.pop(0)
-        if rest or not scores:
+        if rest:
             raise ValueError(f"{len(arguments)} arguments: must be scores of floating point, {'k, ' * ranked}lengths")
         nested = scores[0].dim() - self.dims[0] + 1
         batch = scores[0].shape[: max(nested, 0)]

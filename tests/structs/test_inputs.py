@@ -171,6 +171,11 @@ def test_the_entropy_of_trees_that_may_cross_keeps_its_digits(std: float) -> Non
 def test_distributions_of_whole_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="floating point"):
         chain.log_partition(torch.zeros(1, 2, 3, dtype=torch.long), torch.zeros(3, 3, dtype=torch.long))
+    unary, pairwise = torch.zeros(1, 2, 3), torch.zeros(3, 3)
+    with pytest.raises(ValueError, match=r"^scores must be tensors of floating point, not ndarray$"):
+        chain.topk(unary.numpy(), pairwise.numpy(), 2)
+    with pytest.raises(ValueError, match=r"3 scores, but there are 2; lengths must be integers, not torch.float32"):
+        chain.log_partition(unary, pairwise, torch.tensor([2.0]))
     with pytest.raises(ValueError, match="floating point"):
         LinearChain(torch.zeros(1, 2, 3, dtype=torch.long), torch.zeros(3, 3, dtype=torch.long)).entropy()
     assert DependencyTree(torch.zeros(1, 3, 3)).log_prob(torch.tensor([[-1, 0, -100]])).item() == -torch.inf
