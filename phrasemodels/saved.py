@@ -364,7 +364,7 @@ class Pretrained(ABC):
         api = _library().HfApi(**hub)
         if not (self.card.get("redistributable", True) or "licence" in self.card):  # of the model itself
             refused = (
-                f"its data may not be passed on (licences: {', '.join(self.card.get('licences', ())) or 'unknown'})"
+                f"its data may not be passed on (licences: {_licences(self.card) or 'unknown'})"
             )
             if not private:
                 raise ValueError(f"{refused}: push_to_hub({name!r}, private=True)")
@@ -398,7 +398,7 @@ def readme(card: Mapping[str, Any], loading: str, tag: str) -> str:
         "Experiment": card.get("experiment", "") if card.get("name") else "",
         "Corpus": card.get("corpora") or card.get("corpus"),
         "Seed, updates, parameters": ", ".join(str(card[k]) for k in ("seed", "steps", "parameters") if k in card),
-        "Licences of the data": ", ".join(card.get("licences", ())),
+        "Licences of the data": _licences(card),
         "Licence of the model": card.get("licence", ""),
     }
     lines += [f"- {key}: {value}" for key, value in said.items() if value]
@@ -408,6 +408,11 @@ def readme(card: Mapping[str, Any], loading: str, tag: str) -> str:
     if paper:
         lines += ["## Cite", "", "```bibtex", paper["bibtex"], "```", ""]
     return "\n".join(lines)
+
+
+def _licences(card: Mapping[str, Any]) -> str:
+    named = card.get("licences", ())
+    return named if isinstance(named, str) else ", ".join(named)
 
 
 def _value(value: Any) -> str:

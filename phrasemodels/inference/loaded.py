@@ -167,10 +167,16 @@ class LoadedModel(Pretrained):
             ValueError: The folder is not empty, a weight is not finite, or `phrasemodels.load` could not read the model.
         """
         check_finite(self.module)
+        if self.folder and not self.folder.is_dir():
+            raise ValueError(f"{self.folder}, which this model was loaded from, is gone: load it from where it is now")
         parts = {path.name: path for path in self.folder.iterdir() if path.is_dir()} if self.folder else {}
         said = describe(self.config, parts, self.predictor.described() if self.predictor else None)
         weights = copied(self.module)
         self._check_described(said["config"], weights)
+        try:
+            json.dumps(dict(self.card))
+        except TypeError as error:
+            raise ValueError(f"the card has what JSON cannot have ({error}): give numbers and texts of Python") from error
         with writing_folder(Path(folder), force) as new:
             self._write(new, said, weights)
         return Path(folder)

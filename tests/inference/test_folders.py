@@ -228,3 +228,15 @@ def test_what_a_process_or_a_build_prevents_is_said_and_not_to_export_again(tmp_
     finally:
         torch.set_default_dtype(torch.float32)
     assert phrasemodels.load(tmp_path / "b", Reading).module[2].p == 0.5
+
+
+def test_a_folder_that_is_gone_and_a_card_of_tensors_are_named(tmp_path: Path) -> None:
+    config = PsanConfig(4, levels=1)
+    with pytest.raises(ValueError, match=r"^the card has what JSON cannot have \(.* Tensor .*\): give numbers"):
+        LoadedModel(config.build(), config, card={"loss": torch.tensor(1.0)}).save_pretrained(tmp_path / "a")
+    LoadedModel(config.build(), config, card={"licences": "MIT"}).save_pretrained(tmp_path / "a")
+    assert "- Licences of the data: MIT\n" in (tmp_path / "a" / "README.md").read_text()
+    loaded = phrasemodels.load(tmp_path / "a")
+    (tmp_path / "a").rename(tmp_path / "b")
+    with pytest.raises(ValueError, match=r"a, which this model was loaded from, is gone: load it"):
+        loaded.save_pretrained(tmp_path / "c")
