@@ -83,6 +83,8 @@ def test_a_training_that_diverged_is_a_result_with_the_worst_value(tmp_path, los
     )
     (own,) = query(store, execution.record.tracker, question)[1]
     assert own == (2, len(lost), row["intervals"]["bleu"]["mean"], len(lost))
+    question = f"select distinct n, diverged from seeds where origin = 'store' and experiment = '{row['experiment']}'"
+    assert query(store, execution.record.tracker, question)[1] == [(2, len(lost))], "of every metric"
     page = write_report(finished).read_text()
     assert f"2, of which {len(lost)} diverged" in page
     made = plan.as_compared(store)

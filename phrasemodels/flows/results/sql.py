@@ -662,10 +662,11 @@ def seeds(data: Data) -> pa.Table:
             known = groups.pop(made, {})
             groups[made] = known | {int(artifact.about["seed"]): (score["value"], run_id)}
     lost = {  # of the newest comparison of a row
-        (row["experiment"], row["metric"]): dict(zip(row["seeds"], row["values"][row["metric"]], strict=True))
+        (row["experiment"], metric): dict(zip(row["seeds"], own, strict=True))
         for artifact in data.comparisons
         for row in artifact.meta["rows"]
         if row.get("diverged")
+        for metric, own in row["values"].items()
     }
     rows = [
         {"experiment": key[0], "metric": key[1], "origin": STORE}
@@ -673,7 +674,8 @@ def seeds(data: Data) -> pa.Table:
         for key in {**values, **lost}
     ]
     rows += [
-        {"experiment": row["experiment"], "metric": metric, "origin": row["origin"], "diverged": 0, **_group(own)}
+        {"experiment": row["experiment"], "metric": metric, "origin": row["origin"], "diverged": len(row.get("diverged", ()))}
+        | _group(own)
         for row in data.kept_experiments
         for metric, own in row["values"].items()
     ]
