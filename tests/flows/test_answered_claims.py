@@ -100,6 +100,29 @@ def test_readings_of_a_claim_vote_and_open_it_if_they_differ():
     assert (alone["votes"], alone["verdict"]) == (False, "open") and "only 10 of 12 tasks were run" in alone["reason"]
 
 
+def test_of_several_results_of_a_reading_the_best_one_alone_votes():
+    def both(seeds, source, size="paper", reading="-30-epochs", **row):
+        own = [("transformer", [21.5, 22.5, 22.0]), ("phrase-k2", [20.5, 24.5, 22.5])]
+        rows = ((f"000/table1/{size}/{name}{reading}", (values * 2)[:seeds]) for name, values in own)
+        made = [run(name, values, source=source) for name, values in rows]
+        return [replace(one, row={**one.row, **row}, made=float(seeds)) for one in made]
+
+    kept, older, newer = both(3, "results/kept"), both(3, "a1", test_set="unknown"), both(5, "b2")
+    small = [one for seeds, source in ((3, "a1"), (5, "b2")) for one in both(seeds, source, "laptop", "")]
+    for results in (kept + older + newer + small, small + newer + older + kept):
+        found = answer("000-1", *results)
+        assert [(r["reading"], r["source"], r["seeds"]) for r in found["readings"]] == [("30 epochs", "b2", (5, 5))]
+        assert [one["seeds"] for one in found["elsewhere"]] == [(5, 5)]
+    rows, averages = (("binary", 60.0), ("memn2n", 45.0)), []
+    for few, source in ((3, "b2"), (2, "a1")):
+        for row, mean in rows:
+            averages += [
+                run(f"003/tablebabi/paper/{row}-{task}", [mean, mean + 0.1, mean - 0.1][:few], "fact", source)
+                for task in TASKS
+            ]
+    assert [r["seeds"] for r in answer("003-5", *averages)["readings"]] == [(3, 3)]
+
+
 def test_little_and_as_good_need_a_difference_within_the_margin_and_stand_ins_are_named():
     rows = {"word-structured": 16.4, "word-simple": 14.0}
     far = [run(f"003/tablenmt/laptop/{row}", [mean, mean + 0.1, mean - 0.1]) for row, mean in rows.items()]

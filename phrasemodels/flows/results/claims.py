@@ -202,7 +202,7 @@ def _sides(row: Columns, results: Sequence[Result], stand_ins: str = "") -> list
                 continue  # it answers the number that the paper prints for this corpus
             reading = e.variant if stands_in else answer.named if answer.reading else ""
             tuned = TUNED if result.source in searched else ",".join(e.changed)
-            test_set = str(result.row.get("test_set", result.source))  # rows of one comparison in the store have one
+            test_set = str(result.row.get("test_set", result.source))  # a comparison in the store has one
             group = (e.profile, reading, tuned, test_set)
             found.append(Side((result,), answer, group, asked, stands_in))
     return found
@@ -222,7 +222,7 @@ def _averages(row: Columns, results: Sequence[Result]) -> list[Side]:
     for task in tasks:
         for side in _sides(task, results):
             group = (*side.group[:3], side.results[0].experiment.table.folder)  # the tasks have test sets of their own
-            found.setdefault(group, {})[task["dataset"]] = side
+            found.setdefault(group, {}).setdefault(task["dataset"], side)
     made = []
     for group, run in found.items():
         said = "" if len(run) == len(tasks) else f"only {len(run)} of {len(tasks)} tasks were run"
@@ -242,7 +242,7 @@ def answered_claims(results: Iterable[Result], store: Store | None = None, paper
         Columns of the claim, and: printed (the gain), verdict, reason, difference, low, high, seeds, further_seeds, source; and
         elsewhere: answers at a small size or on other data, each with its place.
     """
-    found = list(results)
+    found = sorted(results, key=lambda result: result.worth, reverse=True)
     artifacts = {} if store is None else {artifact.key: artifact for artifact in store.all_artifacts()}
     return [_answered(claim, found, artifacts) for claim in claims() if not paper or claim.paper == paper]
 
@@ -252,10 +252,15 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
     how = _how(claim, better[0])
     kind = "main" if claim.kind == ALL else claim.kind
     base = _sides(than, results, claim.stand_ins)
-    pairs: dict[tuple[str, ...], list[tuple[ClaimVerdict, Side]]] = {}
+    # of each size and reading: the best result of each row
+    pairs: dict[tuple[str, ...], dict[str, tuple[ClaimVerdict, Side]]] = {}
     for row in better:
         for side in _sides(row, results):
             for other in side.pairs_with(base):
+                named = side.against(other)
+                group = (*named.group, side.results[0].experiment.table.folder)
+                if (name := name_of(row)) in (own := pairs.setdefault(group, {})):
+                    continue
                 gain = _gain(side, other, how, artifacts)
                 exact = side.answer.exact and other.answer.exact
                 judged = judge_gain(row["value"], than["value"], gain, how, kind, exact)
@@ -264,23 +269,27 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
                 judged = replace(judged, reason="; ".join(filter(None, (judged.reason, *doubts, *rest))))
                 if side.lacking:
                     judged = replace(judged, verdict=OPEN, further_seeds=None)
-                named = side.against(other)
-                pairs.setdefault((*named.group, side.results[0].source), []).append((judged, named))
-    whole = {group: of for group, of in pairs.items() if len(of) == len(better)}
-    made = [(weakest(v for v, _ in of) if len(of) > 1 else of[0][0], of[0][1]) for of in whole.values()]
-    ours = sorted(((verdict, side) for verdict, side in made if side.comparable), key=_rank, reverse=True)
+                own[name] = (judged, named)
+    whole = [list(of.values()) for of in pairs.values() if len(of) == len(better)]
+    made = [(weakest(v for v, _ in of) if len(of) > 1 else of[0][0], of[0][1]) for of in whole]
+    best: dict[tuple[str, ...], tuple[ClaimVerdict, Side]] = {}
+    for verdict, side in made:
+        if side.comparable:
+            best.setdefault((*side.group[:3], side.lacking), (verdict, side))
+    ours = sorted(best.values(), key=_rank, reverse=True)
     small = [_elsewhere(verdict, side) for verdict, side in made if not (side.comparable or side.lacking)]
+    small.sort(key=lambda one: one["source"])
     # of answers by the same runs, which two kept results have, the first
     runs = [tuple(one[name] for name in ("place", "difference", "low", "high", "seeds")) for one in small]
     others = [one for place, one in enumerate(small) if runs[place] not in runs[:place]]
     printed = printed_gain(better[0]["value"], than["value"], how, kind)
-    verdict = _main(ours) or ClaimVerdict(OPEN, NO_RUN, printed)
+    answer = _main(ours) or ClaimVerdict(OPEN, NO_RUN, printed)
     return {
         **{name: value for name, value in asdict(claim).items() if name not in UNSEEN},
         "better": claim.better.split(SEVERAL)[0] if claim.kind != ALL else claim.better,
         "printed_better": better[0]["value"],
         "printed_than": than["value"],
-        **asdict(verdict),
+        **asdict(answer),
         "readings": [
             {"reading": side.group[1], "votes": _votes(one, side), "source": _source(side), **asdict(one)}
             for one, side in ours

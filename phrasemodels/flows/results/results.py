@@ -233,6 +233,8 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
             if (answer := _answer({**row, "settings": settings})) is not None:
                 code = _code_in(artifacts, runs[0]["score"]) if runs and answer[0].table.paper not in PAPERS else ""
                 made = {**row, "experiment": answer[0].name, "settings": settings, "code": code}
+                if score := next((one for run in runs if (one := artifacts.get(run["score"]))), None):
+                    made["test_set"] = score.meta["test_set"]
                 yield Result(key, artifact.meta["title"], *answer, made, runs, artifact.finished)
 
 
