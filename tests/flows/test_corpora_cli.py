@@ -111,6 +111,7 @@ def test_adding_a_file_says_which_rows_of_test_are_also_in_train(environment, st
     added = run(environment, *given, "divided")
     assert Path(added.stdout.strip()) == tmp_path / "corpora" / "divided.toml"
     assert "divided\tdev\t3 rows, 1 of 3 records (33%) stand verbatim in train" in added.stderr
+    assert 'corpus="divided"' in added.stderr
     forget()
     copy = tmp_path / "corpora" / "divided" / "pairs.txt"
     copy.write_text(copy.read_text() + "31\t31\n")

@@ -154,8 +154,7 @@ def _print_added(written: "Written") -> None:
             print(f"{manifest.name}\tand {len(found) - MOST_SHOWN} more {kind}s", file=sys.stderr)
     if manifest.note:
         print(clean(manifest.note), file=sys.stderr)
-    kind = "BitextCorpus" if manifest.schema_ == "bitext" else "Corpus"
-    print(f'its name in study.py: {kind}("{manifest.name}")', file=sys.stderr)
+    print(f'in study.py: table(…, corpus="{manifest.name}")', file=sys.stderr)
 
 
 @app.command()
