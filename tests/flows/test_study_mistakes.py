@@ -21,6 +21,7 @@ from phrasemodels.flows.experiments.published import TAKEN
 from phrasemodels.flows.results.verdicts import not_run, verdicts
 from phrasemodels.study import table
 from phrasemodels.tasks.metrics import scores
+from phrasemodels.tasks.metrics.compare import verdict_on
 from phrasemodels.tasks.metrics.scores import check_metrics
 from phrasemodels.verdicts.claims import gain_of_values, judge_gain
 from phrasemodels.verdicts.judgement import judge
@@ -266,3 +267,18 @@ def test_shares_that_a_paper_prints_are_judged_by_our_percentages(tmp_path: Path
     assert judge("0.80", [71.2, 70.9, 71.0], how=how).verdict == "lower"
     gain = gain_of_values([80.1, 80.2, 79.9], [71.2, 70.9, 71.0], how)
     assert gain and judge_gain("0.80", "0.71", gain, how).verdict == "confirmed"
+
+
+@pytest.mark.parametrize(
+    ("printed", "scale", "values", "verdict", "says"),
+    [
+        ("0.80", "share", [80.1, 80.2], "not comparable", "80.1 is no share: .* correct 0.80 in printed.csv"),
+        ("80.0", "percent", [0.80, 0.81, 0.80], "lower", "but ours are at most 1 .* let the metric return percentages"),
+        ("80.0", "percent", [80.0, 80.1, 79.9], "reproduced", "ours? "),
+    ],
+)
+def test_values_in_another_unit_than_their_number_say_so_and_end_nothing(
+    printed: str, scale: str, values: list[float], verdict: str, says: str
+) -> None:
+    found = verdict_on(printed, values, "", False, PrintedValue(scale))
+    assert found.verdict == verdict and re.search(says, found.reason)

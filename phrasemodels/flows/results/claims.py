@@ -261,13 +261,18 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
                 group = (*named.group, side.results[0].experiment.table.folder)
                 if (name := name_of(row)) in (own := pairs.setdefault(group, {})):
                     continue
-                gain = _gain(side, other, how, artifacts)
+                unread = next(filter(None, (a.cell.unread for a in (side.answer, other.answer) if a.cell)), "")
+                try:
+                    gain = _gain(side, other, how, artifacts)
+                except ValueError as error:  # ours don't fit the printed scale
+                    gain, unread = None, str(error)
                 exact = side.answer.exact and other.answer.exact
                 judged = judge_gain(row["value"], than["value"], gain, how, kind, exact)
                 rest = dict.fromkeys(words for one in (side, other) for words in rests_on(one.results[0]))
-                doubts = [side.lacking, *(_no_average(number) for number in (row, than))]
+                unread = "" if kind == "resource" or side.answer.exact else unread
+                doubts = [side.lacking, unread, *(_no_average(number) for number in (row, than))]
                 judged = replace(judged, reason="; ".join(filter(None, (judged.reason, *doubts, *rest))))
-                if side.lacking:
+                if side.lacking or unread:
                     judged = replace(judged, verdict=OPEN, further_seeds=None)
                 own[name] = (judged, named)
     whole = [list(of.values()) for of in pairs.values() if len(of) == len(better)]

@@ -42,9 +42,9 @@ from phrasemodels.flows.results.records import (
 )
 from phrasemodels.infra.settings import Settings
 from phrasemodels.infra.tracking import Tracker
-from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite, reason_not
+from phrasemodels.tasks.metrics.compare import TestedRow, differences, finite, reason_not, verdict_on
 from phrasemodels.tasks.problems.recipe import Outcome
-from phrasemodels.verdicts.judgement import judge, qualified
+from phrasemodels.verdicts.judgement import qualified
 from phrasemodels.verdicts.significance import seed_group
 
 Tests = list[dict[str, Any] | None]
@@ -334,7 +334,7 @@ def _judged(row: Mapping[str, Any], experiment: Experiment, answer: Answer) -> d
     why_not = reason_not(row["stand_in"], experiment.reason_not(answer) or row["reason_not"])
     lost, own = row.get("diverged", ()), zip(row["seeds"], row["values"][answer.metric], strict=True)
     values = [math.nan if seed in lost else value for seed, value in own]
-    found = qualified(judge(printed, values, why_not, answer.exact, how), caveat)
+    found = qualified(verdict_on(printed, values, why_not, answer.exact, how), caveat)
     return {"verdict": found.verdict, "reason": found.reason}
 
 

@@ -28,7 +28,7 @@ from phrasemodels.flows.experiments.published import (
 )
 from phrasemodels.flows.results.needs import NOBODY, UNDEFINED, further, needs
 from phrasemodels.flows.results.results import Result
-from phrasemodels.tasks.metrics.compare import reason_not
+from phrasemodels.tasks.metrics.compare import reason_not, verdict_on
 from phrasemodels.verdicts.judgement import Verdict, judge, qualified
 from phrasemodels.verdicts.printed import (
     WITHOUT,
@@ -93,7 +93,8 @@ def derive(row: Columns, results: Sequence[Result]) -> dict[str, Any]:
     ours = seed_group(of_seeds)
     stand_in = any(r.row["stand_in"] for r in pair)
     why = dict.fromkeys(r.experiment.reason_not(replace(r.answer, why_not="")) for r in pair)
-    verdict = judge(row["value"], of_seeds, reason_not(stand_in, "; ".join(filter(None, why))), how=printed_value(row))
+    reason = reason_not(stand_in, "; ".join(filter(None, why)))
+    verdict = verdict_on(row["value"], of_seeds, reason, False, printed_value(row))
     return {
         "ours": ours.mean,
         "half_width": None if ours.n < 2 else ours.half_width,
@@ -398,7 +399,7 @@ def _answered(row: Columns, best: Result) -> dict[str, Any]:
     why_not = reason_not(best.row["stand_in"], "; ".join(filter(None, (best.outdated, unlike))))
     caveat = best.answer.note if exact else best.experiment.caveat
     how = replace(printed_value(row), items=_items(best))
-    verdict = _withheld(qualified(judge(row["value"], values, why_not, exact, how), caveat), best)
+    verdict = _withheld(qualified(verdict_on(row["value"], values, why_not, exact, how), caveat), best)
     judged = verdict.verdict in JUDGED
     signature = f" ({best.row['signatures'][metric]})" if exact and judged else ""
     return {

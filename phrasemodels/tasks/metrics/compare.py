@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import Artifact, write_durably
 from phrasemodels.data.store.store import Job
-from phrasemodels.verdicts.judgement import judge, qualified
+from phrasemodels.verdicts.judgement import Verdict, judge, qualified
 from phrasemodels.verdicts.rule import PrintedValue
-from phrasemodels.verdicts.scales import known
+from phrasemodels.verdicts.scales import SMALL, known
 from phrasemodels.verdicts.significance import (
     Array,
     Difference,
@@ -111,7 +111,7 @@ def row_of_scores(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ..
     found = _values(row, scores)
     stand_in = any(artifact.meta["stand_in"] for artifact in scores)
     reason = reason_not(stand_in, row.reason_not)
-    judged = judge(row.printed, found[row.metric], reason, row.exact, row.how)
+    verdict = verdict_on(row.printed, found[row.metric], reason, row.exact, row.how)
     worst = 100.0 if (row.how.lower_is_better if row.how else known(row.metric).lower_is_better) else 0.0
     values = {name: [worst if math.isnan(one) else one for one in of] for name, of in found.items()}
     return {
@@ -124,13 +124,25 @@ def row_of_scores(row: RowSettings, scores: list[Artifact], seeds: tuple[int, ..
         "signatures": {name: ended[0].meta["scores"][name]["signature"] for name in values if name in metrics},
         "diverged": [seed for seed, artifact in zip(seeds, scores, strict=True) if artifact not in ended],
         "stand_in": stand_in,
-        **asdict(qualified(judged, row.caveat)),
+        **asdict(qualified(verdict, row.caveat)),
     }
 
 
 def reason_not(stand_in: bool, other: str) -> str:
     """Say why a row can't be compared with the paper: stand-in data, and another reason if there is one."""
     return "; ".join(["a stand-in, not the paper's data"] * stand_in + [other] * bool(other))
+
+
+def verdict_on(printed: str, values: Sequence[float], reason: str, exact: bool, how: PrintedValue | None) -> Verdict:
+    """Return the verdict on a printed number, or that it can't be compared if our values don't fit its scale."""
+    try:
+        found = judge(printed, values, reason, exact, how)
+    except ValueError as error:
+        return Verdict("not comparable", f"{error}; else correct {printed} in printed.csv, or its column scale")
+    small = 0.1 <= max((abs(value) for value in values if math.isfinite(value)), default=0) <= 1
+    doubt = f"ours are at most 1 beside the printed {printed}: if they are shares, let the metric return percentages"
+    apart = small and not exact and how is not None and how.scale == "percent" and abs(float(printed or 0)) >= SMALL
+    return qualified(found, doubt if apart else "")
 
 
 @dataclass(frozen=True)
