@@ -5,7 +5,9 @@ itself unless an earlier component has. Extensions: `doc._.phrases`, its phrases
 `parse_string`, `parent` and `children`. `noun_chunks` are found by the relations of Universal Dependencies.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -118,6 +120,17 @@ def _is_phrase(key: Any) -> bool:
 
 def _phrases(doc: Doc) -> list[Span]:
     """Return the phrases of a document in pre-order, but those that end inside of a token. ValueError: it has none."""
+    return _known(doc).copy()
+
+
+_last: list[Any] = [None, None, []]  # a document, what changes with it, its phrases: a loop over spans asks for them each time
+
+
+def _known(doc: Doc) -> list[Span]:
+    global _last
+    known, state = _last, (len(doc), len(doc.user_data))
+    if known[0] is doc and known[1] == state:
+        return known[2]  # type: ignore[no-any-return]
     labels: dict[Any, Any] = {key[2:]: value for key, value in doc.user_data.items() if _is_phrase(key)}
     if not labels and not all(token.is_space for token in doc):
         raise ValueError(
@@ -125,7 +138,14 @@ def _phrases(doc: Doc) -> list[Span]:
         )
     starts, ends = {token.idx: token.i for token in doc}, {token.idx + len(token): token.i + 1 for token in doc}
     whole = sorted((starts[a], -ends[b], own) for (a, b), own in labels.items() if a in starts and b in ends)
-    return [Span(doc, start, -end, label=label) for start, end, own in whole for label in own]
+    found = [Span(doc, start, -end, label=label) for start, end, own in whole for label in own]
+    _last = [doc, state, found]
+    return found
+
+
+def _place(found: list[Span], token: int) -> int:
+    """Return the place of the first phrase that begins at a token or behind it."""
+    return bisect_left(found, token, key=lambda own: own.start)
 
 
 def noun_chunks(of: Doc | Span) -> Iterator[tuple[int, int, int]]:
@@ -155,19 +175,24 @@ def noun_chunks(of: Doc | Span) -> Iterator[tuple[int, int, int]]:
 
 def _constituents(span: Span) -> list[Span]:
     """Return the phrases inside of a span, in pre-order."""
-    return [own for own in _phrases(span.doc) if span.start <= own.start and own.end <= span.end]
+    found = _known(span.doc)
+    return [own for own in found[_place(found, span.start) : _place(found, span.end)] if own.end <= span.end]
 
 
 def _labels(span: Span) -> list[str]:
     """Return the labels of the phrases over exactly these words, outermost first."""
-    return [own.label_ for own in _phrases(span.doc) if (own.start, own.end) == (span.start, span.end)]
+    return [own.label_ for own in _constituents(span) if (own.start, own.end) == (span.start, span.end)]
 
 
 def _parent(span: Span) -> Span | None:
     """Return the smallest phrase around a span."""
-    around = [own for own in _phrases(span.doc) if own.start <= span.start and span.end <= own.end]
-    larger = [own for own in around if own.end - own.start > span.end - span.start]
-    return min(larger, key=lambda own: own.end - own.start, default=None)
+    found, size = _known(span.doc), span.end - span.start
+    first = _place(found, span.sent.start) if span.doc.has_annotation("SENT_START") else 0
+    before = (found[k] for k in range(_place(found, span.start + 1) - 1, first - 1, -1))
+    around = (own for own in before if span.end <= own.end and own.end - own.start > size)
+    nearest = next(around, None)
+    over = takewhile(lambda own: nearest is not None and (own.start, own.end) == (nearest.start, nearest.end), around)
+    return next(reversed([nearest, *over]))  # of several over the same words the outermost
 
 
 def _children(span: Span) -> list[Span]:
