@@ -353,13 +353,13 @@ def parse_table(parser: "Parser", table: Any, column: str = "text", keep: Sequen
             f"a {type(table).__name__} is no table: give a table of Arrow or pandas, or parse a list of texts"
         )
     is_arrow = not is_pandas
-    keep = [keep] if isinstance(keep, str) else keep
+    keep = [keep] if isinstance(keep, str) else list(keep)
     table = pa.table(table) if is_arrow else table
     names = table.column_names if is_arrow else list(table.columns)
     for name in (column, *keep):
         if name not in names:
             raise ValueError(f"no column {name!r}; there are {', '.join(map(str, names))}")
-    _check_once("the table", (column, *keep), names)
+    _check_once("the table", [str(name) for name in (column, *keep)], [str(name) for name in names])
     own = table[column]
     values = own.to_pylist() if is_arrow else own.astype(object).where(own.notna(), None)
     texts = [_text(value, f"row {row}: {column}") for row, value in enumerate(values, 1)]
