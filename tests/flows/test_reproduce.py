@@ -197,8 +197,8 @@ def test_the_plan_names_the_setting_that_changed(world):
         ("select distinct grp from predictions order by grp", [{"grp": "idiom"}, {"grp": "plain"}]),
         ("select count(*) n from metrics where metric = 'dev_loss' and step = 20", [{"n": 2}]),
         (
-            "select verdict, count(*) n from compared where origin = 'store' group by verdict",
-            [{"verdict": "not comparable", "n": 2}],
+            "select row_verdict, count(*) n from compared where origin = 'store' group by row_verdict",
+            [{"row_verdict": "not comparable", "n": 2}],
         ),
         ("select sum(rows) n from shards where step = 'sample_split'", [{"n": 360}]),
         ("select count(*) n from published where paper = '000' and table_ = 'Table 1'", [{"n": 5}]),
@@ -209,8 +209,8 @@ def test_sql_answers(world, question, answer):
 
 
 def test_sql_by_command_line(world):
-    question = "select verdict, count(*) n from compared where origin = 'store' group by verdict"
-    assert json.loads(ask(world, "sql", question, "--json")) == [{"verdict": "not comparable", "n": 2}]
+    question = "select row_verdict, count(*) n from compared where origin = 'store' group by row_verdict"
+    assert json.loads(ask(world, "sql", question, "--json")) == [{"row_verdict": "not comparable", "n": 2}]
 
 
 @pytest.mark.parametrize(("limit", "rows"), [(2, 2), (0, 0)])

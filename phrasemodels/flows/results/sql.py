@@ -639,6 +639,7 @@ def _compared(row: Mapping[str, Any], older: str) -> dict[str, Any]:
     found = against["differences"][row["metric"]] if against else {}
     return {
         **row,
+        "row_verdict": row["verdict"],
         "reason": "; ".join(filter(None, (older, row["reason"]))),
         "ours": ours["mean"],
         "half_width": ours["half_width"],
