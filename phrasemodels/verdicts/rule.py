@@ -38,7 +38,7 @@ class PrintedValue:
     by seed); empty: only a stated margin can judge it. margin: δ, in the unit of the number; None: by the scale. items: test items,
     one of which is the least step of a share; 0: unknown. runs: r. of: k; 0: as many as r. deviation: printed standard deviation
     over the runs; None: none. bound: the number is a bound, ">" or "<". lower_is_better: the worst end of the scale is the upper
-    one. ours_percent: our values are percentages, also if the number is a share. ValueError: a value that none of these can be.
+    one. ours_percent: our values are known to be percentages, also if the number is a share. ValueError: a value that none of these can be.
     """
 
     scale: Scale = "percent"

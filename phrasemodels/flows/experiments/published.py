@@ -111,7 +111,7 @@ def printed_value(row: Columns) -> PrintedValue:
         same = [(other["value"], ()) for other in published_results() if all(other[n] == row[n] for n in GROUP)]
         decision = decide(one.metric, same or [(one.value, ())])
         scale, lower = decision.scale, decision.lower_is_better
-    return replace(how_made(one, scale, lower_is_better=lower), ours_percent=scale == "share" and known(one.metric).name in MAIN)
+    return replace(how_made(one, scale, lower_is_better=lower), ours_percent=known(one.metric).name in MAIN)
 
 
 @dataclass(frozen=True)

@@ -139,9 +139,10 @@ def verdict_on(printed: str, values: Sequence[float], reason: str, exact: bool, 
         found = judge(printed, values, reason, exact, how)
     except ValueError as error:
         return Verdict("not comparable", f"{error}; else correct {printed} in printed.csv, or its column scale")
-    small = 0.1 <= max((abs(value) for value in values if math.isfinite(value)), default=0) <= 1
+    small = 0 < max((abs(value) for value in values if math.isfinite(value)), default=0) <= 1
     doubt = f"ours are at most 1 beside the printed {printed}: if they are shares, let the metric return percentages"
-    apart = small and not exact and how is not None and how.scale == "percent" and abs(float(printed or 0)) >= SMALL
+    of_shares = how is not None and how.scale == "percent" and not how.ours_percent and abs(float(printed or 0)) >= SMALL
+    apart = small and not exact and of_shares
     return qualified(found, doubt if apart else "")
 
 
