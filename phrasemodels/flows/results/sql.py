@@ -674,12 +674,12 @@ def seeds(data: Data) -> pa.Table:
         | _stored(list(values.get(key, {"": {}}).values()), lost.get(key, {}))
         for key in {**values, **lost}
     ]
-    rows += [
-        {"experiment": row["experiment"], "metric": metric, "origin": row["origin"], "diverged": len(row.get("diverged", ()))}
-        | _group(own)
-        for row in data.kept_experiments
+    kept = {  # a row with a diverged seed has its own metric alone
+        (row["origin"], row["experiment"], metric): {"diverged": len(row.get("diverged", ())), **_group(own)}
+        for row in reversed(data.kept)
         for metric, own in row["values"].items()
-    ]
+    }
+    rows += [dict(zip(("origin", "experiment", "metric"), key, strict=True)) | own for key, own in reversed(kept.items())]
     return table("seeds", ({**row, **data.place(row["experiment"]), **_direction(row["metric"])} for row in rows))
 
 
