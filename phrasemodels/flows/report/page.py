@@ -108,7 +108,7 @@ def write_overview(store: Store, tracker: Tracker) -> Path:
         needed=needed(rows),
         marks=MARKS,
         pages={file: title for file, title in titles.items() if (folder / file).is_file()},
-        contradicted={(r["source"], r["experiment"], r["measured"]) for r in rows if r["verdict"] == "impossible"},
+        answered={(r["source"], r["experiment"], r["measured"]): r["verdict"] for r in rows},
         kept=[_kept_result(name, results) for name in sorted({r.source for r in results if r.kept})],
         tables=[_layout(paper, name, rows) for paper, name in dict.fromkeys((r["paper"], r["table"]) for r in rows)],
     )
