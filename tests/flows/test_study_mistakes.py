@@ -18,12 +18,13 @@ from phrasemodels.flows.experiments.catalogue import PAPERS, Request, made_by
 from phrasemodels.flows.experiments.experiment import Cell
 from phrasemodels.flows.experiments.paper_000 import table_1
 from phrasemodels.flows.experiments.published import TAKEN
+from phrasemodels.flows.results import claims
 from phrasemodels.flows.results.verdicts import not_run, verdicts
 from phrasemodels.study import table
 from phrasemodels.tasks.metrics import scores
 from phrasemodels.tasks.metrics.compare import verdict_on
 from phrasemodels.tasks.metrics.scores import check_metrics
-from phrasemodels.verdicts.claims import gain_of_values, judge_gain
+from phrasemodels.verdicts.claims import Claim, gain_of_values, judge_gain
 from phrasemodels.verdicts.judgement import judge
 from phrasemodels.verdicts.rule import PrintedValue
 
@@ -282,3 +283,14 @@ def test_values_in_another_unit_than_their_number_say_so_and_end_nothing(
 ) -> None:
     found = verdict_on(printed, values, "", False, PrintedValue(scale))
     assert found.verdict == verdict and re.search(says, found.reason)
+
+
+def test_a_claim_hears_which_direction_the_printed_numbers_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "table,system,metric,value,scale,lower is better\n1,A,own,85.0,percent,yes\n1,B,own,95.0,percent,yes\n"
+    (tmp_path / "printed.csv").write_text(lines)
+    monkeypatch.setattr("phrasemodels.project.beside", lambda paper, file: tmp_path / file)
+    row, _ = published._added("mine")
+    how = claims._how(Claim("c", "mine", "less", "1", "A", "B", "own"), row)
+    gain = gain_of_values([80.1, 80.2, 79.9], [90.1, 90.2, 89.9], how)
+    assert gain and judge_gain("85.0", "95.0", gain, how).verdict == "confirmed"
+    assert judge_gain("85.0", "95.0", gain, how, "no worse").verdict == "confirmed"

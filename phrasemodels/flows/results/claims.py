@@ -251,6 +251,10 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
     better, than = printed_rows(claim)
     how = _how(claim, better[0])
     kind = "main" if claim.kind == ALL else claim.kind
+    try:
+        printed = printed_gain(better[0]["value"], than["value"], how, kind)
+    except ValueError as error:
+        raise ValueError(f"claim {claim.id}: {error}; if less is better, say so in the column lower_is_better") from None
     base = _sides(than, results, claim.stand_ins)
     # of each size and reading: the best result of each row
     pairs: dict[tuple[str, ...], dict[str, tuple[ClaimVerdict, Side]]] = {}
@@ -287,7 +291,6 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
     # of answers by the same runs, which two kept results have, the first
     runs = [tuple(one[name] for name in ("place", "difference", "low", "high", "seeds")) for one in small]
     others = [one for place, one in enumerate(small) if runs[place] not in runs[:place]]
-    printed = printed_gain(better[0]["value"], than["value"], how, kind)
     answer = _main(ours) or ClaimVerdict(OPEN, NO_RUN, printed)
     return {
         **{name: value for name, value in asdict(claim).items() if name not in UNSEEN},
@@ -307,7 +310,8 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
 def _how(claim: Claim, row: Columns) -> PrintedValue:
     how = printed_value(row)
     scale = "positive" if claim.kind == "resource" else how.scale
-    return PrintedValue(scale, how.margin, lower_is_better=claim.lower_is_better, ours_percent=how.ours_percent)
+    lower = claim.lower_is_better or how.lower_is_better  # as claims.csv or the number's own line says
+    return PrintedValue(scale, how.margin, lower_is_better=lower, ours_percent=how.ours_percent)
 
 
 def _main(ours: Sequence[tuple[ClaimVerdict, Side]]) -> ClaimVerdict | None:

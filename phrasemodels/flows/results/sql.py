@@ -662,17 +662,13 @@ def seeds(data: Data) -> pa.Table:
             groups = values.setdefault((experiment, metric), {})
             known = groups.pop(made, {})
             groups[made] = known | {int(artifact.about["seed"]): (score["value"], run_id)}
-    lost = {  # of the newest comparison of a row
-        (row["experiment"], metric): dict(zip(row["seeds"], own, strict=True))
-        for artifact in data.comparisons
-        for row in artifact.meta["rows"]
-        if row.get("diverged")
-        for metric, own in row["values"].items()
-    }
+    compared_rows = [row for artifact in data.comparisons for row in artifact.meta["rows"]]  # the newest comparison last
+    lost = {row["experiment"]: row.get("diverged", ()) for row in compared_rows}
+    keys = {**values, **{(row["experiment"], row["metric"]): {} for row in compared_rows if row.get("diverged")}}
     rows = [
-        {"experiment": key[0], "metric": key[1], "origin": STORE}
-        | _stored(list(values.get(key, {"": {}}).values()), lost.get(key, {}))
-        for key in {**values, **lost}
+        {"experiment": experiment, "metric": metric, "origin": STORE}
+        | _stored(list(values.get((experiment, metric), {"": {}}).values()), lost.get(experiment, ()), metric)
+        for experiment, metric in keys
     ]
     kept = {  # a row with a diverged seed has its own metric alone
         (row["origin"], row["experiment"], metric): {"diverged": len(row.get("diverged", ())), **_group(own)}
@@ -694,13 +690,14 @@ def _made_by(trained: Artifact) -> str:
     return str((setting(trained), trained.manifest["parts"]["source"]))
 
 
-def _stored(groups: list[dict[int, tuple[float, str]]], compared: Mapping[int, float]) -> dict[str, Any]:
-    """Return the row of the newest group of seeds. Its warning names the seeds in earlier ones alone.
+def _stored(groups: list[dict[int, tuple[float, str]]], diverged: Sequence[int], metric: str) -> dict[str, Any]:
+    """Return the row of the newest group of seeds, with the worst value for diverged ones.
 
-    compared: the values by seed of a comparison with a diverged training.
+    Its warning names the seeds in earlier groups alone.
     """
     *earlier, newest = groups
-    lost = [value for seed, value in compared.items() if not any(seed in group for group in groups)]
+    worst = 100.0 if _direction(metric)["higher_is_better"] is False else 0.0
+    lost = [worst for seed in diverged if not any(seed in group for group in groups)]
     row = _group([*(value for value, _ in newest.values()), *lost]) | {"diverged": len(lost)}
     row["run_ids"] = [run_id for _, run_id in newest.values() if run_id]
     if left := sorted({seed for group in earlier for seed in group} - newest.keys()):
