@@ -310,6 +310,7 @@ def mark_ended(run: str, reason: str) -> None:
     They are its running tasks and (unless a signal ended it) the run. After a signal its sender sets the state of the
     run.
     """
+    import httpx
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
     from prefect.states import Cancelled, Failed
@@ -318,7 +319,7 @@ def mark_ended(run: str, reason: str) -> None:
         return
     own = FlowRunFilter.model_validate({"id": {"any_": [run]}})
     under_way = TaskRunFilter.model_validate({"state": {"type": {"any_": ["RUNNING"]}}})
-    with get_client(sync_client=True) as client:
+    with contextlib.suppress(httpx.TransportError), get_client(sync_client=True) as client:  # a server that ended has no run
         state = client.read_flow_run(UUID(run)).state
         if not STOPPING.is_set() and (state is None or not state.is_final()):
             client.set_flow_run_state(UUID(run), Failed(message=reason), force=True)
