@@ -223,7 +223,7 @@ def test_a_view_is_described_with_the_meaning_of_its_columns(store: Store) -> No
 
 def test_a_mean_is_over_the_newest_code_alone_and_says_which_seeds_it_leaves_out() -> None:
     groups = [{0: (70.0, "a"), 1: (74.0, "b")}, {1: (90.0, "c"), 2: (92.0, "d")}]
-    row = sql._stored(groups, {})
+    row = sql._stored(groups, (), "accuracy")
     assert (row["mean"], row["n"], row["run_ids"]) == (91.0, 2, ["c", "d"])
     assert "seeds 0 are of earlier settings or code and left out" in row["warning"]
 
