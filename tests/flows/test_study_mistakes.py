@@ -289,8 +289,12 @@ def test_a_claim_hears_which_direction_the_printed_numbers_have(tmp_path: Path, 
     lines = "table,system,metric,value,scale,lower is better\n1,A,own,85.0,percent,yes\n1,B,own,95.0,percent,yes\n"
     (tmp_path / "printed.csv").write_text(lines)
     monkeypatch.setattr("phrasemodels.project.beside", lambda paper, file: tmp_path / file)
-    row, _ = published._added("mine")
-    how = claims._how(Claim("c", "mine", "less", "1", "A", "B", "own"), row)
+    row, other = published._added("mine")
+    claim = Claim("c", "mine", "less", "1", "A", "B", "own")
+    how = claims._how(claim, row)
+    monkeypatch.setattr(claims, "printed_rows", lambda one: ([row, other], row))
+    with pytest.raises(ValueError, match=r"claim c: 85\.0 is not better than 85\.0"):  # as `plan` says it
+        claims.printed_gains(claim)
     gain = gain_of_values([80.1, 80.2, 79.9], [90.1, 90.2, 89.9], how)
     assert gain and judge_gain("85.0", "95.0", gain, how).verdict == "confirmed"
     assert judge_gain("85.0", "95.0", gain, how, "no worse").verdict == "confirmed"

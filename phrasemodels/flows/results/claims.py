@@ -251,10 +251,7 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
     better, than = printed_rows(claim)
     how = _how(claim, better[0])
     kind = "main" if claim.kind == ALL else claim.kind
-    try:
-        printed = printed_gain(better[0]["value"], than["value"], how, kind)
-    except ValueError as error:
-        raise ValueError(f"claim {claim.id}: {error}; if less is better, say so in the column lower_is_better") from None
+    printed, *_ = printed_gains(claim)
     base = _sides(than, results, claim.stand_ins)
     # of each size and reading: the best result of each row
     pairs: dict[tuple[str, ...], dict[str, tuple[ClaimVerdict, Side]]] = {}
@@ -305,6 +302,16 @@ def _answered(claim: Claim, results: Sequence[Result], artifacts: Mapping[str, A
         "source": _source(ours[0][1]) if ours else "",
         "elsewhere": others,
     }
+
+
+def printed_gains(claim: Claim) -> list[float]:
+    """Return the printed gain of each better row of a claim. ValueError: there is none, or no such row."""
+    better, than = printed_rows(claim)
+    how, kind = _how(claim, better[0]), "main" if claim.kind == ALL else claim.kind
+    try:
+        return [printed_gain(row["value"], than["value"], how, kind) for row in better]
+    except ValueError as error:
+        raise ValueError(f"claim {claim.id}: {error}; if less is better, say so in the column lower_is_better") from None
 
 
 def _how(claim: Claim, row: Columns) -> PrintedValue:

@@ -103,12 +103,12 @@ class Plan:
 
 def _resolved(request: "Request") -> "Table":
     """Return the table of a request. ValueError: it, or a claim of its paper, is wrong; after the trainings it would be late."""
-    from phrasemodels.flows.results.claims import claims, printed_rows
+    from phrasemodels.flows.results.claims import claims, printed_gains
 
     table = request.resolve()
     for claim in claims():
         if claim.paper == table.paper:
-            printed_rows(claim)
+            printed_gains(claim)
     return table
 
 
