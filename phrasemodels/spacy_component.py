@@ -123,14 +123,16 @@ def _phrases(doc: Doc) -> list[Span]:
     return _known(doc).copy()
 
 
-_last: list[Any] = [None, None, []]  # a document, what changes with it, its phrases: a loop over spans asks for them each time
+# a document, its values, the numbers of its tokens and values, its phrases: a loop over spans asks for them each time
+_last: list[Any] = [None, None, None, []]
 
 
 def _known(doc: Doc) -> list[Span]:
+    """Return the phrases of a document, made once while it has as many tokens and values. They must not be changed."""
     global _last
-    known, state = _last, (len(doc), len(doc.user_data))
-    if known[0] is doc and known[1] == state:
-        return known[2]
+    known, sizes = _last, (len(doc), len(doc.user_data))
+    if known[0] is doc and known[1] is doc.user_data and known[2] == sizes:
+        return known[3]
     labels: dict[Any, Any] = {key[2:]: value for key, value in doc.user_data.items() if _is_phrase(key)}
     if not labels and not all(token.is_space for token in doc):
         raise ValueError(
@@ -139,7 +141,7 @@ def _known(doc: Doc) -> list[Span]:
     starts, ends = {token.idx: token.i for token in doc}, {token.idx + len(token): token.i + 1 for token in doc}
     whole = sorted((starts[a], -ends[b], own) for (a, b), own in labels.items() if a in starts and b in ends)
     found = [Span(doc, start, -end, label=label) for start, end, own in whole for label in own]
-    _last = [doc, state, found]
+    _last = [doc, doc.user_data, sizes, found]
     return found
 
 

@@ -199,12 +199,13 @@ def gain_of_values(
         paired: Both have the same seeds in the same order.
         half: Half a unit of the last digit of the values, if they are rounded.
     """
-    found = [worst_end(factor_of_ours(how) * np.array(values, float), how) for values in (better, than)]
+    factor = factor_of_ours(how, [*better, *than])
+    found = [worst_end(factor * np.array(values, float), how) for values in (better, than)]
     ours, base = (None if one is None else np.log(one) if how.scale == "positive" else one for one in found)
     if ours is None or base is None:
         return None
     apart = [ours - base] if paired else [ours, base]
-    unit = factor_of_ours(how) * half
+    unit = factor * half
     rounding = unit / math.exp(ours.mean()) + unit / math.exp(base.mean()) if how.scale == "positive" else 2 * unit
     least = rounding**2 / (6 * len(apart))  # the variance of rounding alone
     seeds = tuple((max(least, float(np.var(one, ddof=1))) if len(one) > 1 else 0.0, 0.0, len(one)) for one in apart)

@@ -129,7 +129,7 @@ def _of_log(table: Table, columns: list[Column], unread: list[str]) -> list[Colu
     """Return the columns with one value, and make one row of them, if the rows are steps of a training. ValueError: none has."""
     rows = table.rows = list(table.rows)
     values = {one.name: [cell for row in rows if (cell := row.cells.get(one.name)) not in (None, "")] for one in columns}
-    if len(rows) < 2:
+    if len(rows) < 2 or not columns:
         return columns
     course = [name for name, found in values.items() if len(found) > 1]
     said = f"{table.where}: {', '.join(course)[:100]}: values at several steps of a training"
@@ -137,7 +137,8 @@ def _of_log(table: Table, columns: list[Column], unread: list[str]) -> list[Colu
         raise ValueError(f"{said}; keep the line of one step alone")
     if course:
         unread.append(f"{said}, not read")
-    table.rows = [Row(rows[-1].where, {name: found[0] for name, found in values.items() if len(found) == 1})]
+    cells = {name: cell for name, cell in rows[-1].cells.items() if name not in course}  # settings among them
+    table.rows = [Row(rows[-1].where, cells | {name: found[0] for name, found in values.items() if len(found) == 1})]
     return [one for one in columns if one.name not in course]
 
 

@@ -12,7 +12,7 @@ benchmarks/verdict_rule.py its rates of error.
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
@@ -172,7 +172,7 @@ def judge_runs(printed: str, values: Sequence[float], how: PrintedValue | None =
     ValueError: the number or the values are none, or the number has neither a known scale nor a stated margin.
     """
     how = how or PrintedValue()
-    unit = factor_of_ours(how) / factor_of(how)
+    unit = factor_of_ours(how, values) / factor_of(how)
     number, values = read_number(printed), [_as_infinite(float(value)) * unit for value in values]
     if not values:
         raise ValueError("there are no values: give one for each run")
@@ -218,8 +218,11 @@ def factor_of(how: PrintedValue) -> float:
     return 100.0 if how.scale == "share" else 1.0
 
 
-def factor_of_ours(how: PrintedValue) -> float:
-    """Return by what our values are multiplied."""
+def factor_of_ours(how: PrintedValue, values: Iterable[float]) -> float:
+    """Return by what our values are multiplied. ValueError: beside a printed share they may be shares or percentages below 1."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if how.ours_percent and how.scale == "share" and 0 < largest <= 1:
+        raise ValueError(f"ours of at most {largest:g} may be shares, or percentages below 1: give both in percent")
     return 1.0 if how.ours_percent else factor_of(how)
 
 

@@ -261,6 +261,7 @@ def test_shares_that_a_paper_prints_are_judged_by_our_percentages(tmp_path: Path
     monkeypatch.setattr("phrasemodels.project.beside", lambda paper, file: tmp_path / file)
     printed = published._added("mine")
     monkeypatch.setattr(published, "published_results", lambda: printed)
+    monkeypatch.setattr("phrasemodels.project.parts", lambda group: {"mine": "study"} if group == "papers" else {})
     how, other, own = map(published.printed_value, printed)
     assert how == other == PrintedValue("share", ours_percent=True) and not own.ours_percent
     found = judge("0.71", [71.2, 70.9, 71.0], how=how)
@@ -268,6 +269,11 @@ def test_shares_that_a_paper_prints_are_judged_by_our_percentages(tmp_path: Path
     assert judge("0.80", [71.2, 70.9, 71.0], how=how).verdict == "lower"
     gain = gain_of_values([80.1, 80.2, 79.9], [71.2, 70.9, 71.0], how)
     assert gain and judge_gain("0.80", "0.71", gain, how).verdict == "confirmed"
+    assert published.printed_value(printed[0] | {"number": replace(printed[0]["number"], metric="token_accuracy")}) != how
+    with pytest.raises(ValueError, match="may be shares, or percentages below 1"):  # of an own metric, or of a failed row
+        judge("0.80", [0.8, 0.81], how=how)
+    with pytest.raises(ValueError, match="may be shares, or percentages below 1"):
+        gain_of_values([0.8, 0.81], [0.5, 0.6], how)
 
 
 @pytest.mark.parametrize(

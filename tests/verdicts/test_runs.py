@@ -832,6 +832,9 @@ def test_a_log_of_steps_gives_what_it_has_once_and_a_copy_of_a_file_counts_once(
     ours = {f"A/seed{n}/metrics.csv": log.format(n) for n in range(3)}
     both, found = scores_of(tmp_path / "log", ours, "model,accuracy\nA,82.1\n")
     assert found == {("A", "accuracy"): ("reproduced", 3)} and any("train_loss: values at several steps" in one for one in both.unread)
+    rates = {f"A/seed{n}/metrics.csv": f"epoch,loss,params.lr,test_acc\n0,0.5,0.{n},\n1,0.4,0.{n},0.82{n}\n" for n in range(3)}
+    (one,) = scores_of(tmp_path / "rates", rates, "model,accuracy\nA,82.1\n")[1].values()
+    assert one[0] == "not comparable", "the settings of a log part its runs"
     ours = {f"{n}.csv": f"epoch,accuracy\n0,81.0\n1,82.{n}\n" for n in range(3)}
     with pytest.raises(ValueError, match=r"accuracy: values at several steps .* keep the line of one step"):
         scores_of(tmp_path / "course", ours, "model,accuracy\nA,82.1\n")

@@ -13,7 +13,7 @@ from phrasemodels import project
 from phrasemodels.data.store.store import digest_of
 from phrasemodels.verdicts.printed import Printed, read_printed
 from phrasemodels.verdicts.rule import PrintedValue, how_made
-from phrasemodels.verdicts.scales import decide, known
+from phrasemodels.verdicts.scales import decide, words
 from phrasemodels.verdicts.tables import Names
 
 COLUMNS = (
@@ -99,7 +99,7 @@ JUDGED = VERDICTS[:4]
 # kinds of what cannot be: proved; or it holds if what its reason assumes is so
 CONTRADICTION, SUSPECT = "contradiction", "suspect"
 EXCHANGED = f"{CONTRADICTION}: exchanged with another number"
-MAIN = ("accuracy", "bleu")  # metrics of the pipeline itself, in percent
+MAIN = (("accuracy",), ("bleu",))  # metrics of the pipeline itself, in percent
 GROUP = ("paper", "table", "metric")  # numbers of which have one scale
 
 
@@ -111,7 +111,9 @@ def printed_value(row: Columns) -> PrintedValue:
         same = [(other["value"], ()) for other in published_results() if all(other[n] == row[n] for n in GROUP)]
         decision = decide(one.metric, same or [(one.value, ())])
         scale, lower = decision.scale, decision.lower_is_better
-    return replace(how_made(one, scale, lower_is_better=lower), ours_percent=known(one.metric).name in MAIN)
+    of_user = row["paper"] in project.parts("papers")  # whose own metrics may return shares
+    ours_percent = words(one.metric) in MAIN if of_user else scale == "percent"
+    return replace(how_made(one, scale, lower_is_better=lower), ours_percent=ours_percent)
 
 
 @dataclass(frozen=True)
