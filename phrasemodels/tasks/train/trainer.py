@@ -364,9 +364,8 @@ class Trainer:
             dev_loss, others = math.inf, {}
             if finite:
                 dev_loss = self.dev_loss()
-                others = self.objective.measure(
-                    self.model, self.dev, self.config.micro_batch_tokens, self.worker.device
-                )
+                tokens = self.worker.dev_tokens(self.config.micro_batch_tokens)
+                others = self.objective.measure(self.model, self.dev, tokens, self.worker.device)
             if math.isfinite(dev_loss) and (self.objective.keeps_last or dev_loss < progress.best):
                 progress.best, progress.best_step, self.best = dev_loss, progress.step, copied(self.model)
         row = {"step": progress.step, "epoch": progress.epoch, "dev_loss": dev_loss, "learning_rate": self.rate}
@@ -379,7 +378,8 @@ class Trainer:
     def dev_loss(self) -> float:
         """Return the objective's criterion over all batches of dev. One worker counts each row."""
         self.parallel.eval()
-        batches = in_order(self.dev, min(self.config.batch_tokens, self.config.micro_batch_tokens))
+        tokens = min(self.config.batch_tokens, self.config.micro_batch_tokens)
+        batches = in_order(self.dev, self.worker.dev_tokens(tokens))
         own = batches[self.worker.rank :: self.worker.world]
         sums = []
         for rows in own or batches[:1]:  # a worker without a batch takes part in the reduction with weight 0
@@ -533,6 +533,10 @@ class Worker:
     def kind(self) -> str:
         """The name of the device (as "NVIDIA H100 80GB HBM3") or "cpu"."""
         return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
+
+    def dev_tokens(self, tokens: int) -> int:
+        """Return the tokens of a batch of dev, from those of an update. A GPU takes more: they need no memory for gradients."""
+        return tokens if self.device.type == "cpu" else 4 * tokens
 
     def total(self, values: Tensor) -> Tensor:
         """Return the sums of values over all workers, in float64."""
