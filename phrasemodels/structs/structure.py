@@ -690,41 +690,48 @@ def _size(schedule: DepthSchedule) -> int:
 def _schedule(structure: Structure, shapes: tuple[torch.Size, ...], device: torch.device) -> DepthSchedule:
     scores = ScoreLayout(structure, shapes)
     table, _ = scores.table(plain=not kernels.allowed("numba"))
-    nodes, runs, rows = table.nodes, table.runs, table.rows
-    P = sum(scores.lengths)
-    first = nodes[: rows + 1, kernels.engine.FIRST]
-    depth, deepest = np.zeros(rows, np.int64), np.zeros(table.numbers, np.int64)
-    edges = [_edges(runs[first[v] : first[v + 1]]) for v in range(rows)]
-    for v, (left, right, _) in enumerate(edges):
-        # tails come before heads, so one pass over the nodes gives their depths
-        depth[v] = deepest[nodes[v, 0]] = 1 + max(deepest[left].max(initial=0), deepest[right].max(initial=0))
+    nodes, P = table.nodes[: table.rows], sum(scores.lengths)
+    runs = table.runs[: table.nodes[table.rows, kernels.engine.FIRST]]
+    left, right, part = _edges(runs)
+    begin = np.r_[0, runs[:, kernels.engine.COUNT].cumsum()][table.nodes[: table.rows + 1, kernels.engine.FIRST]]
+    begin, count = begin[:-1], np.diff(begin)
+    depth = _depths(nodes[:, 0], left, right, begin[count > 0], count > 0, table.numbers)
     order = np.argsort(depth, kind="stable")
     places = np.zeros(table.numbers, np.int64)
-    places[nodes[order, 0]] = np.arange(1, rows + 1)
-    sizes: list[tuple[int, int, int, int]] = []
-    owns, all_edges = [np.zeros(0, np.int64)], [np.zeros((3, 0), np.int64)]
-    node, edge = 1, 0
-    for d in range(1, depth.max(initial=0) + 1):
-        members = order[depth[order] == d]
-        widest = max(1, *(len(edges[v][0]) for v in members))
-        left, right, part = some = np.zeros((3, len(members), widest), np.int64)
-        part[:] = P + 1
-        for row, v in enumerate(members):
-            one, other, scored = edges[v]
-            left[row, : len(one)], right[row, : len(one)] = places[one], places[other]
-            part[row, : len(one)] = np.where(scored < 0, P, scored)
-        own = nodes[members, kernels.engine.OWN]
-        sizes.append((node, len(members), widest, edge))
-        node, edge = node + len(members), edge + some[0].size
-        owns.append(np.where(own < 0, P, own))
-        all_edges.append(some.reshape(3, -1))
-    by_level = _on_device(np.array(sizes, np.int64).reshape(-1, 4), device)
-    every, own_scores = _on_device(np.concatenate(all_edges, 1), device), _on_device(np.concatenate(owns), device)
+    places[nodes[order, 0]] = np.arange(1, table.rows + 1)
+    number = np.bincount(depth, minlength=1)[1:]
+    first = number.cumsum() - number
+    wide = np.maximum(np.maximum.reduceat(count[order], first), 1) if len(first) else first
+    area = number * wide
+    starts = area.cumsum() - area
+    head, level = np.repeat(np.arange(table.rows), count), depth - 1
+    row = places[nodes[head, 0]] - 1 - first[level[head]]
+    at = starts[level[head]] + row * wide[level[head]] + np.arange(len(head)) - begin[head]
+    each = np.zeros((3, area.sum()), np.int64)
+    each[2] = P + 1
+    each[:, at] = places[left], places[right], np.where(part < 0, P, part)
+    own = nodes[order, kernels.engine.OWN]
+    sizes = np.stack([first + 1, number, wide, starts], 1)
+    every, own_scores = _on_device(each, device), _on_device(np.where(own < 0, P, own), device)
     levels = [
         Level(own_scores[first - 1 : first - 1 + n], *every[:, at : at + n * wide].view(3, n, wide))
-        for first, n, wide, at in sizes
+        for first, n, wide, at in sizes.tolist()
     ]
-    return DepthSchedule(levels, places, by_level, own_scores, every, max([1, *(x[2] for x in sizes)]))
+    return DepthSchedule(levels, places, _on_device(sizes, device), own_scores, every, int(wide.max(initial=1)))
+
+
+def _depths(
+    numbers: Integers, left: Integers, right: Integers, begin: Integers, inner: Integers, most: int
+) -> Integers:
+    """Return the depth of each node, 1 more than that of its deepest tail. begin: first edges of the inner nodes, which have some."""
+    depth, deepest = np.ones(len(numbers), np.int64), np.zeros(most, np.int64)
+    while len(begin):
+        deepest[numbers] = depth
+        above = 1 + np.maximum.reduceat(np.maximum(deepest[left], deepest[right]), begin)
+        if (depth[inner] == above).all():
+            break
+        depth[inner] = above
+    return depth
 
 
 def _on_device(x: Integers, device: torch.device) -> Tensor:

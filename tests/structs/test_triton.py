@@ -11,7 +11,7 @@ if sys.platform != "linux" or os.environ.get("TRITON_INTERPRET") != "1":  # whic
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from phrasemodels.structs import alignment, chain, eisner, kernels, pcfg, semimarkov, spans
+from phrasemodels.structs import alignment, chain, eisner, joint, kernels, pcfg, semimarkov, spans
 from phrasemodels.structs.kernels import gpu
 
 F64 = torch.float64
@@ -25,6 +25,7 @@ CASES = {
     "spans": (spans.labelled_spans, [(4, 5, 5, 3)]),
     "second order": (chain.HigherOrder(2), [(4, 5, 2), (2, 2, 2)]),
     "semi-Markov": (semimarkov.segmentations, [(4, 5, 3, 2), (2, 2)]),
+    "joint trees": (joint.joint_trees, [(4, 5, 5, 2), (4, 6, 6)]),
     "warping": (alignment.warping, [(4, 5, 5)]),
     "ctc": (alignment.ctc, [(4, 5, 5), (4, 5, 5, 3)]),
     "grammar": (pcfg.trees, [(4, 5, 2), (2, 4, 4), (2,)]),
@@ -204,7 +205,7 @@ def test_kernels_of_an_operation_are_few_at_any_length(name, monkeypatch):
             torch.autograd.grad(sum(p.sum() for p in parts), scores)
         counts.append(kernel.count)
     # four of them from float32 to float64 and back
-    assert counts[0] == counts[1] <= (200 if structure.has_levels else 2 * 46)
+    assert counts[0] == counts[1] <= (220 if structure.has_levels else 2 * 46)
 
 
 def test_no_transition_of_a_position_is_kept_where_they_are_shared():
