@@ -535,7 +535,8 @@ def _create(database: Path) -> None:
     temporary = database.with_name("new")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
-    _make_tables(f"sqlite:///{temporary / 'made.db'}")
+    _make_tables(uri := f"sqlite:///{temporary / 'made.db'}")
+    Tracker(uri).client().delete_experiment("0")  # MLflow's empty `Default`
     with (
         contextlib.closing(sqlite3.connect(temporary / "made.db")) as made,
         contextlib.closing(sqlite3.connect(temporary / "whole.db")) as whole,

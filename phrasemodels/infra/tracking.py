@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
@@ -40,6 +40,7 @@ STATUS = {  # MLflow's words for ours
 }  # fmt: skip
 KIND_OF_EXPERIMENT = {"mlflow.experimentKind": "custom_model_development"}  # its page has runs, not traces
 PREVIEWED = 100  # rows of predictions
+PART = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")  # a function or class: module:name
 AGAIN = ("RESOURCE_DOES_NOT_EXIST", "BAD_REQUEST", "TEMPORARILY_UNAVAILABLE")  # errors of MLflow that may pass
 
 
@@ -208,8 +209,8 @@ class Tracker:
         have = client.get_run(run_id).data.params
         # MLflow refuses to change a parameter, and cuts longer values with a warning
         new = [Param(name, str(value)[:6000]) for name, value in values.items() if name not in have]
-        if new:
-            client.log_batch(run_id, params=new)
+        for first in range(0, len(new), 100):  # MLflow's largest batch
+            client.log_batch(run_id, params=new[first : first + 100])
 
     def history(
         self, run_id: str, attempt: str, history: Sequence[Mapping[str, float]], ended: float | None = None
@@ -477,7 +478,29 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
     return {prefix.rstrip("."): value if isinstance(value, str | int | float) else json.dumps(value)}
 
 
-def as_set(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a training by the names that `--set` takes: train.steps, model.encoder.layers."""
-    parts = {"train": settings.get("config", {}), "model": settings.get("model", {})}
-    return {name: value for name, value in flatten(parts).items() if not name.endswith(".type")}
+def as_set(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of a training, and of its `recipe`, as `--set` takes them: train.betas is 0.9,0.98."""
+    parts = {"train": settings.get("config"), "model": settings.get("model"), "recipe": settings.get("recipe")}
+    return {name: text for part, value in parts.items() if value for name, text in _assigned(part, value)}
+
+
+def _assigned(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the names and texts of a setting. A nested configuration is also named by its class."""
+    if isinstance(value, Mapping):
+        if "partial" in value:
+            function, _, fixed = value["partial"]
+            value = {"type": function, **fixed}
+        if "type" in value and "." in name:
+            yield name, _text(value["type"])
+        for field, own in value.items():
+            yield from _assigned(f"{name}.{field}", own) if field != "type" else ()
+    else:
+        yield name, _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list) and not any(isinstance(one, Mapping | list) for one in value):
+        return ",".join(map(_text, value))
+    if isinstance(value, bool | list | None):
+        return "none" if value is None else json.dumps(value)
+    return re.split(r"[:.]", value)[-1] if isinstance(value, str) and PART.fullmatch(value) else str(value)

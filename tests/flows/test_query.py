@@ -178,6 +178,10 @@ def test_keys_are_unique_and_what_they_name_exists_over_all_kept_results(store: 
         assert results.answer("select value from metrics where metric = 'bleu'", rows_of)[1] == [(2.0,)]
         starts = "select restart, count(*) from predictions group by 1 order by 1"
         assert results.answer(starts, rows_of)[1] == [(0, 6), (1, 6)]
+        sizes = "select count(*) > 90, count(*) filter (warning <> '') from seeds where problem like 'size-%'"
+        assert results.answer(sizes, rows_of)[1] == [(True, 0)]
+        beyond = "select count(*) from seeds where metric in ('answer', 'bleu') and (low < 0 or high > 100)"
+        assert results.answer(beyond, rows_of)[1] == [(0,)]
         costs = "select seeds, train_seconds from experiments where origin = 'store'"
         assert results.answer(costs, rows_of)[1] == [(1, 10.0)]
     assert min(counts) > 30

@@ -6,15 +6,40 @@ import re
 import pytest
 from running import run_cli
 
+from phrasemodels.config import to_json
 from phrasemodels.flows.experiments.catalogue import experiment, experiments
 from phrasemodels.flows.experiments.overrides import PARTS, meanings, overridden, settings
+from phrasemodels.infra.tracking import as_set
 
 SENTENCE = re.compile(r"([A-Z0-9]|\w+_\w+|torch\.).*\.", re.DOTALL)  # it may begin with the name of a choice
 
 
-@pytest.mark.parametrize(
-    "name", ["000/table1/sample/phrase-k2", "004/table1/sample/2-ff-drop", "003/tablebabi/sample/binary-facts2"]
-)
+ROWS = ["000/table1/sample/phrase-k2", "004/table1/sample/2-ff-drop", "003/tablebabi/sample/binary-facts2"]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_training_is_recorded_with_the_names_and_values_that_are_listed(name):
+    row = experiment(name)
+    listed = {one["setting"]: one["value"] for one in settings(row)}
+    made = as_set({**to_json(row.steps(0).trained.settings), "recipe": to_json(row.recipe)})
+    assert listed.keys() - made.keys() <= {"train.accumulation_steps", "train.micro_batch_tokens"}  # change no score
+    assert {one: made[one] for one in listed.keys() & made.keys()}.items() <= listed.items()
+
+
+def test_fixed_arguments_and_lists_of_parts_are_recorded():
+    model = {
+        "type": "a:M",
+        "act": {"partial": ["a.b:Act", [], {"low": None}]},
+        "inputs": [{"type": "a:Words", "size": 1}],
+    }
+    assert as_set({"model": model}) == {
+        "model.act": "Act",
+        "model.act.low": "none",
+        "model.inputs": '[{"type": "a:Words", "size": 1}]',
+    }
+
+
+@pytest.mark.parametrize("name", ROWS)
 def test_each_listed_setting_can_be_set_to_its_own_value(name):
     row = experiment(name)
     listed = {one["setting"]: one for one in settings(row)}

@@ -259,6 +259,7 @@ def test_a_process_killed_while_it_makes_the_database_leaves_none(tmp_path: Path
     assert not (tmp_path / "mlflow" / "mlflow.db").exists()
     start_mlflow(Settings(store=tmp_path))
     assert {path.name for path in (tmp_path / "mlflow").iterdir()} <= {f"mlflow.db{end}" for end in DATABASE}
+    assert not Tracker(f"sqlite:///{tmp_path}/mlflow/mlflow.db").client().search_experiments()  # no empty `Default`
 
 
 @pytest.mark.skipif(not ISOLATED, reason="needs a mount namespace")

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -149,9 +150,10 @@ def _mlflow(settings: "Settings") -> str:
 
     start_mlflow(settings)
     tracker = Tracker(settings.tracking_uri, settings.artifact_location)
-    run = tracker.open_run("Default", "doctor", "doctor", {})  # an experiment that every MLflow has
+    name = f"doctor {token_hex(4)}"  # a deleted experiment keeps its name
+    run = tracker.open_run(name, "doctor", "doctor", {})
     tracker.finish(run, {}, [], {})
-    tracker.client().delete_run(run)
+    tracker.client().delete_experiment(tracker.experiment(name))
     return f"made run {run[:8]}, and deleted it"
 
 

@@ -66,6 +66,7 @@ def cached_kept() -> list[dict[str, Any]]:
                 and against | {"differences": {r.row["metric"]: against["differences"][r.row["metric"]]}},
                 "title": r.title,
                 "origin": r.source,
+                "exact": r.answer.exact,
                 "older": older_code(r.experiment, r.row.get("code", "")),
                 "problem": problem_of(r.experiment),
             }

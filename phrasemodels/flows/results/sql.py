@@ -6,6 +6,7 @@ and `reason` do not.
 """
 
 import json
+import math
 import os
 import re
 import sys
@@ -26,6 +27,7 @@ import pyarrow.compute as pc
 
 import phrasemodels.infra.environment  # noqa: F401
 from phrasemodels import project
+from phrasemodels.config import to_json
 from phrasemodels.data.download.manifest import closest
 from phrasemodels.data.formats.shards import read_shard, write_parquet
 from phrasemodels.data.store.artifacts import Artifact, atomic_replace
@@ -38,7 +40,7 @@ from phrasemodels.flows.results.records import SENTENCES, limited_memory, place_
 from phrasemodels.folders import writing_folder
 from phrasemodels.infra.tracking import KEY, REASON, Run, Tracker, as_set
 from phrasemodels.tasks.metrics.compare import finite
-from phrasemodels.verdicts.scales import lower_is_better
+from phrasemodels.verdicts.scales import known, lower_is_better
 from phrasemodels.verdicts.significance import seed_group
 
 if TYPE_CHECKING:
@@ -157,7 +159,9 @@ class Answers:
             raise ValueError(f"no view {question!r}: {closest(question, VIEWS)}")
         table = self.answer(f"select * from {question}" if question in VIEWS else question, arrow_of)
         if chosen == "pandas":
-            return table.to_pandas()
+            import pandas as pd
+
+            return table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)  # null makes no float of a count
         if chosen == "polars":
             import polars
 
@@ -367,6 +371,11 @@ class Data:
         return dict(cached_on_disk("experiments of views", None, _catalogue))
 
     @cached_property
+    def recipes(self) -> dict[str, dict[str, str]]:
+        """The settings of the recipe of each trained experiment of today."""
+        return dict(cached_on_disk("recipes of views", None, _recipes))
+
+    @cached_property
     def problems(self) -> dict[str, list[str]]:
         """The problem and the corpus of each experiment of today, and of those of kept results."""
         kept = {row["experiment"]: row["problem"] for row in self.kept}
@@ -392,6 +401,12 @@ class Data:
             self._trainings[artifact.key] = next(made, None)
         return self._trainings[artifact.key]
 
+    def recipe(self, experiment: str) -> dict[str, str]:
+        """Return the settings of the recipe of an experiment of today, with those that its name overrides."""
+        name, changes = divided(experiment)
+        changed = dict(change.split("=", 1) for change in changes if change.startswith("recipe."))
+        return self.recipes.get(name, {}) | changed
+
     def place(self, experiment: str) -> dict[str, str]:
         """Return the parts of an experiment's name, with its problem and corpus."""
         name = divided(experiment)[0]
@@ -409,6 +424,12 @@ def _catalogue() -> dict[str, Any]:
         "problems": {experiment.name: problem_of(experiment) for experiment in known},
         "answers": sorted({pair for experiment in known if (pair := experiment.recipe.answer_columns)}),
     }
+
+
+def _recipes() -> dict[str, dict[str, str]]:
+    from phrasemodels.flows.experiments.catalogue import experiments
+
+    return {one.name: as_set({"recipe": to_json(one.recipe)}) for one in experiments() if one.recipe.trains}
 
 
 def _rows(view: str, data: Data) -> pa.Table:
@@ -435,6 +456,9 @@ def explained(error: str) -> str:
     said, _, place = error.removeprefix("Binder Error: ").partition("\nLINE ")
     if said.startswith("Out of Memory"):
         return f"{said.splitlines()[0]}; a question may take {MEMORY}: ask for less at a time"
+    if lost := re.match(r'Referenced column "(\w+)" not found', said):
+        others = [name for name, view in VIEWS.items() if lost[1].lower() in view.columns]
+        said += f"; {lost[1]} is a column of {', '.join(others)}" * bool(others)
     where = place.partition(":")[2].partition("\n")[0].strip().removeprefix("explain ")
     return f"{' '.join(said.split())}{f', in: {where}' if where else ''}; {WHERE}"
 
@@ -655,34 +679,71 @@ def _compared(row: Mapping[str, Any], older: str) -> dict[str, Any]:
 
 def seeds(data: Data) -> pa.Table:
     """Return each metric over the seeds of an experiment: of kept results, and of the store's newest settings and code."""
+    compared_rows = [row for artifact in data.comparisons for row in artifact.meta["rows"]]  # the newest last
+    rows = [*_stored_seeds(data, compared_rows), *_kept_seeds(data)]
+    answers = [*({"origin": STORE, **row} for row in compared_rows), *data.kept]
+    exact = {(one["origin"], one["experiment"], one["metric"]) for one in answers if one.get("exact")}
+    scores = {one["metric"] for one in answers if not one.get("exact")} - {metric for *_, metric in exact}
+    trained_rows = {(STORE, name) for name, _, trained in data.of_experiments if trained}
+    trained_rows |= {(one["origin"], one["experiment"]) for one in data.kept if one["training"]}
+    counted = {place[:2] for place in exact} - trained_rows
+    for row in rows:
+        place, metric = (row["origin"], row["experiment"]), row["metric"]
+        if place in counted or (*place, metric) in exact:
+            row["warning"] = ""  # one seed is enough
+        percent = bool({metric, metric.partition("/")[0]} & scores)
+        row |= data.place(row["experiment"]) | _on_scale(row, percent)
+    return table("seeds", rows)
+
+
+def _stored_seeds(data: Data, compared_rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     values: dict[tuple[str, str], dict[str, dict[int, tuple[float, str]]]] = {}
     for experiment, artifact, trained in data.of_experiments:
         made, run_id = (_made_by(trained), data.run_ids.get(trained.key, "")) if trained else ("", "")
         for metric, score in artifact.meta.get("scores", {}).items():
             groups = values.setdefault((experiment, metric), {})
-            known = groups.pop(made, {})
-            groups[made] = known | {int(artifact.about["seed"]): (score["value"], run_id)}
-    compared_rows = [row for artifact in data.comparisons for row in artifact.meta["rows"]]  # the newest comparison last
+            groups[made] = groups.pop(made, {}) | {int(artifact.about["seed"]): (score["value"], run_id)}
     lost = {row["experiment"]: row.get("diverged", ()) for row in compared_rows}
     keys = {**values, **{(row["experiment"], row["metric"]): {} for row in compared_rows if row.get("diverged")}}
-    rows = [
-        {"experiment": experiment, "metric": metric, "origin": STORE}
-        | _stored(list(values.get((experiment, metric), {"": {}}).values()), lost.get(experiment, ()), metric)
-        for experiment, metric in keys
-    ]
-    kept = {  # a row with a diverged seed has its own metric alone
+    for experiment, metric in keys:
+        groups_of = list(values.get((experiment, metric), {"": {}}).values())
+        group = _stored(groups_of, lost.get(experiment, ()), metric)
+        yield {"experiment": experiment, "metric": metric, "origin": STORE} | group
+
+
+def _kept_seeds(data: Data) -> list[dict[str, Any]]:
+    """Return the rows of kept results. A row with a diverged seed has its own metric alone."""
+    found = {
         (row["origin"], row["experiment"], metric): {"diverged": len(row.get("diverged", ())), **_group(own)}
         for row in reversed(data.kept)
         for metric, own in row["values"].items()
     }
-    rows += [dict(zip(("origin", "experiment", "metric"), key, strict=True)) | own for key, own in reversed(kept.items())]
-    return table("seeds", ({**row, **data.place(row["experiment"]), **_direction(row["metric"])} for row in rows))
+    return [
+        dict(zip(("origin", "experiment", "metric"), key, strict=True)) | own for key, own in reversed(found.items())
+    ]
 
 
-def _direction(metric: str) -> dict[str, bool | None]:
+LIMITS = {
+    "fraction": (0.0, 100.0),
+    "correlation": (-100.0, 100.0),
+    "error": (0.0, math.inf),
+    "positive": (0.0, math.inf),
+}
+
+
+def _on_scale(row: Mapping[str, Any], percent: bool) -> dict[str, Any]:
+    """Return whether more is better, and the interval within the scale. percent: the number is one if its name doesn't say."""
+    higher = _higher_is_better(row["metric"])
+    kinds = (known(one).kind for one in (row["metric"], *reversed(row["metric"].split("/"))))
+    least, most = LIMITS.get(next(filter(None, kinds), "fraction" * percent), (-math.inf, math.inf))
+    low, high = row["low"], row["high"]
+    inside = {} if low is None else {"low": max(low, least), "high": min(high, most)}
+    return {"higher_is_better": True if percent and higher is None else higher, **inside}
+
+
+def _higher_is_better(metric: str) -> bool | None:
     said = (lower_is_better(one) for one in (metric, *reversed(metric.split("/"))))
-    lower = next((one for one in said if one is not None), None)
-    return {"higher_is_better": None if lower is None else not lower}
+    return next((not one for one in said if one is not None), None)
 
 
 def _made_by(trained: Artifact) -> str:
@@ -696,7 +757,7 @@ def _stored(groups: list[dict[int, tuple[float, str]]], diverged: Sequence[int],
     Its warning names the seeds in earlier groups alone.
     """
     *earlier, newest = groups
-    worst = 100.0 if _direction(metric)["higher_is_better"] is False else 0.0
+    worst = 100.0 if _higher_is_better(metric) is False else 0.0
     lost = [worst for seed in diverged if not any(seed in group for group in groups)]
     row = _group([*(value for value, _ in newest.values()), *lost]) | {"diverged": len(lost)}
     row["run_ids"] = [run_id for _, run_id in newest.values() if run_id]
@@ -774,11 +835,12 @@ def settings(data: Data) -> pa.Table:
     """Return the settings of trainings, of the store and of kept results, by the names for `--set`."""
     found = {(name, STORE): one.manifest["parts"]["settings"] for name, _, one in data.of_experiments if one}
     found |= {(row["experiment"], row["origin"]): row["settings"] for row in data.kept_experiments}
+    rows = ((key, (as_set(own) | data.recipe(key[0])).items()) for key, own in found.items())
     return table(
         "settings",
         (
-            {"experiment": experiment, "origin": origin, "name": name, "value": str(value)}
-            for (experiment, origin), own in found.items()
-            for name, value in as_set(own).items()
+            {"experiment": experiment, "origin": origin, "name": name, "value": value}
+            for (experiment, origin), own in rows
+            for name, value in own
         ),
     )

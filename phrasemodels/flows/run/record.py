@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import phrasemodels.infra.environment  # noqa: F401  before prefect
+from phrasemodels.config import to_json
 from phrasemodels.data.formats.shards import read_shard
 from phrasemodels.data.store.artifacts import MANIFEST, Artifact
 from phrasemodels.data.store.store import Step, Store, digest_of
@@ -69,7 +70,7 @@ class Record:
         # as the names of its experiments begin: a list of runs shows some twenty letters
         name = f"{first.sibling('')[:-1]}{title.partition(f'profile {first.profile}')[2]}"
         run = self.tracker.open_run(first.recipe.name, name, key, {**about, ATTEMPT: self.attempt, **_code()})
-        own = [as_set(p.trained.parts["settings"]).items() for p in self.plan.pipelines if p.trains]
+        own = [_settings_of(p).items() for p in self.plan.pipelines if p.trains]
         self.tracker.parameters(run, dict(set.intersection(*map(set, own))) if own else {})
         return run
 
@@ -96,11 +97,11 @@ class Record:
             "experiment": e.name,
             "seed": str(pipeline.seed),
         }
-        # what differs between the runs of a table
-        own = [text for text in e.changed if any(text not in one.changed for one in self.plan.table.experiments)]
+        # what differs between the runs of a table; the rows of a sweep are called by it
+        alike = [one for one in self.plan.table.experiments if one.row == e.row]
+        own = [text for text in e.changed if any(text not in one.changed for one in alike)]
         name = ", ".join([e.row, *own, f"seed {pipeline.seed}"])
-        settings = as_set(pipeline.trained.parts["settings"])
-        return TrainingRun(self.tracker, e.recipe.name, name, pipeline.trained.key, tags, settings)
+        return TrainingRun(self.tracker, e.recipe.name, name, pipeline.trained.key, tags, _settings_of(pipeline))
 
     def training_run(self, pipeline: Pipeline) -> str:
         """The id of the MLflow run of one experiment and seed, with its parameters.
@@ -167,6 +168,7 @@ class Record:
         for row in comparison.meta["rows"]:
             own, name = row["intervals"][row["metric"]], f"{short[row['experiment']]}/{row['metric']}"
             found = {name: own["mean"], f"{name}/half_width": own["half_width"], f"{name}/seeds": len(row["seeds"])}
+            found[f"{name}/diverged"] = len(row["diverged"]) or None
             metrics |= {one: value for one, value in found.items() if value is not None}
             verdicts.setdefault(row["experiment"], {"verdict": row["verdict"], "reason": row["reason"]})
         for pipeline in self.plan.pipelines:
@@ -185,6 +187,10 @@ class Record:
         whole = {one["id"]: one["verdict"] for one in answers if one["readings"]}
         small = {one["id"]: one["elsewhere"][0]["verdict"] for one in answers if one["elsewhere"]}
         return {f"claim {name}": verdict for name, verdict in (small | whole).items()}
+
+
+def _settings_of(pipeline: Pipeline) -> dict[str, str]:
+    return as_set({**pipeline.trained.parts["settings"], "recipe": to_json(pipeline.experiment.recipe)})
 
 
 def _about(experiment: Experiment) -> dict[str, str]:
