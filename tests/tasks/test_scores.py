@@ -145,6 +145,8 @@ def test_the_conclusion_says_of_what_chance_was_tested_and_nothing_of_rows_that_
     assert "By kind: on idioms +3.0" in said[2] and "on plain sentences +0.0" in said[2]
     rows = [compared("A", "bleu", 1.0), compared("BB", "bleu", 2.0)]
     assert findings(rows) == ["2 rows, BLEU 1.00 to 2.00; none is tested against another."]
+    (said,) = findings([compared("A", "bleu", 0.0), compared("B", "bleu", 0.0, differences)])
+    assert said.startswith("No system learned")
 
 
 def test_a_loss_that_is_no_number_leaves_a_gap_in_the_curve() -> None:

@@ -25,7 +25,8 @@ from phrasemodels.tasks.prepare.corpora import SampleCorpus
 from phrasemodels.tasks.prepare.sharded import read_shards
 from phrasemodels.tasks.problems.recipe import Outcome, Section
 from phrasemodels.tasks.train.trainer import history
-from phrasemodels.verdicts.significance import few_seeds, seed_group
+from phrasemodels.verdicts.scales import lower_is_better
+from phrasemodels.verdicts.significance import few_seeds
 
 Row = dict[str, Any]  # of a comparison
 KINDS = {"idiom": "idioms", "plain": "plain sentences"}  # groups of sentences by their name in a sentence
@@ -36,6 +37,8 @@ METRICS = {"bleu": "BLEU"}  # as they are written in a sentence
 def findings(rows: Sequence[Row]) -> list[str]:
     """Return sentences on the result, the conclusion first. rows: of a comparison."""
     tested = [row for row in rows if row["against"]]
+    if all(map(_at_floor, rows)):
+        return ["No system learned: every seed scores 0. Train longer (train.steps), or change train.learning_rate."]
     if not tested:
         if len(rows) == 1:
             return [f"{row_name(rows[0])}: {_mean(rows[0])}. No other row was run, so nothing is compared with it."]
@@ -58,6 +61,11 @@ def findings(rows: Sequence[Row]) -> list[str]:
     if kinds := [f"on {n} {of['difference']:+z.1f}{_interval(of)} {metric}" for n, of in by_kind.items() if of]:
         said.append(f"By kind: {', '.join(kinds)}.")
     return said
+
+
+def _at_floor(row: Row) -> bool:
+    learned = row["intervals"][row["metric"]]["mean"] != 0
+    return not (learned or row.get("exact") or lower_is_better(row["metric"]))
 
 
 def _differences_in_words(count: int) -> str:
@@ -169,7 +177,7 @@ def table_text(finished: FinishedTable) -> str:
         scored={row["experiment"]: row for row in rows},
         printed=list(dict.fromkeys(row["metric"] for row in rows)),
         metrics=list(dict.fromkeys(name for row in rows for name in row["intervals"])),
-        warning=seed_group(rows[0]["values"][rows[0]["metric"]]).warning,
+        warning="" if rows[0].get("exact") else few_seeds(len(rows[0]["seeds"])),
         plots=_plots(finished, rows),
         tested=tested(rows),
         conclusions={name: conclusion(rows, name) for name in tested(rows)},
