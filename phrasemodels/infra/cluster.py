@@ -134,6 +134,7 @@ def ray_map(
     rows = [{"index": index, "item": ray.cloudpickle.dumps(item)} for index, item in enumerate(items)]
     data = ray.data.from_items(rows, override_num_blocks=tasks)
     data.context.enable_progress_bars = False
+    data.context.execution_no_progress_timeout_s = -1  # a shard may take longer than Ray's half an hour
     title = _title(function, label)
     if actors:
         # one thread: there is an actor on each processor, and more threads than processors make parsers slower (stanza#552)

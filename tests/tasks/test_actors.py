@@ -154,6 +154,14 @@ def test_a_call_that_kills_its_worker_every_time_fails(cluster: None, actors: bo
         list(ray_map(os.abort, [()], actors=actors))
 
 
+@pytest.mark.parametrize("actors", [False, True])
+def test_a_call_may_take_longer_than_ray_waits(cluster: None, actors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.data import DataContext
+
+    monkeypatch.setattr(DataContext.get_current(), "execution_no_progress_timeout_s", 1)
+    assert list(ray_map(time.sleep, [(4,)], actors=actors)) == [None]
+
+
 def test_an_actor_without_items_frees_its_processor(cluster: None, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
 
