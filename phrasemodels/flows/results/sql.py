@@ -713,13 +713,11 @@ def _stored_seeds(data: Data, compared_rows: Sequence[Mapping[str, Any]]) -> Ite
 
 def _kept_seeds(data: Data) -> list[dict[str, Any]]:
     """Return the rows of kept results. A row with a diverged seed has its own metric alone."""
-    found = {
-        (row["origin"], row["experiment"], metric): {"diverged": len(row.get("diverged", ())), **_group(own)}
-        for row in reversed(data.kept)
-        for metric, own in row["values"].items()
-    }
+    rows = {(row["origin"], row["experiment"], metric): row for row in reversed(data.kept) for metric in row["values"]}
     return [
-        dict(zip(("origin", "experiment", "metric"), key, strict=True)) | own for key, own in reversed(found.items())
+        {"origin": origin, "experiment": experiment, "metric": metric, "diverged": len(row.get("diverged", ()))}
+        | _group(row["values"][metric])
+        for (origin, experiment, metric), row in reversed(rows.items())
     ]
 
 
