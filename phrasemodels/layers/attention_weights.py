@@ -25,7 +25,7 @@ class SoftmaxWeights(nn.Module):
 
     def forward(self, scores: Tensor, lengths: Lengths) -> Tensor:
         """Return the weights (B, ..., q, k) for scores (B, ..., q, k) and lengths (B)."""
-        return masked_softmax(scores, _real(scores, lengths), -1)
+        return masked_softmax(scores, _real(scores, lengths) & (scores != -torch.inf), -1)
 
 
 class SigmoidWeights(nn.Module):
@@ -33,7 +33,7 @@ class SigmoidWeights(nn.Module):
 
     def forward(self, scores: Tensor, lengths: Lengths) -> Tensor:
         """Return the weights (B, ..., q, k) for scores (B, ..., q, k) and lengths (B)."""
-        return scores.sigmoid().masked_fill(~_real(scores, lengths), 0)
+        return scores.masked_fill(~_real(scores, lengths), -torch.inf).sigmoid()
 
 
 class SegmentWeights(Unscripted):

@@ -135,7 +135,7 @@ def max_over_tokens(states: Tensor, valid: Tensor) -> Tensor:
 
 def max_with_padding(states: Tensor, valid: Tensor) -> Tensor:
     """Return the maximum with padding as 0, as the first version of InferSent does; a vector depends on its batch."""
-    return (states * valid.unsqueeze(-1)).amax(1)
+    return states.masked_fill(~valid.unsqueeze(-1), 0).amax(1)
 
 
 class SourceToToken(nn.Module):

@@ -186,22 +186,22 @@ class LabelAttention(nn.Module):
     def weights(self, x: Tensor, valid: Tensor) -> Tensor:
         """Return the attention of each label, (B, L, Q, N), zeros in an empty sentence: x (B, N, d), valid (B, 1, 1, N) true for
         real positions."""
-        _check_mask(valid)
-        return self._weights(self.attend.scores(x), valid)
+        return self._weights(self.attend.scores(_words(x, valid)), valid)
 
     def _weights(self, scores: Tensor, valid: Tensor) -> Tensor:
         return masked_softmax(scores * self.scale, valid, -1)
 
     def forward(self, x: Tensor, valid: Tensor) -> Tensor:
         """Return the states: x (B, N, d), valid (B, 1, 1, N) true for real positions."""
-        _check_mask(valid)
+        x = _words(x, valid)
         contexts = self.attend(x, lambda scores: dropout(self._weights(scores, valid), self.dropout, self.training))
         y = self.combine(contexts, x)
         return self.residual(y, self.feed_forward) if self.residual is not None else y
 
 
-def _check_mask(valid: Any) -> None:
-    """Raise a ValueError unless it is a mask (B, 1, 1, N)."""
+def _words(x: Tensor, valid: Any) -> Tensor:
+    """Return x (B, N, d) with 0 in the padding, as `without_padding`. ValueError: valid is no mask (B, 1, 1, N)."""
     if not isinstance(valid, Tensor) or valid.dtype != torch.bool or valid.dim() != 4:
         given = f"{tuple(valid.shape)} of {valid.dtype}" if isinstance(valid, Tensor) else f"a {type(valid).__name__}"
         raise ValueError(f"valid must be a mask (B, 1, 1, N) of booleans, true for real positions, not {given}")
+    return x.masked_fill(~valid[:, 0, 0, :, None], 0)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from phrasemodels.structs import eisner
 from phrasemodels.structs.dispatch import Unscripted, as_numbers, check_lengths, not_traced, refuse_tracing, transformed
-from phrasemodels.structs.distributions import DependencyTree, LinearChain, Structured
+from phrasemodels.structs.distributions import DependencyTree, LinearChain, Structured, log_probability
 from phrasemodels.structs.eisner import Projective
 from phrasemodels.structs.nonprojective import NonProjective
 
@@ -89,7 +89,7 @@ class CRF(Unscripted):
             unary, pairwise = chain.scores
             given = torch.arange(self.num_tags, device=tags.device) == tags[..., None]
             allowed = unary.masked_fill((inside & known)[..., None] & ~given, -torch.inf)
-            value = LinearChain(allowed, pairwise, chain.lengths).log_partition - chain.log_partition
+            value = log_probability(LinearChain(allowed, pairwise, chain.lengths).log_partition, chain.log_partition)
         if self.validate_args:
             _refuse_impossible(value, "tags")
         return _reduced(value, inside, reduction)
@@ -210,7 +210,7 @@ class TreeCRF(Unscripted):
         if transformed() or (inside & ~known).any():
             given = torch.arange(arcs.shape[1], device=arcs.device)[:, None] == heads[:, None]
             allowed = arcs.masked_fill((inside & known)[:, None] & ~given, -torch.inf)
-            value = DependencyTree(allowed, tree.lengths, self.trees).log_partition - tree.log_partition
+            value = log_probability(DependencyTree(allowed, tree.lengths, self.trees).log_partition, tree.log_partition)
         if self.validate_args:
             _refuse_impossible(value, f"heads, of {self.trees!r},")
         return _reduced(value, words, reduction)

@@ -108,7 +108,7 @@ class Structured(Distribution):
         """Return the log probabilities (k, B) and the k best structures (k, B, event)."""
         exact = self._promoted()
         scores, best = self.functions.topk(*exact.scores, k=k, lengths=self.lengths)
-        return _log_probability(scores, exact.log_partition).to(self.dtype), best
+        return log_probability(scores, exact.log_partition).to(self.dtype), best
 
     def sample(self, sample_shape: Size | list[int] | tuple[int, ...] = ()) -> Tensor:
         """Return exact samples (*sample_shape, B, event), without gradient; they are Gumbel-max samples over structures."""
@@ -164,7 +164,7 @@ class Structured(Distribution):
         ValueError: they have another number of positions.
         """
         exact = self._promoted()
-        return _log_probability(exact._score(value), exact.log_partition).to(self.dtype)
+        return log_probability(exact._score(value), exact.log_partition).to(self.dtype)
 
     def score(self, value: Tensor) -> Tensor:
         """Return the sums of the scores of structures, as `log_prob`."""
@@ -353,6 +353,8 @@ def _lengths(p: Structured) -> Tensor | None:
     return None if p.lengths is None else torch.as_tensor(p.lengths).cpu().long()
 
 
-def _log_probability(scores: Tensor, log_z: Tensor) -> Tensor:
-    """Return scores − log Z; -inf for what is forbidden, also if everything is."""
-    return torch.where(scores == -torch.inf, scores, scores - log_z)
+def log_probability(scores: Tensor, log_z: Tensor) -> Tensor:
+    """Return scores − log Z; -inf for what is forbidden, also if everything is. What rounding leaves above 0 is taken away, but
+    not from the gradient."""
+    found = torch.where(scores == -torch.inf, scores, scores - log_z)
+    return found - found.detach().clamp(min=0)

@@ -5,6 +5,39 @@ import torch
 from every_encoder import ENCODERS, HEADS, LENGTHS, MEMBERS, SIZE, D, built
 
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
+from phrasemodels.layers import attention_weights
+from phrasemodels.layers.blocks import SourceToToken, max_over_tokens, max_with_padding
+from phrasemodels.layers.labels import LabelAttentionConfig
+from phrasemodels.structs import eisner, nonprojective
+from phrasemodels.structs.crf import CRF, TreeCRF
+
+REAL = torch.arange(5) < LENGTHS[:, None]
+KEYS, PAIRS, WORDS = REAL[:, None].expand(3, 5, 5), REAL[:, None] & REAL[..., None], REAL[..., None].expand(3, 5, D)
+WEIGHTS = {name: part() for name, part in vars(attention_weights).items() if name.endswith("Weights")}
+LABELS = LabelAttentionConfig(3, 4, 4, 4).build(D).eval()
+PARTS = {  # a function of scores or words, and which of these it reads
+    **{name: (lambda x, part=part: part(x, LENGTHS)[PAIRS], PAIRS if "Tree" in name else KEYS) for name, part in WEIGHTS.items()},
+    "labels": (lambda x: LABELS(x, REAL[:, None, None])[REAL], WORDS),
+    "weights of labels": (lambda x: LABELS.weights(x, REAL[:, None, None]), WORDS),
+    **{f"{pool}": (lambda x, pool=pool: pool(x, REAL), WORDS) for pool in (SourceToToken(D), max_over_tokens, max_with_padding)},
+    **{f"CRF, tag {tag}": (lambda x, tag=tag: CRF(D, True)(x, torch.full((3, 5), tag), REAL), WORDS) for tag in (0, -1)},
+    **{f"{trees}, head {head}": (
+        lambda x, trees=trees, head=head: TreeCRF(trees)(x, torch.tensor([0, 0, 1, head, head]).expand(3, 5), REAL[:, 1:]), PAIRS
+    ) for of in (eisner, nonprojective) for trees in (of.multi_root, of.single_root) for head in (2, -1)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("filled", [torch.nan, torch.inf, -torch.inf, 1e38])
+@pytest.mark.parametrize("name", PARTS)
+def test_padding_of_any_value_changes_no_layer(name: str, filled: float) -> None:
+    function, read = PARTS[name]
+    results = []
+    for x in (torch.randn(read.shape), torch.full(read.shape, filled)):
+        torch.manual_seed(0)  # of the data, and of a CRF
+        x = torch.where(read, torch.randn(read.shape), x).requires_grad_()
+        found = function(x)
+        results.append((found, torch.autograd.grad(found.square().sum(), x) if found.requires_grad else ()))
+    torch.testing.assert_close(*results)
 
 
 @pytest.mark.parametrize("filled", [torch.nan, torch.inf, 1e30])

@@ -210,6 +210,20 @@ def test_extreme_scores_give_finite_weights_and_gradients():
         assert p.isfinite().all() and scores.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("part", [*WEIGHERS, *(part for part, _ in PLAIN_SEGMENTS[1:]), SingleRootTreeWeights])
+def test_a_query_that_may_select_nothing_has_weights_and_gradients_of_zero(part, dtype):
+    whole, lengths = torch.randn(3, 5, 5).to(dtype), torch.tensor([5, 3, 5])
+    row = torch.tensor([2, 1, 4])[:, None, None] == torch.arange(5)[:, None]
+    forbidden = row if "Tree" not in part.__name__ else row | (torch.arange(3) < 2)[:, None, None]
+    scores = whole.masked_fill(forbidden, -torch.inf).requires_grad_()
+    p = part()(scores, lengths)
+    assert not p[forbidden.expand_as(p)].any() and p.isfinite().all()
+    if p.requires_grad:
+        p.square().sum().backward()
+        assert scores.grad.isfinite().all() and not scores.grad[row.expand_as(p)].any()
+
+
 # --- translation and transduction ----------------------------------------------------------------------------------
 
 D, SOURCE, TARGET = 6, 11, 13

@@ -208,6 +208,18 @@ def canonical(kind, row, size):
     return tuple(row.flatten().tolist())
 
 
+@pytest.mark.parametrize("std", [10, 1000])
+def test_no_log_probability_is_above_0_and_none_loses_its_gradient(kind, std):
+    for seed in range(10):
+        leaves = [s.requires_grad_() for s in kind.scores(torch.float32, std, seed)]
+        p = kind.distribution(*leaves, kind.lengths)
+        log_p = p.log_prob(p.mode)
+        assert (log_p <= 0).all() and (p.topk(2)[0] <= 0).all()
+        found = torch.autograd.grad(log_p.sum(), leaves, retain_graph=True)
+        total = (p.score(p.mode) - p.log_partition).sum()
+        assert all(map(torch.equal, found, torch.autograd.grad(total, leaves)))
+
+
 def test_lengths_and_scores_may_be_given_in_every_form(kind):
     f, scores, lengths = kind.functions, kind.scores(), torch.tensor(kind.lengths)
     expected = f.log_partition(*scores, lengths=lengths)
