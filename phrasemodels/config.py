@@ -33,7 +33,8 @@ def name_of(part: Any) -> str:
     ValueError: the name is not unique: a lambda, a function in a function, or a method of an object.
     """
     owner = getattr(part, "__self__", None)  # of a method: an object, or a class; of a builtin: its module
-    if "<" in getattr(part, "__qualname__", "<") or not isinstance(owner, type | ModuleType | None):
+    named = "<" not in getattr(part, "__qualname__", "<") and getattr(part, "__module__", None)  # a method of a builtin has none
+    if not named or not isinstance(owner, type | ModuleType | None):
         raise ValueError(
             f"{part!r} in a configuration has no name of its own: use a function of a module, a class, or a dataclass"
         )

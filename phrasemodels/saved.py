@@ -18,6 +18,7 @@ from typing import Any, Self
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
@@ -246,7 +247,14 @@ PARTS: Mapping[str, str] = {
     "phrasemodels.project": "StudyFile",
 }
 # Functions of torch that configurations name, by the names that files have.
-TORCH = {name_of(f): f for f in (torch.sigmoid, torch.zeros_like, nn.init.xavier_uniform_)}
+_ACTIVATIONS = (torch.sigmoid, torch.tanh, torch.relu, F.relu, F.gelu, F.silu, F.elu, F.leaky_relu, F.softplus)
+TORCH = {name_of(f): f for f in (*_ACTIVATIONS, torch.zeros_like, nn.init.xavier_uniform_)}
+
+
+def importable(name: str) -> tuple[str, str]:
+    """Return the module of a part "module:name", and the part as code names it after an import of its first name."""
+    module, _, part = name.partition(":")
+    return module, part.removeprefix("_VariableFunctionsClass.")  # where torch has its functions
 
 
 def own_parts(config: Any) -> list[str]:
@@ -278,7 +286,7 @@ def part_of_library(name: str) -> Any:
     if attribute not in PARTS.get(module, "").split():
         raise ValueError(
             f"its part {name} is none that a file may name; pass it if it is your own: "
-            f"load(folder, {name.rpartition(':')[2]})"
+            f"load(folder, {importable(name)[1]})"
         )
     return getattr(importlib.import_module(module), attribute)
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import json
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,6 @@ from phrasemodels.saved import (
     MisuseError,
     Pretrained,
     check_finite,
-    check_fit,
     check_form,
     check_header,
     check_modules,
@@ -36,7 +34,7 @@ from phrasemodels.saved import (
     fill,
     first_line,
     forms,
-    learned,
+    importable,
     own_parts,
     readme,
     restored,
@@ -51,11 +49,11 @@ MANIFEST = "manifest.json"  # of an artifact of the pipeline, in a folder that `
 def model_readme(card: Mapping[str, Any], predictor: Predictor | None, config: Any) -> str:
     """Return README.md of an exported model, with the lines that load it: a part of one's own is imported and passed."""
     use = [f"print(model.predict({predictor.example}))"] if predictor else ["print(model.module)"]
-    own = [name.partition(":")[::2] for name in own_parts(config)]
+    own = [importable(name) for name in own_parts(config)]
     given = ", ".join(['"FOLDER OR NAME"', *(part for _, part in own)])
     loading = [
         "from phrasemodels import LoadedModel",
-        *(f"from {module} import {part}" for module, part in own),
+        *(f"from {module} import {part.partition('.')[0]}" for module, part in own),
         "",
         f"model = LoadedModel.from_pretrained({given})",
         *use,
@@ -196,13 +194,7 @@ class LoadedModel(Pretrained):
                 )
         own = list(parts_of(self.config))
         made = restored(json.loads(json.dumps(config)), Any, self.folder or Path(), own)
-        try:
-            model = check_form(made.build, forms(weights))
-        except MisuseError as error:
-            model = made.build()
-            check_fit(learned(model), forms(weights))
-            warnings.warn(f"to load this model, change its build: {error}", stacklevel=3)
-        check_modules(self.module, model)
+        check_modules(self.module, check_form(made.build, forms(weights)))
 
     def _write(self, to: Path, said: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
         if self.folder is not None:

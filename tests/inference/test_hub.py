@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from loopback_hub import Hub, serving
+from torch.nn import functional as F
 
 import phrasemodels
 from phrasemodels import LoadedModel, Parser
@@ -195,17 +196,29 @@ def reversed_words(text: str, language: str) -> list[str]:
 class OwnConfig(PsanConfig):
     """A configuration of a user."""
 
+    @dataclasses.dataclass(frozen=True)
+    class Nested(PsanConfig):
+        """A configuration in a class."""
 
-def test_the_readme_has_the_line_that_loads_a_part_of_ones_own(tmp_path: Path) -> None:
-    config = OwnConfig(d=8, levels=2, dropout=0.0)
+
+OWN = OwnConfig(8, 2, 0.0), OwnConfig.Nested(8, 2, 0.0), *(OwnConfig(8, 2, 0.0, f) for f in (torch.tanh, torch.erf, F.gelu))
+
+
+@pytest.mark.parametrize("config", OWN)
+def test_the_readme_has_the_line_that_loads_a_part_of_ones_own(config: OwnConfig, tmp_path: Path) -> None:
     folder = LoadedModel(config.build(), config).save_pretrained(tmp_path / "own")
     code = (folder / "README.md").read_text().partition("```python\n")[2].partition("```")[0]
-    assert f"from {__name__} import OwnConfig" in code
+    assert f"from {__name__} import OwnConfig\n" in code
     found: dict[str, object] = {}
     exec(code.replace("FOLDER OR NAME", str(folder)), found)
     assert isinstance(found["model"], LoadedModel) and found["model"].config == config
     again = LoadedModel(config.build(), config).save_pretrained(folder, force=True)
-    assert phrasemodels.load(again, OwnConfig).config == config
+    parts = OwnConfig, OwnConfig.Nested
+    if config.alone is torch.erf:  # no part of the library names it
+        with pytest.raises(ValueError, match=r"pass it if it is your own: load\(folder, erf\)"):
+            phrasemodels.load(again, *parts)
+        parts = *parts, torch.erf
+    assert phrasemodels.load(again, *parts).config == config
 
 
 def wrong_models() -> Iterator[tuple[LoadedModel, str]]:
@@ -221,6 +234,8 @@ def wrong_models() -> Iterator[tuple[LoadedModel, str]]:
     yield LoadedModel(PsanConfig(d=16, levels=2).build(), config), "do not fit the model"
     yield LoadedModel(config.build().bfloat16(), config), "bfloat16"
     yield LoadedModel(config.build(), Inner(d=8, levels=2)), "has no name of its own"
+    for nameless in (torch.Tensor.tanh, dict.fromkeys, torch.ops.aten.tanh):
+        yield LoadedModel(config.build(), dataclasses.replace(config, alone=nameless)), "has no name of its own"
 
 
 @pytest.mark.parametrize(("model", "said"), wrong_models())
