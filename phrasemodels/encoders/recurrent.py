@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from phrasemodels import config
-from phrasemodels.layers.blocks import as_lengths, without_padding
+from phrasemodels.layers.blocks import as_lengths, token_mask, without_padding
+from phrasemodels.structs.dispatch import transformed
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,21 @@ class BiLSTM(nn.Module):
         lengths = as_lengths(lengths, x)
         if not len(x):
             return x.new_zeros(*x.shape[:2], 2 * self.lstm.hidden_size)  # packing refuses an empty batch
+        if transformed():
+            return self._unpacked(x, lengths)
         # packed: the other direction would begin with the padding; packing refuses an empty sentence
         packed = pack_padded_sequence(x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
         states = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])[0]
         return states * (lengths > 0).to(states)[:, None, None]
+
+    def _unpacked(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """Return the states under transforms of `torch.func`, which packing refuses: the words are also read in reverse, by swapped
+        weights."""
+        place, inside = torch.arange(x.shape[1], device=x.device), token_mask(lengths, x.shape[1])
+        turned = torch.where(inside, lengths[:, None] - 1 - place, place)
+        weights: dict[str, Tensor] = dict(self.lstm.named_parameters())
+        other = {name: weights[f"{name}_reverse"] for name in weights if not name.endswith("_reverse")}
+        other |= {f"{name}_reverse": weights[name] for name in other}
+        to_left = functional_call(self.lstm, other, (x.gather(1, turned[..., None].expand(x.shape)),))[0]
+        to_right, to_left = self.lstm(x)[0].chunk(2, -1)[0], to_left.chunk(2, -1)[0]
+        return torch.cat([to_right, to_left.gather(1, turned[..., None].expand_as(to_left))], -1) * inside[..., None]

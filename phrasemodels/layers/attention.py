@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.layers.blocks import GROUPS, Dropout, Packing, untouched
+from phrasemodels.layers.blocks import GROUPS, Dropout, Packing, dot_product_attention, untouched
 
 Attend = Callable[..., Tensor]  # queries, keys and values of all heads, then masks -> outputs of all heads
 Activation = Callable[[Tensor], Tensor]
@@ -36,7 +36,7 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, d
             # torch's attention takes a mask of numbers in the type of the queries alone
             allowed = allowed.to(q.dtype)
         if drop is None:
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+            return dot_product_attention(q, k, v, allowed)
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
         if allowed is not None:
             scores = scores.masked_fill(~allowed, -torch.inf) if allowed.dtype == torch.bool else scores + allowed
@@ -124,8 +124,9 @@ class MultiHeadAttention(nn.Module):
 
     def read(self, heads: Tensor) -> Tensor:
         """Apply σ and the output projection to heads (..., d), which attention computes in float32 at least."""
-        short = self.output.weight.dtype in SHORT and not torch.is_autocast_enabled(heads.device.type)
-        return self.readout(self.sigma, heads.to(self.output.weight.dtype) if short else heads, self.output)
+        dtype = getattr(self.output.weight, "dtype", None)  # the weight of a quantised projection is a method
+        short = dtype in SHORT and not torch.is_autocast_enabled(heads.device.type)
+        return self.readout(self.sigma, heads.to(dtype) if short else heads, self.output)
 
     def forward(self, queries: Tensor, memory: Any, *masks: Any) -> Tensor:
         """Attend from queries (B, q, d) to memory (B, k, d), or to its `keys_values`; return (B, q, d).

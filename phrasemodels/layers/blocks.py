@@ -13,7 +13,7 @@ padding.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,9 +25,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.module import _has_any_global_hook
 
-from phrasemodels.structs.dispatch import Lengths, check_lengths, is_integer, transformed
+from phrasemodels.structs.dispatch import Lengths, check_lengths, forward_mode, is_integer, transformed
 
 PAD, UNKNOWN, BEGIN, END = range(4)
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the entries of a vocabulary with these ids
@@ -122,6 +123,12 @@ def masked_softmax(logits: Tensor, valid: Tensor, dim: int) -> Tensor:
     # not -inf: the softmax of a row of -inf is NaN, and NaN times False is, too
     least = torch.finfo(logits.dtype).min
     return logits.masked_fill(~valid, least).softmax(dim) * valid
+
+
+def dot_product_attention(*given: Any, **options: Any) -> Tensor:
+    """Return `torch.nn.functional.scaled_dot_product_attention`; in forward mode, which fused kernels lack, by torch's plain one."""
+    with sdpa_kernel(SDPBackend.MATH) if forward_mode() else nullcontext():
+        return F.scaled_dot_product_attention(*given, **options)
 
 
 def max_over_tokens(states: Tensor, valid: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 from phrasemodels.layers.blocks import on_device
 from phrasemodels.structs import kernels
-from phrasemodels.structs.dispatch import COMPILE
+from phrasemodels.structs.dispatch import COMPILE, each_gradient
 from phrasemodels.structs.kernels import over_batch, reference_vjp
 from phrasemodels.structs.kernels.simd import exp32
 
@@ -169,6 +169,7 @@ class AttendWithin(torch.autograd.Function):
         return attended
 
     @staticmethod
+    @each_gradient
     def backward(ctx, grad):
         u, w, p, bounds, z, out = ctx.saved_tensors
         # the gradient is itself differentiated, which the kernel cannot be

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from phrasemodels.layers.attention import Attend, MultiHeadAttention, softmax_attention
 from phrasemodels.layers.blocks import Packing
-from phrasemodels.structs.dispatch import COMPILE
+from phrasemodels.structs.dispatch import COMPILE, each_gradient
 from phrasemodels.structs.kernels import can_run_kernel, over_batch
 from phrasemodels.structs.kernels.simd import exp32
 
@@ -161,6 +161,7 @@ class BiLSTMOverWindows(Function):
         return hidden, cells
 
     @staticmethod
+    @each_gradient
     @once_differentiable
     def backward(ctx: Any, grad_hidden: Tensor | None, grad_cells: Tensor | None) -> Any:
         states, weights, recurrent, saved = ctx.saved_tensors

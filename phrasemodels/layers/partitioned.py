@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.layers.blocks import Sublayer, untouched
+from phrasemodels.layers.blocks import Sublayer, dot_product_attention, untouched
 
 Scale = Callable[[int, int], float]
 
@@ -108,7 +108,7 @@ class PartitionedAttention(nn.Module):
         """x (B, N, d), valid (B, 1, 1, N) true for real positions -> (B, N, d)."""
         q, k, v = (self._split(*halves(part, x)) for part in (self.query, self.key, self.value))
         p = self.dropout if self.training else 0.0
-        heads = F.scaled_dot_product_attention(q, k, v, valid, dropout_p=p, scale=self.scale)
+        heads = dot_product_attention(q, k, v, valid, dropout_p=p, scale=self.scale)
         content, position = heads.transpose(1, 2).chunk(2, -1)
         return self.output(torch.cat([content.flatten(2), position.flatten(2)], -1))
 

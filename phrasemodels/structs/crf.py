@@ -97,7 +97,8 @@ class CRF(Unscripted):
     @not_traced
     def decode(self, emissions: Tensor, mask: Tensor | None = None) -> list[list[int]]:
         """Return the best tags of each sequence."""
-        chain = self.distribution(emissions, mask)
+        with torch.no_grad():
+            chain = self.distribution(emissions, mask)
         lengths = [chain.scores[0].shape[1]] * len(chain.scores[0]) if chain.lengths is None else chain.lengths
         return [tags[:n] for tags, n in zip(_mode(chain, self.validate_args, "tags").tolist(), lengths, strict=True)]
 
@@ -116,8 +117,7 @@ class CRF(Unscripted):
         lengths = check_lengths(mask, B, T, emissions.device)
         at = torch.arange(T, device=emissions.device)
         first, last = (at == 0)[:, None], (at == lengths - 1)[..., None]
-        given: tuple[Tensor, ...] = (self.start_transitions, self.end_transitions, self.transitions)
-        start, end, transitions = given
+        start, end, transitions = map(_whole, (self.start_transitions, self.end_transitions, self.transitions))
         if self.constraints is not None:
             allowed = self.constraints
             start, end = (
@@ -226,6 +226,19 @@ class TreeCRF(Unscripted):
         refuse_tracing()
         lengths = check_lengths(_booleans(mask), len(arcs), arcs.shape[1] - 1, arcs.device)
         return DependencyTree(arcs, lengths[:, 0], self.trees)
+
+
+def _whole(parameter: Tensor) -> Tensor:
+    """Return a parameter, gathered if FSDP has divided it among processes. RuntimeError: its gradient would not be gathered."""
+    if not hasattr(parameter, "full_tensor"):
+        return parameter
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "CRF: FSDP gathers its parameters in `forward` alone; call this method there, under torch.no_grad(), or after "
+            "torch.distributed.fsdp.register_fsdp_forward_method"
+        )
+    whole: Tensor = parameter.full_tensor()
+    return whole
 
 
 def _keep_constraints(model: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:

@@ -65,6 +65,8 @@ _functorch = _part("torch._C", "_functorch")
 _is_tracked, _is_batched, _unwrapped = (
     _part("torch._C", "_functorch", name) for name in ("is_gradtrackingtensor", "is_batchedtensor", "get_unwrapped")
 )
+_nest, _unnest = (_part("torch._C", f"_vmapmode_{way}_nesting") for way in ("increment", "decrement"))
+_without_batch, _with_batch = (_part("torch", f"_{way}_batch_dim") for way in ("remove", "add"))
 _is_tracing = _part("torch._C", "_is_tracing")
 _eval_frame = _part("torch._C._dynamo.eval_frame")
 _set_strategy = _part("torch._C._dynamo.eval_frame", "set_code_exec_strategy")
@@ -95,6 +97,27 @@ def outer_forward_modes(saved: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Yield what a jvp saved, without the tangents of its own forward mode, and switch those around it on: torch has them off."""
     with _forward_mode(True):
         yield [_forward_ad.unpack_dual(x).primal for x in saved]
+
+
+def forward_mode() -> bool:
+    """Return whether forward-mode differentiation is active."""
+    return not torch.compiler.is_compiling() and _forward_ad._current_level >= 0
+
+
+def each_gradient(backward: Function) -> Function:
+    """Let a backward pass take gradients that `torch.autograd.grad` batches (`is_grads_batched`, `vectorize=True`): one by one."""
+
+    @functools.wraps(backward)
+    def backwards(ctx: Any, *grads: Tensor | None) -> Any:
+        if not (level := _batch_level()):
+            return backward(ctx, *grads)
+        rows = [None if x is None else _without_batch(x, level, 1, 0) for x in grads]
+        size = max(len(x) for x in rows if x is not None)
+        given = [[None] * size if x is None else x.expand(size, *x.shape[1:]) for x in rows]
+        found = zip(*(backward(ctx, *each) for each in zip(*given, strict=True)), strict=True)
+        return tuple(None if x[0] is None else _with_batch(torch.stack(x), 0, level) for x in found)
+
+    return backwards  # type: ignore[return-value]
 
 
 def untracked(x: Tensor) -> Tensor:
@@ -166,6 +189,8 @@ def run(function: Callable[..., Any], scores: tuple[Tensor, ...], lengths: Tenso
 
     Results have the type that torch promotes the scores to, or at least float32 unless `rounded`.
     """
+    # numpy's view of a parameter would keep FSDP from freeing its memory
+    scores = tuple(s.clone() if type(s) is nn.Parameter else s for s in scores)
     types = {s.dtype for s in scores}
     wanted = common_type(types)
     inner = torch.float64 if _sums_in_type(scores) else at_least_float32(wanted)
@@ -190,9 +215,18 @@ def forbidding(scores: Tensor) -> Tensor:
 
 
 def refuse_tracing() -> None:
-    """RuntimeError: the call is being traced, where compiled kernels would leave constants."""
+    """RuntimeError: the call is being traced, where compiled kernels would leave constants, or reads tangents that are batched."""
     if _is_tracing() or torch.compiler.is_exporting():
         raise RuntimeError(UNTRACED)
+    if _forward_ad._current_level >= 0 and _batch_level():
+        raise RuntimeError("structs: torch.autograd.functional has no strategy='forward-mode' for them; use torch.func.jacfwd")
+
+
+def _batch_level() -> int:
+    """Return how many batches of gradients or tangents `torch.autograd` is in; those of `torch.func` do not count."""
+    level: int = _nest() - 1
+    _unnest()
+    return level
 
 
 class Unscripted(nn.Module):

@@ -76,6 +76,36 @@ def test_gradients_of_each_example_equal_a_loop(name: str) -> None:
         torch.testing.assert_close((of_words[i], *(found[name][i] for name in leaves)), slopes)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", ENCODERS)
+def test_jacobians_in_every_way_are_equal(name: str) -> None:
+    encoder, structure = built(name)
+    x, jacobian = torch.randn(3, 5, D), torch.autograd.functional.jacobian
+
+    def states(x: torch.Tensor) -> torch.Tensor:
+        return encoder(x, LENGTHS, *structure)
+
+    expected = jacobian(states, x)
+    torch.testing.assert_close(torch.func.jacrev(states)(x), expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(jacobian(states, x, vectorize=True), expected, atol=1e-4, rtol=1e-4)
+    if any(isinstance(m, torch.nn.LSTM) for m in encoder.modules()):
+        with pytest.raises(NotImplementedError, match=r"^Trying to use forward AD with mkldnn_rnn_layer"):  # torch's own
+            torch.func.jacfwd(states)(x)
+    else:
+        torch.testing.assert_close(torch.func.jacfwd(states)(x), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_quantised_encoder_computes_what_its_modules_do(name: str) -> None:
+    encoder, structure = built(name)
+    x, real = torch.randn(3, 5, D), torch.arange(5) < LENGTHS[:, None]
+    small = torch.ao.quantization.quantize_dynamic(encoder, {torch.nn.Linear, torch.nn.LSTM})
+    found, expected = (model(x, LENGTHS, *structure) for model in (small, encoder))
+    which = real if found.dim() == 3 else slice(None)
+    assert (found - expected)[which].abs().max() < 0.1 * expected[which].abs().max()
+
+
 @pytest.mark.parametrize("kind", ["bfloat16", "float16", "autocast"])
 @pytest.mark.parametrize("name", ENCODERS)
 def test_short_types_give_the_states_within_their_rounding(name: str, kind: str) -> None:

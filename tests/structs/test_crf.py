@@ -1,12 +1,17 @@
 """CRF modules: as pytorch-crf computes, by enumeration, and with tags or heads that are unknown."""
 
 import re
+from copy import deepcopy
 from itertools import product
 
 import pytest
 import torch
 import torch._dynamo.testing
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
+from phrasemodels.layers.attention_weights import SegmentWeights
 from phrasemodels.structs import chain, crf, eisner, nonprojective
 
 MASK = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]], dtype=torch.bool)
@@ -228,7 +233,20 @@ def test_constraints_outlive_the_meta_device_and_do_not_change_in_silence():
         model.load_state_dict(crf.CRF(2, constraints=~allowed).state_dict())
 
 
-def test_the_memory_of_transitions_can_be_freed_as_by_fsdp():
-    model = crf.CRF(2, batch_first=True)
-    model(torch.zeros(1, 2, 2), torch.zeros(1, 2).long())
-    assert model.transitions.untyped_storage().resizable()
+def test_fsdp_divides_and_frees_the_parameters_of_structs():
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        emissions, tags, mesh = torch.randn(2, 4, 3), torch.ones(2, 4).long(), init_device_mesh("cpu", (1,))
+        inputs = {crf.CRF(3, batch_first=True): (emissions, tags, MASK), SegmentWeights(): (emissions, [3, 2])}
+        for plain, given in inputs.items():
+            divided = fully_shard(deepcopy(plain), mesh=mesh)
+            grads = [torch.autograd.grad(plain(*given).square().sum(), [*plain.parameters()])]
+            divided(*given).square().sum().backward()
+            grads.append(tuple(p.grad.full_tensor() for p in divided.parameters()))
+            torch.testing.assert_close(*grads)
+            if isinstance(plain, crf.CRF):
+                assert divided.decode(emissions, MASK) == plain.decode(emissions, MASK)
+                with pytest.raises(RuntimeError, match="FSDP gathers its parameters in `forward` alone"):
+                    divided.distribution(emissions, MASK)
+    finally:
+        distributed.destroy_process_group()

@@ -53,6 +53,11 @@ def test_transforms_of_torch_func_equal_autograd(kind, name):
     for jacobian in (jacrev, jacfwd):
         rows = jacobian(f)(*fixed)
         torch.testing.assert_close(torch.tensordot(weight, rows, weight.dim()), expected[0])
+    batched = torch.autograd.functional.jacobian(f, tuple(fixed), vectorize=True)
+    for rows, slope in zip(batched, expected, strict=True):
+        torch.testing.assert_close(torch.tensordot(weight, rows, weight.dim()), slope)
+    with pytest.raises(RuntimeError, match=r"no strategy='forward-mode' for them; use torch\.func\.jacfwd$"):
+        torch.autograd.functional.jacobian(f, tuple(fixed), vectorize=True, strategy="forward-mode")
     primal, tangent = jvp(f, tuple(fixed), tuple(tangents))
     torch.testing.assert_close(primal, value.detach())
     directional = sum((g * t).sum() for g, t in zip(expected, tangents, strict=True))
@@ -80,6 +85,8 @@ def test_second_derivatives_are_covariances(kind):
         total = lambda s, name=name: f[name](s, *fixed[1:]).sum()  # noqa: E731
         for second in (hessian(total), jacfwd(jacfwd(total)), jacrev(jacfwd(total))):
             torch.testing.assert_close(second(fixed[0]), rows if name == "log Z" else -rows)
+    batched = torch.autograd.functional.hessian(lambda s: f["log Z"](s, *fixed[1:]).sum(), fixed[0], vectorize=True)
+    torch.testing.assert_close(batched, rows)
     leaves = [s.requires_grad_() for s in fixed]
     for name in ("log Z", "marginals", "entropy"):
         torch.autograd.gradgradcheck(f[name], leaves, fast_mode=True)

@@ -18,7 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from phrasemodels.structs.dispatch import ALLOWED, announce, outer_forward_modes, transformed, without_transforms
+from phrasemodels.structs.dispatch import (
+    ALLOWED,
+    announce,
+    each_gradient,
+    outer_forward_modes,
+    transformed,
+    without_transforms,
+)
 
 if TYPE_CHECKING:
     from phrasemodels.structs.kernels import decode as decode
@@ -264,6 +271,7 @@ class _Chosen(torch.autograd.Function):
         return best
 
     @staticmethod
+    @each_gradient
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, *reference_vjp(ctx.rescore, ctx.saved_tensors, grad)
 
@@ -280,6 +288,7 @@ class LogPartition(torch.autograd.Function):
         return log_z
 
     @staticmethod
+    @each_gradient
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         (structure, lengths), scores = ctx.call, ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient is itself differentiated
@@ -346,6 +355,7 @@ class LogZ(_Operation):
         ctx.save_for_forward(*tensors)
 
     @staticmethod
+    @each_gradient
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         lengths, *scores = ctx.saved_tensors
         parts = Parts.apply(ctx.structure, tuple(range(len(scores))), lengths, *scores)
@@ -377,6 +387,7 @@ class Parts(_Operation):
         ctx.set_materialize_grads(False)
 
     @staticmethod
+    @each_gradient
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         lengths, *scores = ctx.saved_tensors
         given = {i: x for i, x in zip(ctx.which, grads, strict=True) if x is not None}
@@ -412,6 +423,7 @@ class Covariances(_Operation):
         ctx.save_for_backward(lengths, *given)
 
     @staticmethod
+    @each_gradient
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         structure, which, n = ctx.structure, ctx.which, ctx.n
         lengths, *given = ctx.saved_tensors
@@ -445,6 +457,7 @@ class Entropy(_Operation):
     setup_context = LogZ.setup_context
 
     @staticmethod
+    @each_gradient
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         lengths, *scores = ctx.saved_tensors
         own = ctx.structure._own(scores)
