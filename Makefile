@@ -19,6 +19,7 @@ reproduce: $(STAMP)
 
 check: $(STAMP)
 	.venv/bin/ruff check .
+	.venv/bin/ruff check --preview --select PLW1514 phrasemodels examples # files read without an encoding
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 

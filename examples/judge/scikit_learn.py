@@ -57,5 +57,5 @@ def scores() -> Iterator[tuple[str, str, str, int, int, int]]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", ConvergenceWarning)  # the docstring's logistic regression stops early
-    with open(sys.argv[1], "w", newline="") as file:
+    with open(sys.argv[1], "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("row", "dataset", "metric", "seed", "item", "score"), *scores()])

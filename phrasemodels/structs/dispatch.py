@@ -347,10 +347,10 @@ _KERNEL = re.compile("^@njit", re.MULTILINE)
 def imported(file: Path) -> frozenset[Path]:
     """Return the files with compiled functions that a file imports from, directly or not."""
     found: set[Path] = set()
-    for module, names in _IMPORT.findall(file.read_text()):
+    for module, names in _IMPORT.findall(file.read_text(encoding="utf-8")):
         folder = PACKAGE.joinpath(*module.split("."))
         for path in (folder.with_suffix(".py"), *(folder / f"{name}.py" for name in re.findall(r"\w+", names))):
-            if path != file and path.is_file() and _KERNEL.search(path.read_text()):
+            if path != file and path.is_file() and _KERNEL.search(path.read_text(encoding="utf-8")):
                 found |= {path, *imported(path)}
     return frozenset(found)
 

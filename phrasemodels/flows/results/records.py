@@ -420,7 +420,7 @@ MEMORY = 6 * 2**30  # bytes that what others made may take beside what is in use
 def limited_memory() -> Iterator[None]:
     """Let this process take MEMORY further bytes in the block (on Linux). ValueError: the block needs more."""
     status = Path("/proc/self/status")
-    used = re.search(r"VmData:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    used = re.search(r"VmData:\s+(\d+) kB", status.read_text(encoding="ascii")) if status.exists() else None
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if used:
         limit = int(used[1]) * 1024 + MEMORY

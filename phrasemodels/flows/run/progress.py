@@ -171,6 +171,6 @@ def log(line: str) -> None:
 def _alive(pid: int) -> bool:
     """Return whether a process of this machine exists and is no zombie. Without /proc, every process counts as alive."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return not Path("/proc").is_dir()
