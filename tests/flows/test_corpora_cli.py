@@ -155,6 +155,7 @@ LABELS = [("negative", "positive")[row % 2] for row in range(60)]
         ("sentence\tlabel\n", LABELS, "line 1: names of columns (sentence, label), and no row: remove the line"),
         ("", ["Positive", *LABELS[1:]], "differ in case, spaces or Unicode form alone: Positive (1 rows), "),
         ("", ["caf\u00e9", "cafe\u0301"] * 30, "Unicode form alone: caf\\xe9 (30 rows), cafe\\u0301 (30 rows); write"),
+        ("", ["pos", "po\u200bs"] * 30, "Unicode form alone: pos (30 rows), po\\u200bs (30 rows)"),
     ],
 )
 def test_what_is_no_label_is_an_error(environment, study, tmp_path, first, labels, says) -> None:

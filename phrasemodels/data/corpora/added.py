@@ -167,10 +167,11 @@ def _by_split(tables: Iterable[pa.Table], chosen: Mapping[str, np.ndarray], colu
 
 
 def _check_labels(found: Mapping[str, Counter[str]]) -> None:
-    """ValueError: labels differ in case or Unicode form alone, or train lacks one."""
+    """ValueError: labels differ in case, Unicode form or invisible characters alone, or train lacks one."""
     alike: dict[str, list[str]] = {}
     for label in found:
-        alike.setdefault(unicodedata.normalize("NFKC", label).casefold().strip(), []).append(label)
+        seen = "".join(x for x in unicodedata.normalize("NFKC", label) if unicodedata.category(x) != "Cf")
+        alike.setdefault(seen.casefold().strip(), []).append(label)
     for several in (each for each in alike.values() if len(each) > 1):
         counted = ", ".join(f"{ascii(label)[1:-1]} ({found[label].total()} rows)" for label in several)
         raise ValueError(f"labels that differ in case, spaces or Unicode form alone: {counted}; write each in one way")
