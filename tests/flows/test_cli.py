@@ -1,6 +1,7 @@
 """The command line: help, results, and one line for each mistake of a user."""
 
 import dataclasses
+import errno
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import pytest
 from conftest import PROJECT
 from running import run_cli
 
+from phrasemodels.data.corpora import added
 from phrasemodels.data.formats.lines import lines_or_stdin, lines_with_replacements
 from phrasemodels.flows.cli import machine, models
 from phrasemodels.flows.cli.main import main
@@ -109,6 +111,22 @@ def test_an_unwritable_store_is_named_before_anything_runs(tmp_path):
     done = run_cli("reproduce", env={"PHRASEMODELS_STORE": str(tmp_path / "file" / "store")})
     assert done.exit_code == 1
     assert "cannot be written to" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, "Error writing bytes"), "the disk of the output is full: free some space"),
+        (shutil.Error([("here/a", "there/a", "no room"), ("here/b", "there/b", "no room")]), "there/a: no room"),
+    ],
+)
+def test_a_study_that_cannot_be_written_is_one_line_and_leaves_nothing(error, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(added, "add", lambda *_: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(sys, "argv", ["phrasemodels", "init", str(tmp_path / "mine")])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert str(end.value).startswith(f"phrasemodels: {said}") and "/b" not in str(end.value)
+    assert not any((tmp_path / "mine").iterdir())
 
 
 def test_a_negative_seed_is_refused(cli):

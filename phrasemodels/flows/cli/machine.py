@@ -241,11 +241,16 @@ def init(
         raise ValueError(f"{folder} is not empty: name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     template, corpus = EXAMPLES[problem]
-    for file in (*sorted(template.glob("[!_.]*.*")), TEMPLATE / "prefect.yaml"):
-        if file.stem != corpus["name"]:
-            write_durably(folder / file.name, file.read_text(encoding="utf-8").replace(NAME, name))
-    write_durably(folder / ".gitignore", "/.phrasemodels/\n")  # the store
-    add(template / f"{corpus['name']}.txt", Added(**corpus, licence="Apache-2.0"), folder / CORPORA)
+    try:
+        for file in (*sorted(template.glob("[!_.]*.*")), TEMPLATE / "prefect.yaml"):
+            if file.stem != corpus["name"]:
+                write_durably(folder / file.name, file.read_text(encoding="utf-8").replace(NAME, name))
+        write_durably(folder / ".gitignore", "/.phrasemodels/\n")  # the store
+        add(template / f"{corpus['name']}.txt", Added(**corpus, licence="Apache-2.0"), folder / CORPORA)
+    except BaseException:  # the next try needs an empty folder
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        raise
     for path in sorted(folder.rglob("*.*")):
         print(path)
     print(

@@ -3,7 +3,9 @@
 Every command imports what it needs when it is called, so that --help is quick.
 """
 
+import errno
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -128,6 +130,11 @@ def main() -> None:
         told = str(error)
         if isinstance(error, OSError) and error.filename is not None and error.strerror:
             told = f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
+        elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            told = "the disk of the output is full: free some space, and try again"
+        elif isinstance(error, shutil.Error):  # a list of all files that were not copied
+            _, place, why = error.args[0][0]
+            told = f"{place}: {why}"
         elif isinstance(error, UnicodeEncodeError):
             told = f"{error.object[max(0, error.start - 40) : error.end]!r} is not UTF-8: write it again"
         sys.exit(one_line(f"phrasemodels: {told}" + (f" ({'; '.join(notes)})" if notes else "")))
