@@ -134,7 +134,7 @@ class Tracker:
         query = f"tags.`{KEY}` = {quoted(key)}"
         attempt = tags.get(ATTEMPT, "")
         own = {ATTEMPT: attempt, _at_work(attempt): attempt}
-        known = {"mlflow.user": _user(), **tags, **own, KEY: key}
+        known = {"mlflow.user": _user(), **tags, **own, KEY: key, STATE: "running"}
         start = None if started is None else int(started * 1000)
         while not (found := client.search_runs([where], query, max_results=1)):
             made = str(client.create_run(where, start, run_name=_shortened(name), tags=known).info.run_id)

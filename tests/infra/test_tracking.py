@@ -27,7 +27,7 @@ from phrasemodels.flows.results.exchange import from_mlflow
 from phrasemodels.infra import tracking
 from phrasemodels.infra.services import start_mlflow
 from phrasemodels.infra.settings import Settings
-from phrasemodels.infra.tracking import AT_WORK, ATTEMPT, KEY, Tracker, TrainingRun
+from phrasemodels.infra.tracking import AT_WORK, ATTEMPT, KEY, STATE, Tracker, TrainingRun
 
 START = """
 import sys
@@ -153,7 +153,8 @@ def test_a_training_is_a_run_once_it_is_at_work_and_its_duration_is_of_its_work(
     run.fail("stopped")
     assert tracker.run_of("key") is None, "it waited, and was stopped"
     run.begin()
-    assert tracker.run_of("key").info.status == "RUNNING"
+    begun = tracker.run_of("key")
+    assert (begun.info.status, begun.data.tags[STATE]) == ("RUNNING", "running")
     run([{"step": 5, "seconds": 1.5, "dev_loss": 2.0}, {"step": 10, "seconds": 3.0, "dev_loss": 1.0}])
     run_id = tracker.run_of("key").info.run_id
     tracker.finish(run_id, {"bleu": 7.0}, [], {}, 3.0)

@@ -38,7 +38,7 @@ from phrasemodels.flows.results.judged import cached_kept, judged, problem_of
 from phrasemodels.flows.results.lineage import setting
 from phrasemodels.flows.results.records import SENTENCES, limited_memory, place_of
 from phrasemodels.folders import writing_folder
-from phrasemodels.infra.tracking import KEY, REASON, Run, Tracker, as_set
+from phrasemodels.infra.tracking import KEY, REASON, STATE, Run, Tracker, as_set
 from phrasemodels.tasks.metrics.compare import finite
 from phrasemodels.verdicts.scales import known, lower_is_better
 from phrasemodels.verdicts.significance import seed_group
@@ -501,6 +501,7 @@ def _run(run: Run) -> dict[str, Any]:
         "run_name": run.name,
         "kind": tags.get("phrasemodels.kind"),
         "status": run.status,
+        "state": tags.get(STATE),
         "failure": tags.get(REASON),
         "row": divided(tags["experiment"])[0].split("/", 3)[-1] if "experiment" in tags else None,
         "train_key": tags.get(KEY) if trains else None,
