@@ -31,8 +31,8 @@ test: check
 slow: $(STAMP)
 	.venv/bin/python -m pytest -m slow
 
-# All that is done to the system on purpose: kills at every point, a cluster, deployments, mutants of the code, a simulated
-# day. Prints a dated result.
+# All that is done to the system on purpose: kills at every point, a cluster, deployments, mutants of the code. Prints a dated
+# result.
 FIRE = tests/sweeps/test_fire.py tests/infra/test_infra.py tests/sweeps/test_matrix.py tests/infra/test_cluster.py tests/infra/test_deployment.py tests/flows/test_reproduce.py tests/flows/test_campaign.py tests/sweeps/test_mutants.py
 fire: $(STAMP)
 	@date -u +"under fire: began %F %R UTC, commit $$(git rev-parse --short HEAD)"
