@@ -12,10 +12,20 @@ import numpy as np
 from phrasemodels.verdicts.claims import OPEN, ClaimVerdict, Gain, gain_of_items, gain_of_values, judge_gain
 from phrasemodels.verdicts.printed import COUNT, Printed, digits, impossible, prints_as
 from phrasemodels.verdicts.rule import PrintedValue, deviation_apart, factor_of, how_made, judge_runs, read_number
-from phrasemodels.verdicts.scales import UNITLESS, Decision, decide, is_average, known, misfit, share_among, words
+from phrasemodels.verdicts.scales import (
+    UNITLESS,
+    Decision,
+    decide,
+    is_average,
+    known,
+    misfit,
+    share_among,
+    split_of,
+    words,
+)
 from phrasemodels.verdicts.scores import Scores, ratio
 from phrasemodels.verdicts.significance import Array, Difference, SeedGroup, difference, few_seeds, holm, seed_group
-from phrasemodels.verdicts.tables import SPLITS, Fold, fold_of, folded, folded_metric
+from phrasemodels.verdicts.tables import Fold, fold_of, folded, folded_metric
 
 
 @dataclass(frozen=True)
@@ -209,11 +219,11 @@ class Match:
 
 def matched(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Match]:
     """Return for each printed system whether runs of ours answer its numbers."""
-    groups: dict[str, list[tuple[Printed, Scores | None, str]]] = {}
+    groups: dict[str, list[tuple[Printed, Scores | None, Decision]]] = {}
     answers = _answers(printed, scores)
     for one, ours, scale in zip(printed, answers, _scales(printed, answers), strict=True):
         if one.value:
-            groups.setdefault(one.row, []).append((one, ours, scale.scale))
+            groups.setdefault(one.row, []).append((one, ours, scale))
     made = []
     for system, pairs in groups.items():
         found = [ours for _, ours, _ in pairs if ours and not ours.problem]
@@ -377,7 +387,7 @@ def unused(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores]
 def _answers(printed: Sequence[Printed], scores: Sequence[Scores]) -> list[Scores | None]:
     only = tuple(len({*names}) == 1 for names in zip(*map(_wanted, printed), strict=True))
     fold = fold_of(map(_wanted, printed))
-    apart = [bool(one.heading or SPLITS & {*words(one.dataset)}) for one in printed]  # whose data set ours have to name
+    apart = [bool(one.heading or split_of(one.dataset)) for one in printed]  # whose data set ours have to name
     answers = [_answer(one, scores, (only[0], only[1] and not of, only[2]), fold) for one, of in zip(printed, apart, strict=True)]
     pairs = list(zip(printed, answers, strict=True))
     return [ours and _averaged(one, ours, pairs) for one, ours in pairs]
@@ -454,9 +464,10 @@ def _judged(
     return Judged(one, verdict.verdict, verdict.reason, seed_group(values), values, len(ours.items), None, scale)
 
 
-def _withheld(one: Printed, ours: Scores, scale: str) -> str:
+def _withheld(one: Printed, ours: Scores, scale: Decision) -> str:
     """Return why a number has no verdict, whatever ours are; empty if it has one."""
-    return ours.problem or one.asked or deviation_apart(one, scale)
+    exempt = one.arithmetic == COUNT or one.margin or one.not_comparable
+    return ours.problem or one.asked or deviation_apart(one, scale.scale) or ("" if exempt else scale.problem)
 
 
 def _verdict(
@@ -464,10 +475,8 @@ def _verdict(
 ) -> Verdict:
     """Return the verdict on a number. Without a scale or a margin it is not comparable; the others are judged all the same."""
     exact = one.arithmetic == COUNT
-    if one.value and (said := _withheld(one, ours, scale.scale)):
+    if one.value and (said := _withheld(one, ours, scale)):
         return Verdict("not comparable", said)
-    if one.value and scale.problem and not (exact or one.margin or one.not_comparable):
-        return Verdict("not comparable", scale.problem)
     less = scale.lower_is_better if one.lower_is_better is None else one.lower_is_better
     if ours.diverged and less is None and scale.scale in ("percent", "share"):
         asked = f"a run diverged, and the worst end of {one.metric} isn't known: say --better '{one.metric}=lower' or higher"
@@ -484,18 +493,40 @@ def _verdict(
     doubts = [_caveat(one, ours, scale)]
     if copied := next((other.row for other in scores if other is not ours and _is_copy(ours, other)), ""):
         doubts.append(f"{copied} has the same scores, of which one may be a copy")
-    one_unit = one.scale == "positive" and not one.columns.get("unit")  # it is stated
-    if found.verdict in ("higher", "lower") and scale.scale == "positive" and not (units[0] or one_unit):
-        ratio_of = abs(float(np.mean(values)) / float(one.digits))
-        if factor := next((f"1/{of}" if down else f"{of}" for of in UNITS_APART for down in (False, True)
-                           if 0.8 < (ratio_of * of if down else ratio_of / of) < 1.25), ""):  # fmt: skip
-            alike = "give both alike, such as means" if known(one.metric).name in UNITLESS else "write units behind both metrics"
-            option = f"say --scale '{one.metric}=positive' if both are in one unit"
-            return Verdict("not comparable", f"ours are about {factor} of the printed number: {alike}, or {option}")
     return qualified(found, "; ".join(filter(None, doubts)))
 
 
-UNITS_APART = (60, 100, 1000, 3600, 1_000_000)  # factors between units of time, memory and shares
+FAR = 48.0  # times: ours that are so far from printed numbers may have another unit
+
+
+def _asked_by_all(metric: str, group: Sequence[tuple[Printed, Scores]], scale: Decision) -> str:
+    """Say that ours of a metric may be of the opposite kind, as all lie at 100 - printed, or have another unit. Empty if not."""
+    if any(one.columns.get("same") for one, _ in group):
+        return ""
+    kind, option = known(metric).kind, f"say --same '{metric}' if both are alike"
+    if kind == "error" and any(ours.is_share and not ours.metric for _, ours in group):
+        return f"a score of an item may count what is right, where {metric} counts what is wrong: name the metric of ours, or {option}"
+    pairs = [(float(one.digits), float(np.mean(of))) for one, ours in group if one.value and (of := _finite(ours, scale.factor))]
+    theirs, mine = np.array(pairs).reshape(-1, 2).T
+    if scale.scale in ("percent", "share") and kind in ("", "fraction", "error") and pairs:
+        whole = 100.0 if scale.scale == "percent" else 1.0
+        apart, opposite = np.abs(theirs - mine).mean(), np.abs(whole - theirs - mine).mean()
+        if opposite < min(apart / 3, whole / 20) and apart > whole / 10:
+            return f"ours lie at {whole:g} - {metric}: give what is right or wrong in both, or {option}"
+    stated = any(one.scale == "positive" and not one.columns.get("unit") for one, _ in group)
+    unit = any(folded_metric(_wanted(one)[2])[1] for one, _ in group)
+    if scale.scale == "positive" and not (stated or unit) and pairs and min(theirs.min(), mine.min()) > 0:
+        ratio_of = math.exp(float(np.log(mine / theirs).mean()))
+        if max(ratio_of, 1 / ratio_of) > FAR:
+            times = float(f"{max(ratio_of, 1 / ratio_of):.1g}")
+            factor = f"{times:.0f} times" if ratio_of > 1 else f"1/{times:.0f} of"
+            alike = "give both alike, such as means" if known(metric).name in UNITLESS else "write units behind both metrics"
+            return f"ours are about {factor} the printed numbers: {alike}, or say --scale '{metric}=positive' if both are in one unit"
+    return ""
+
+
+def _finite(ours: Scores, factor: float) -> list[float]:
+    return [factor * value for value in ours.values() if math.isfinite(value)]
 
 
 def _is_copy(ours: Scores, other: Scores) -> bool:
@@ -532,6 +563,8 @@ def _scales(printed: Sequence[Printed], answers: Sequence[Scores | None]) -> lis
             decision = Decision(
                 problem=f"some of ours of {metric} are marked as percent, some aren't: mark all or none"
             )
+        if said := "" if decision.problem else _asked_by_all(str(metric), [(printed[p], of) for p, of in answered.items()], decision):
+            decision = replace(decision, scale="", problem=said)
         for place in places:
             scales[place] = decision
             if decision.scale == "percent" and place in answered:

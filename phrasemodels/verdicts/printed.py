@@ -13,9 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from phrasemodels.verdicts.cells import LONGEST, plain, value_of
-from phrasemodels.verdicts.scales import CHANGING, asked_of, is_share, scale_of_unit, words
+from phrasemodels.verdicts.scales import (
+    CHANGING,
+    STATISTICS,
+    asked_of,
+    is_share,
+    scale_of_unit,
+    split_of,
+    unit_beside,
+    words,
+)
 from phrasemodels.verdicts.tables import (
-    SPLITS,
     Column,
     Names,
     Row,
@@ -307,7 +315,7 @@ def read_printed(path: Path, names: Names | None = None, unread: list[str] | Non
     found_tables = tables(path)
     stem = re.sub(r"[\W_]+", " ", path.name.partition(".")[0]).strip()
     names = names._replace(paper=names.paper or stem)
-    for table in found_tables if {*words(stem)} & (SPLITS - {"train"}) else ():
+    for table in found_tables if split_of(stem) not in ("", "train", "training") else ():
         table.beside = ". ".join(filter(None, (table.beside, stem)))
     for column in names.columns:
         if not any(column in (name, plain(name)) for table in found_tables for name in table.columns):
@@ -365,21 +373,22 @@ def _numbers(table: Table, names: Names, problems: list[str]) -> Iterator[tuple[
     roles, columns = columns_of(table, names if names.metric else names._replace(metric=next(filter(None, groups.values()), "")), "value")
     problems += table.bad
     several = len({row.get("split", roles) for row in table.rows}) > 1
+    same = {one.casefold() for one in names.same}
     used = {*roles.values(), *(name for column in columns for name in (column.name, column.deviation))}
-    said = " ".join((*table.columns, *(row.get("system", roles) for row in table.rows)))
+    stated = names.metric if names.metric != "/".join(metrics_of(table.title)) else ""
+    said = " ".join((*table.columns, stated, *(row.get("system", roles) for row in table.rows)))
     table.notes = [note for note in table.notes if not any(of and f"{group[:60]!r} isn't read" in note for group, of in groups.items())]
     if table.beside:
         table.notes.append(f"{table.where}: beside the table stands: {table.beside[:200]!r}")
     for row in table.rows:
         given = {role: row.get(role, roles).strip() for role in roles}
-        if {*words(row.group)} <= SPLITS | {"test", "set", "split", "data", "results"}:
-            given["split"] = given.get("split") or next((word for word in words(row.group) if word in SPLITS | {"test"}), "")
+        if all(split_of(word) or word in ("test", "set", "split", "data", "results") for word in words(row.group)):
+            given["split"] = given.get("split") or next((word for word in words(row.group) if split_of(word) or word == "test"), "")
         texts = [text for name, cell in row.cells.items() if name not in used and (text := str(cell or "")) and not is_value(text)]
         beside = ". ".join(filter(None, (table.beside, row.group, *texts)))
         asked = asked_of(beside, f"{said} {given.get('dataset', '')} {given.get('metric', '')} {given.get('split', '')}")
         if names.dataset and (on := ON.search(beside)) and not {*folded(names.dataset)} <= {*folded(beside)}:
             asked = asked or on[1].casefold()
-        asked = asked if asked and asked not in {one.casefold() for one in names.same} else ""
         if group := groups[row.group]:
             names = names._replace(metric=group)
         if {*words(given.get("system", ""))} and {*words(given.get("system", ""))} <= CHANGING:
@@ -392,7 +401,9 @@ def _numbers(table: Table, names: Names, problems: list[str]) -> Iterator[tuple[
                 try:
                     row.number_of(column.name)
                     one = _number(given, column, metric, part, row, names, several, table, problems)
-                    yield where, replace(one, beside=beside, asked=asked and ASKED.format(asked))
+                    no_set = column.dataset and next((word for word in words(column.dataset) if word in STATISTICS), "")
+                    doubt = asked or no_set or unit_beside(beside, f"{metric} {column.name}")
+                    yield where, replace(one, beside=beside, asked=ASKED.format(doubt) if doubt and doubt not in same else "")
                 except _EmptyError:
                     continue
                 except ValueError as error:

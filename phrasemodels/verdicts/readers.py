@@ -17,10 +17,10 @@ from typing import Any
 
 from phrasemodels.folders import check_inside
 from phrasemodels.verdicts.cells import DIVERGED, MISSING, content, text_of, value_of
-from phrasemodels.verdicts.scales import asked_of, is_measured, is_setting, known, words
-from phrasemodels.verdicts.scores import MOST_FILES, RUN, Observation
+from phrasemodels.verdicts.scales import SETTINGS, asked_of, is_measured, is_setting, known, split_of, words
+from phrasemodels.verdicts.scores import MOST_FILES, RUN, Observation, beyond_seed, no_runs
 from phrasemodels.verdicts.tables import (
-    SPLITS,
+    ROLES,
     Column,
     Names,
     Row,
@@ -85,6 +85,7 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
         unread.append(
             f"{table.where}: column total isn't read: it stands beside the counts of a column score for each item"
         )
+    parts = _split_fields(table, roles)
     if "split" in roles:
         table.rows = list(table.rows)
     several = "split" in roles and len({row.get("split", roles) for row in table.rows}) > 1
@@ -100,26 +101,61 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
     )
     alone = [row for row in table.alone if folded(row.get("system", roles)) in names_of_rows]
     unread[:] = [line for line in unread if not any(line.startswith(f"{row.where}: ") for row in alone)]
+    odd = {*no_runs(dict.fromkeys(row.get("seed", roles) for row in table.rows))} if isinstance(table.rows, list) else set()
     for row in chain(table.rows, alone):
         if any("±" in str(cell) for cell in row.cells.values()):
             unread.append(f"{row.where}: ± isn't read: a mean counts as one run; give the score of each run")
         if roles.get("seed") and row.get("seed", roles) == "":
             raise ValueError(f"{row.where}: no seed")
         state = next(filter(None, (_outcome(role_of(name), row.cells.get(name)) for name in flags)), "") or row.get("state", roles)
+        label = row.get("seed", roles)
         if why := _no_run(row, roles, state):
             unread.append(f"{row.where}: not read: {why}")
             continue
         scores = [str(row.cells.get(column.name)) for column in columns if column.name in used]
         places = 2 if not names.metric else 0 if any("." in cell for cell in scores) else -1
-        setting = "; ".join(filter(None, (_setting(name, row.cells.get(name), places) for name in settings)))
+        found = [_setting(name, row.cells.get(name), places) for name in settings]
+        if label and label not in odd and (rest := beyond_seed(label)):
+            found.append(f"{roles['seed']} {rest}")
+        setting = "; ".join(filter(None, found))
+        doubt = next(filter(None, (_split_doubt(name, row.cells.get(name), names) for name in parts)), "")
         for column in columns:
             for one in _scores_of(row, column, roles, names, table.comma, several):
-                one = one._replace(setting="; ".join(filter(None, (one.setting, setting))))
+                one = one._replace(setting="; ".join(filter(None, (one.setting, setting))), problem=one.problem or doubt)
                 if state.casefold() == "diverged":
                     one = one._replace(score=math.nan, total=1.0, problem="")
                 if one.problem and one.problem != NO_SCORE:
                     unread.append(f"{one.where}: {one.problem}")
                 yield one
+
+
+# Fields whose value is of the choice of a model, of its files or its code, not of what was evaluated.
+NOT_EVALUATED = re.compile(
+    r"monitor|early|select|chos|best|tun|stop|ckpt|checkpoint|metric|branch|env|host|user|tag|note|comment|output|log|save", re.I
+)
+
+
+def _split_fields(table: Table, roles: dict[str, str]) -> list[str]:
+    """Return the fields of ours that may say which part of the data was evaluated; one that tells test from others gets the role split."""
+    if not isinstance(table.rows, list):
+        return []
+    found = []
+    for name in table.columns:
+        if name not in roles.values() and not split_of(name) and not NOT_EVALUATED.search(name):
+            cells = {str(cell) for row in table.rows if (cell := row.cells.get(name)) not in (None, "")}
+            if "split" not in roles and "test" in map(str.casefold, cells) and all(split_of(c) or c.casefold() == "test" for c in cells):
+                roles["split"] = name
+            elif "item" not in roles or len(cells) == 1:
+                found.append(name)
+    return [name for name in found if name != roles.get("split")]
+
+
+def _split_doubt(name: str, value: Any, names: Names) -> str:
+    """Return what is asked where the value of a field is a part of the data that is no test set; empty if it isn't."""
+    part = split_of(value) if isinstance(value, str) and len(words(re.sub(r"[_/]", " ", value))) <= 4 else ""
+    if not part or part in names.same or (part.startswith("train") and part != value.casefold()):
+        return ""
+    return f"its {name} says {part}: say --same {part} if that is printed, too"
 
 
 CLOCK = frozenset(("step", "epoch", "global_step", "iteration"))
@@ -143,26 +179,39 @@ def _of_log(table: Table, columns: list[Column], unread: list[str]) -> list[Colu
 
 
 OF_RUNS = (".hydra/overrides.yaml", "hparams.yaml", "config.yaml", "config.json", "args.json", "hparams.json")
+SETTINGS_IN = (".hydra/*.yaml", "*.json", "*.yaml", "*.yml", "*.toml", "command.txt", "cmd.txt")  # files of them, if they hold no scores
 WRAPPERS = ("value", "desc")  # of W&B, around each setting
 MOST_SETTINGS = 1 << 20  # bytes of a file of them
+MOST_BESIDE = 100  # files of a folder
+PAIR = re.compile(r"""(?:^|[,{])[ \t"'+~-]*+([\w./@-]++)["']?[ \t]*+[:=][ \t]*+["']?([^"',{}\s]+)|(?<!\S)--([\w-]+)[ =](?!-)(\S+)""", re.M)
 
 
-def _beside(file: Path, root: Path) -> str:
-    """Return the settings of a run in files beside a file of scores, or above it: those that Hydra and Lightning write, and the like."""
-    found: dict[str, None] = {}
-    root = root if root.is_dir() else root.parent
-    for folder in (one for one in file.parents if one.is_relative_to(root)):
-        for name in OF_RUNS:
-            path = folder / name
-            inside = path.is_file() and path.resolve().is_relative_to(root.resolve())
-            if not inside or path.stat().st_size > MOST_SETTINGS:
-                continue
-            text = path.read_bytes().decode("utf-8", "replace")
-            for key, value in re.findall(r"""(?:^|[,{])[ \t"'+~-]*+([\w./@-]++)["']?[ \t]*+[:=][ \t]*+["']?([^"',{}\s]+)""", text, re.M):
-                last = key if name == OF_RUNS[0] else key.rpartition(".")[2]
-                if last not in WRAPPERS and is_setting(f"params.{last}"):
-                    found[_text(f"{key} {value if is_value(value) else RUN.sub('#', value)}")] = None
-    return "; ".join(found)
+def _beside(folder: Path, root: Path, names: Names, done: dict[Path, str]) -> str:
+    """Return the settings of runs in files of a folder that hold no scores, and in those above it."""
+    if folder not in done:
+        above = _beside(folder.parent, root, names, done) if folder != root and folder.is_relative_to(root) else ""
+        paths = {path for pattern in SETTINGS_IN for path in folder.glob(pattern)}
+        found: dict[str, None] = {}
+        for path in sorted(paths)[:MOST_BESIDE]:
+            if path.is_file() and path.resolve().is_relative_to(root.resolve()) and path.stat().st_size <= MOST_SETTINGS:
+                found |= dict.fromkeys(_settings_in(path, path.relative_to(folder).as_posix(), names))
+        done[folder] = "; ".join(filter(None, (*found, above)))
+    return done[folder]
+
+
+def _settings_in(path: Path, name: str, names: Names) -> Iterator[str]:
+    """Yield the settings in a file; none if it holds scores, or is what W&B writes of the machine."""
+    pairs = [(one or other, value or last) for one, value, other, last in PAIR.findall(path.read_bytes().decode("utf-8", "replace"))]
+    of_runs = name in OF_RUNS
+    for key, value in pairs if not of_runs else ():
+        last = key.rpartition(".")[2]
+        printed = folded_metric(last) in names.metrics or folded(last) in names.datasets
+        if name.startswith("wandb-") or (is_value(value) and (printed or known(last).kind or role_of(last) in ROLES["number"])):
+            return
+    for key, value in pairs:
+        last = key if name == OF_RUNS[0] else key.rpartition(".")[2]
+        if last not in WRAPPERS and is_setting(f"params.{last}") and (of_runs or _setting(last, value, 4)):
+            yield _text(f"{key} {value if is_value(value) else RUN.sub('#', value)}")
 
 
 OUTCOMES = FAILED | PASSED | CODES | FAULTS  # columns that say how a run ended
@@ -179,6 +228,9 @@ def _outcome(column: str, cell: Any) -> str:
     return (column if said in ("true", "yes", "1") else "") if column in FAILED else f"{column}: {said}" if no else ""
 
 
+SET_IN = re.compile(
+    rf"(?<![a-z])({'|'.join(one.replace(' ', '[ _-]') for one in sorted(SETTINGS, key=len, reverse=True))})[=_ -]?(\d[\d.]*(?:e-?\d+)?)"
+)  # a setting with its number, in the name of a run
 NOTHING = frozenset(("", "none", "nan", "false", "no", "null", "-"))
 
 
@@ -192,8 +244,10 @@ def _setting(name: str, value: Any, places: int) -> str:
     text, field = _text(value).strip(), role_of(name)
     if not is_setting(name):
         no_word = isinstance(value, list) or is_value(value) or text.casefold() in NO_WORD  # a word is set, not measured
-        if (no_word and is_measured(field)) or not is_setting(f"params.{field}") or NAMING.match(text):
+        if no_word and is_measured(field):
             return ""
+        if not is_setting(f"params.{field}") or NAMING.match(text):  # a name, in which settings may be
+            return " ".join([name, *said]) if (said := ["".join(one) for one in SET_IN.findall(text.casefold())]) else ""
         number = re.fullmatch(r"-?\d*\.?\d+(e[+-]?\d+)?", text, re.I)
         if number and (places < 0 or ("." in text and len(re.sub(r"e.*|\D", "", text).lstrip("0")) > places)):
             return ""
@@ -460,6 +514,7 @@ def _compressed(path: Path, names: Names, unread: list[str]) -> Iterator[Observa
     )
 
 
+TESTED = ("predict_results.json", "test_results.json")
 TEXTS = (".txt", ".md", ".markdown", ".tex")
 TABLES = ("*.csv", "*.tsv", "*.tab", *(f"*{ending}" for ending in TEXTS), "*.xlsx", "*.xlsm")
 READERS: Mapping[str, Reader] = {
@@ -496,6 +551,7 @@ def read(
     wanted = {file: reader for file in files if (reader := _reader(file, readers))}
     unread += [f"{file}: no file of scores by its name" for file in files if file not in wanted]
     some, beside, taken = False, dict[Path, str](), set() if taken is None else taken
+    top, known_names = path if path.is_dir() else path.parent, names or Names()
     runs: dict[str, dict[str, dict[tuple[str, str, str], None]]] = {}  # by file name without the run: runs, and what they have scores of
     for file, reader in wanted.items():
         if (real := file.resolve()) in taken:
@@ -507,19 +563,25 @@ def read(
         if itself and not named.seed and hashlib.sha256(content(file)).digest() == itself:
             unread.append(f"{file}: not read: it is the printed table")
             continue
-        if (folder := file.parent) not in beside:
-            beside[folder] = _beside(file, path)
-        parts = (file.stem, *file.relative_to(path).parent.parts, (path if path.is_dir() else path.parent).resolve().name)
-        split = next((word for part in parts for word in words(part.replace("_", " ")) if word in SPLITS - named.same), "")
+        settings = _beside(file.parent, top, known_names, beside)
+        if file.name == "eval_results.json" and (test := next(filter(Path.is_file, map(file.with_name, TESTED)), None)):  # of Hugging Face
+            unread.append(f"{file}: not read: {test.name} beside it is of the test set")
+            continue
+        given = path.parts if not path.is_absolute() else (path.name,) if path.is_dir() else ()
+        parts = (file.name.partition(".")[0], *file.relative_to(path).parent.parts, *given)
+        split = next((word for part in parts if (word := split_of(part)) not in {"", *named.same}), "")
         doubt = f"its name says {split}: say --same {split} if that is printed, too" * bool(split)
+        pairs = (part.rpartition(" ")[::2] for part in settings.split("; "))
+        told = ("" if split_of(key) or NOT_EVALUATED.search(key) else _split_doubt(key, value, named) for key, value in pairs)
+        doubt = doubt or next(filter(None, told), "")
         shape, run = _shape(file, path)
         own = runs.setdefault(shape, {}).setdefault(run, {})
         for one in reader(file, named, unread):
             some = True
-            if doubt and not {*words(f"{one.dataset} {one.metric} {one.row}")} & SPLITS:
+            if doubt and not split_of(f"{one.dataset} {one.metric} {one.row}"):
                 one = one._replace(where=one.where or str(file), problem=one.problem or doubt)
             own[one.row, one.dataset, one.metric] = None
-            yield one._replace(file=str(file), setting="; ".join(filter(None, (one.setting, beside[folder]))))
+            yield one._replace(file=str(file), setting="; ".join(filter(None, (one.setting, settings))))
     for file in files:
         shape, run = _shape(file, path)
         if shape and run not in runs.get(shape, {run}):  # of a run as the others, but without scores
@@ -532,10 +594,15 @@ def read(
 
 def _shape(file: Path, root: Path) -> tuple[str, str]:
     """Return the innermost name of a file or folder that names a run, without the run, and the run; both empty if none does."""
-    parts = file.relative_to(root).parts if file != root else (file.name,)
-    parts = (*parts[:-1], file.name.partition(".")[0])
+    parts = (*reversed(_folders(file, root)), file.name.partition(".")[0])
     place = next((place for place in range(len(parts) - 1, -1, -1) if _run_of([parts[place]])[0]), -1)
     return ("/".join((*parts[:place], RUN.sub("#", parts[place]))), _run_of([parts[place]])[0]) if place >= 0 else ("", "")
+
+
+def _folders(file: Path, root: Path) -> list[str]:
+    """Return the names of the folders of a file inside a folder, the innermost first; version_0 of Lightning is run_0."""
+    inside = [folder for folder in file.parents if root in folder.parents]
+    return [re.sub(r"^version(?=_\d+$)", "run", one.name) if (one / "hparams.yaml").is_file() else one.name for one in inside]
 
 
 def _reader(file: Path, readers: Mapping[str, Reader]) -> Reader | None:
@@ -546,7 +613,7 @@ def _reader(file: Path, readers: Mapping[str, Reader]) -> Reader | None:
 def _named_by(file: Path, root: Path, names: Names, unread: list[str]) -> Names:
     """Return what a file says by its name, and its folders by theirs: system, metric and run, where nothing else does."""
     parts = [file.name.removesuffix(".gz").rpartition(".")[0] or file.name]
-    parts += reversed(file.relative_to(root).parent.parts if file != root else ())
+    parts += _folders(file, root)
     taken = names.datasets | names.systems
     known_number = {part for part in parts if part.isdigit() and folded(part) in taken}  # such as a data set of OpenML
     seed, setting = _run_of([part for part in parts if part not in known_number])
@@ -563,7 +630,7 @@ def _named_by(file: Path, root: Path, names: Names, unread: list[str]) -> Names:
     dataset = next((part for part in rest if folded(part) in names.datasets), "")
     rest = [part for part in rest if part != dataset]
     system = next((part for part in rest if folded(part) in names.systems), "")
-    others = ", ".join(part for part in rest if part != system and len(part) > 1 and part not in SPLITS)
+    others = ", ".join(part for part in rest if part != system and len(part) > 1 and not split_of(part))
     if others and (names.dataset or names.system):
         unread.append(f"{file}: its name also says {others[:60]!r}, which counts as nothing beside --system and --dataset")
     return names._replace(
@@ -580,9 +647,9 @@ def _run_of(parts: Sequence[str]) -> tuple[str, str]:
     named = any(re.search(r"(?<![^\W_])(?:seed|run|trial|fold|rep|repetition|s)[ _.=-]*\d", part, re.I) for part in parts)
     runs = {part: RUN.findall(part) for part in parts if not (named and part.isdigit())}  # seed0/500 is a step of a run
     names = [found for part in reversed(runs) for found in runs[part]]
-    seed = "/".join(
-        re.sub(r"^(?:seed|run|trial|fold|rep|repetition|s)[ _.=-]*", "", name, flags=re.I) for name in names
-    )
+    word = r"^(?:seed|run|trial|fold|rep|repetition)[ _.=-]*"
+    both = len(names) > 1 and all(re.match(word, name, re.I) for name in names)  # so it is clear which is which
+    seed = "/".join(name if both else re.sub(rf"{word}|^s[ _.=-]*", "", name, flags=re.I) for name in names)
     rest = [
         " ".join(word for word in re.split(r"[\s_.-]+", RUN.sub("#", part) if part in runs else part) if word not in SAME_RUN)
         for part in parts

@@ -27,37 +27,68 @@ CHANGING = frozenset(
 )
 
 
+# Names of parts of data that are no test set, and those that are in a text only beside what they are of.
+SPLIT = r"(?:mini)?(?:dev(?:el)?|val(?:id(?:ation)?)?)(?:set|split|data)?s?\d*|cv"
+PART = r"(?:train(?:ing)?|development|tuning)(?:set|split)?\d*"
+
 # What text beside a table may say of its numbers, so that they are no scores of the test set, or no means.
-_MARKS = re.compile(
-    r"mark|denot|indicat|signific|bold|underlin|bracket|parenthes|subscript|superscript|asterisk|dagger|stars?\b|colou?r|shad|arrow|italic|[†‡§*]"
-)
 _STORY = re.compile(r"\b(yield|achiev|bring|give|lead|obtain|provid|outperform|improve[sd]?\b|see\b|observe)")
 _CHOSEN = re.compile(r"tun(e|ing)|select|chos|choos|pick|stopp|hyper-?param|optimi[sz]|grid")
+_RUNS = r"(?:runs?|seeds?|trials?|restarts?|checkpoints?|epochs?|initiali[sz]ations?)"
+_BEST = r"(?:best|highest|lowest|max(?:imum)?|peak|top|worst)"
+_GAINS = r"gains?|improvements?|differences?|deltas?|δ|drops?|reductions?|degradations?|increases?|decreases?|gaps?|changes? in"
 _ASKED = (  # what a word before it in its clause makes harmless, and the words
-    (_CHOSEN, r"dev|val|valid|(?:\d+-fold )?(?:cross[- ])?validation|development (?:sets?|split|data|results|portion|part|fold)|"
-              r"tuning (?:set|split|data)|entwicklungs\w+|"
-              r"train(?:ing)? (?:set|split|acc\w*|errors?|loss|f1|scores?|results)"),
-    (_STORY, r"gains?|improvements?|differences?|deltas?|δ|drops?|reductions?|degradations?|increases?|decreases?|gaps?"),
-    (None, r"best (?:of|over|out of|run|among|trial)|max(?:imum)? (?:of|over|across)|"
-           r"(?:best|max(?:imum)?|highest)(?: [\w-]+){0,3} (?:of|over|across|among|from) (?:[\w-]+ ){0,3}(?:runs|seeds|trials)|"
+    (_CHOSEN, rf"(?:held-?out[- ])?(?:{SPLIT})|(?:\d+-fold )?(?:cross[- ])?validation|entwicklungs\w+|"
+              rf"{PART}[ -](?:sets?|split|acc\w*|errors?|loss|f1|scores?|results)|(?:development|tuning)[ -](?:data|portion|part|fold)"),
+    (_STORY, _GAINS),
+    (None, rf"best (?:of|over|out of|among)|max(?:imum)? (?:of|over|across)|{_BEST}(?:[ -][\w-]+){{0,5}}? {_RUNS}|best reported(?=\s*$)|"
+           rf"report\w* (?:(?:the|only|their|its) )*{_BEST}(?! (?:known|published|hyper|config|setting))|"
+           rf"{_BEST} (?:is|are|was|were) reported|"
            r"peak|top-?[2-9]\d*(?= (?:acc|err|prec|rec))|medians?|"
-           r"(?:macro|micro|weighted)(?:[- ]averaged?|-f1)?(?= |$)|ablations?|oracles?|upper bounds?|"
-           r"relative (?:to|scores?|performance|accuracy|f1|errors?|results|numbers|values|percent\w*)|"
-           r"normali[sz]ed (?:to|by|scores?|relative|performance)|ensembles? of|subsets?|average ranks?|p-values?|std|"
+           r"(?:macro|micro|weighted)(?:[- ]averaged?|-f1)?(?= |$)|ablations?|oracles?|upper bounds?|retained|"
+           r"relative (?:to|scores?|performance|accuracy|f1|errors?|results|numbers|values|percent\w*)|(?:\w+-)?"
+           r"normali[sz]ed (?:to|by|scores?|relative|performance)|ensembl\w+|subsets?|average ranks?|p-values?|std|"
            r"standard (?:deviations?|errors?)|variances?"),
 )  # fmt: skip
+_HARMLESS = (  # what makes words of its clause harmless, and these
+    (r"±|mean|average|with|bracket|parenthes|subscript|superscript", r"\bstd\b|standard \w+|variances?"),
+    (r"bold|underlin|italic|highlight|colou?r|shad|arrow", rf"\b(?:{_BEST}|{_GAINS})\b(?!.*\b{_RUNS}\b)"),
+    (r"signific|p ?[<≤]|p-values? ?[<≤]|paired|t-test|bootstrap", rf"\b(?:p-values?|{_GAINS})\b"),
+)
+_UNIT = re.compile(
+    r"(?:in |^\s*)((?:milli|micro|nano)?seconds?|minutes?|hours?|days|[mµn]s|s|[kmg]i?b|(?:kilo|mega|giga)?bytes|"
+    r"(?:hundred|thousand|million|billion)s?|(?:units|multiples) of [\w^{}×·-]+)\s*$|"
+    r"([×x*·]\s*10+\b|(?:multiplied|scaled|divided) by [\d^{}×·-]+)"
+)
+
+
+def split_of(name: str) -> str:
+    """Return the word by which a name or value is of another part of the data than the test set; empty if none is."""
+    said = words(re.sub(r"[_.()\[\]]|(?<=[a-z])(?=[A-Z])", " ", name))
+    others = rf"(?:{SPLIT})|{PART}|(?:held|hold)out"
+    return next((word for place, word in enumerate(said)
+                 if re.fullmatch(others, word) and "test" not in said[max(0, place - 1) : place + 2]), "")  # fmt: skip
+
+
+def unit_beside(text: str, metric: str) -> str:
+    """Return the unit or factor that a text beside a table says of a metric whose name has none; empty if none does."""
+    found = known(metric)
+    if found.kind not in ("", "positive") or UNITS & {*words(re.sub(r"[()\[\]]", " ", metric))}:
+        return ""
+    clauses = (_UNIT.search(clause) for clause in re.split(r"[.;:,()](?!\d)|\n", text.casefold()))
+    return next((one[2] or one[1] for one in clauses if one and (one[2] or found.name not in UNITLESS)), "")
 
 
 def asked_of(text: str, columns: str = "") -> str:
     """Return the word of a text beside a table by which its numbers may be no scores of the test set, or no means; empty if none.
 
-    Clauses about marks do not count, nor how something was chosen. columns: what names of columns and rows say for themselves.
+    How something was chosen does not count, nor what bold type means. columns: what names of columns and rows say for themselves.
     """
     said = {*words(re.sub(r"[()\[\]]", " ", columns)), *(word.rstrip("s") for word in words(columns))}
     has = _found(words(columns))
     for asked, named in _asked(text):
         for place, word in asked:
-            own = said & {"dev", "val", "valid", "validation", "train", "test"} if place == 0 else said & CHANGING if place == 1 else ()
+            own = any(one == "test" or split_of(one) for one in said) if place == 0 else said & CHANGING if place == 1 else ()
             if not own and re.split(r"[ -](?!value|\d)", word)[0].rstrip("s") not in said:
                 return word
         if has and any(metric.kind != "positive" for metric in named) and not {*named} & {metric for _, metric, _ in has}:
@@ -70,10 +101,8 @@ def _asked(text: str) -> list[tuple[list[tuple[int, str]], list["Metric"]]]:
     """Return of each clause the words of _ASKED with their places there, and the metrics that its numbers are of; once for all rows."""
     found: list[tuple[list[tuple[int, str]], list[Metric]]] = []
     for clause in re.split(r"[.;:,()](?!\d)|\n", re.sub(r"[_/]", " ", text).casefold()):
-        if _MARKS.search(clause):
-            continue
-        if re.search(r"±|mean|average|with", clause):
-            clause = re.sub(r"\bstd\b|standard \w+|variances?", "", clause)
+        for harmless, those in _HARMLESS:
+            clause = re.sub(those, "", clause) if re.search(harmless, clause) else clause
         asked = [
             (place, each[0])
             for place, (before, known_words) in enumerate(_ASKED)
@@ -274,7 +303,15 @@ SIZES = frozenset("params param parameters size layers dim dimension dimensions 
 
 def is_average(dataset: str) -> bool:
     """Return whether the name of a data set is of a mean over several."""
-    return bool(words(dataset)) and {*words(dataset)} <= {"avg", "average", "mean", "overall", "macro", "micro"}
+    said = words(dataset)
+    return bool({*said[:1], *said[-1:]} & AVERAGES)
+
+
+AVERAGES = frozenset("avg average averaged mean overall all total macro micro ø mittel mittelwert durchschnitt moyenne".split())
+# Words of a column that is no data set: what its numbers are of the runs.
+STATISTICS = frozenset(
+    "best max maximum peak worst min minimum median oracle ensemble last final single reported upper lower rel relative vs p".split()
+)
 
 
 def share_among(text: str, others: Iterable[str], ours: Sequence[float], stated: bool) -> str:

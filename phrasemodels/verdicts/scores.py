@@ -27,6 +27,12 @@ RUN = re.compile(
     rf"(?<![^\W_])(?:(?:(?:seed|run|trial|fold|rep|repetition)[ _.=-]*|s=?)\d+|(?:seed|run)[ _.=-]+{HEX})(?![^\W_])",
     re.I,
 )
+# A name of a run alone: a number or letter, an id, a name of W&B, or a word for runs with a number or letter.
+RUN_ALONE = re.compile(
+    rf"{RUN.pattern}|-?\d+(?:\.0+)?|[a-z]|(?![a-f]+\d+$)[0-9a-f-]+|[a-z]+-[a-z]+-\d+|\d{{4}}-\d\d-\d\d.*|"
+    r"(?:seed|run|trial|fold|rep|repeat|repetition|replicate|replica|init|restart|attempt|job|r)[ _#.=-]*(?:\d+|[a-z])",
+    re.I,
+)
 NUMBERED = rf"{RUN.pattern}|-?\d+(?:\.0+)?"  # a part of a run's name, beside which words are means or deviations
 
 
@@ -51,6 +57,11 @@ class Observation(NamedTuple):
     file: str = ""
     setting: str = ""
     percent: bool = False
+
+
+def beyond_seed(label: str) -> str:
+    """Return what the name of a run says beside its seed, such as a learning rate; empty if it is a seed alone."""
+    return "" if RUN_ALONE.fullmatch(label) else RUN.sub("#", label)
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no one truth value
@@ -242,7 +253,7 @@ class _Runs:
 
         Yield of what isn't counted, or once: file, how it counts, why, and seed or items.
         """
-        for seed in _no_runs(dict.fromkeys(filter(None, (*self.seeds, *self.problems)))):
+        for seed in no_runs(dict.fromkeys(filter(None, (*self.seeds, *self.problems)))):
             yield self.first.get(seed, "ours"), "not read", f"{seed[:40]!r} is no seed, as others are numbers", ""
             self.seeds.pop(seed, None)
             self.problems.pop(seed, None)
@@ -257,6 +268,10 @@ class _Runs:
             file = next(iter(self.first.values()))
             said = f"{numbers[0]} to {numbers[-1]} are taken as {len(numbers)} seeds"
             _say(unread, f"{file}: {said}: if they are steps, keep one of each run")
+        levels = list(zip(*(seed.split("/") for seed in self.seeds), strict=False))
+        if sum(len({*level}) > 1 and all(map(str.isdigit, level)) for level in levels) > 1:
+            one, other = list(self.seeds)[:2]
+            self.problem = self.problem or f"runs {one} and {other}: which number is the seed? name both, as in fold1/seed0"
         self.problem = self.problem or next(iter(self.problems.values()), "")
         for (file, seed), (first, items) in self.twice.items() if not self.problem else ():
             part = f", seed {seed[:40]}" * bool(seed) + f", {len(items)} items" * any(items)
@@ -277,7 +292,7 @@ class _Runs:
             self.seeds[""] = {"": (math.nan, 1.0)}
 
 
-def _no_runs(labels: Iterable[str]) -> list[str]:
+def no_runs(labels: Iterable[str]) -> list[str]:
     """Return the labels that name no run, as others are numbers, or a word with numbers (init 1, init 2). An id is one."""
     words = [one for one in labels if not re.fullmatch(r"[0-9a-f]+|[0-9a-f-]{36}", one, re.I)]
     numbered = {one for one in labels if all(re.fullmatch(NUMBERED, part, re.I) for part in one.split("/"))}

@@ -28,7 +28,18 @@ from phrasemodels.verdicts.cells import (
     suffix,
     uses_decimal_commas,
 )
-from phrasemodels.verdicts.scales import CHANGING, QUALIFIERS, SIZES, UNITS, is_name, is_setting, known, phrase, words
+from phrasemodels.verdicts.scales import (
+    CHANGING,
+    QUALIFIERS,
+    SIZES,
+    UNITS,
+    is_name,
+    is_setting,
+    known,
+    phrase,
+    split_of,
+    words,
+)
 
 ROLES: Mapping[str, tuple[str, ...]] = {  # names of columns in lower case, the first one that is there
     "system": tuple(
@@ -194,7 +205,7 @@ def rows_of_json(found: Any) -> list[dict[str, Any]]:
     lists = [name for name in ("rows", "data", "results", "scores") if isinstance(found.get(name), list)]
     if lists:
         return [] if len(lists) > 1 else [_of_all(found, lists[0]) | row for row in rows_of_json(found[lists[0]])]
-    splits = {*map(str.casefold, found)} <= SPLITS | {"test", "predict", "eval"}
+    splits = all(split_of(name) or name.casefold() in ("test", "predict", "eval") for name in found)
     if found and all(isinstance(row, dict) for row in found.values()) and not splits:
         return [{"system": name} | _flat(row) for name, row in found.items()]
     row = _flat(found)
@@ -628,7 +639,6 @@ def is_score(one: Column, names: Names) -> bool:
     return one.long or bool(one.seed or one.system) or named or _is_printed(one, names) or one.name in names.columns
 
 
-SPLITS = frozenset("dev val valid validation train".split())
 SPLIT = re.compile(r"(?:metrics?[_./])?(test|predict|eval)[\W_]+(?=\w)", re.I)
 
 

@@ -178,7 +178,11 @@ OF_GROUP = "\\begin{{tabular}}{{lc}} model & accuracy \\\\ \\multicolumn{{2}}{{c
          ("Table 3: validation accuracy", "validation"), ("## Results on dev", "dev"), ("Table 3: Gains over the baseline.", "gains"),
          ("Table 1. Results, best of 5 runs", "best of"), ("**Ablation study**", "ablation"), ("Numbers are relative to A.", "relative to"),
          ("Differences from the baseline (%)", "differences"), ("Oracle results", "oracle"), ("Median over 5 runs", "median"),
-         ("Accuracy on the training set", "training set"), ("Standard deviations over 5 runs", "standard deviations"))),
+         ("Accuracy on the training set", "training set"), ("Standard deviations over 5 runs", "standard deviations"),
+         ("Results on COCO val2017", "val2017"), ("Tuning-set accuracy", "tuning-set"), ("Average of 5-fold CV", "cv"),
+         ("We run each model five times and report the best", "report the best"), ("Five runs, best reported.", "best reported"),
+         ("Numbers are from the best-performing seed", "best-performing seed"), ("Mean of the top 3 of 5 runs", "top 3 of 5 runs"),
+         ("Human-normalized scores", "human-normalized scores"), ("Scores of ensembles", "ensembles"))),
      ("t.md", f"{ONE}\nTable 3: validation accuracy\n", "validation"), ("t.md", f"{ONE}\nAll numbers are of the dev set.\n", "dev"),
      ("t.csv", f"Results on dev,\n{CSV}", "dev"), ("t.csv", f"{CSV}all on dev,\n", "dev"),
      ("t.csv", "model,Eval,accuracy\nA,dev,82.1\n", "dev"),
@@ -190,7 +194,8 @@ OF_GROUP = "\\begin{{tabular}}{{lc}} model & accuracy \\\\ \\multicolumn{{2}}{{c
          (ONE, "Table 2: Results on SST-2 and MR"), (ONE, "Best results are in bold."), (HEAD, "Dev and test accuracy"),
          (ONE, "Test accuracy. Models are selected on the validation set."), (ONE, "† marks significant improvements over the baseline."),
          (ONE, "Our model yields large improvements over CNN."), (ONE, "Mean and standard deviation over 5 runs"),
-         (ONE, "Results with relative position encodings"), (ONE, "Development of accuracy"))),
+         (ONE, "Results with relative position encodings"), (ONE, "Development of accuracy"), (ONE, "Results on COCO test-dev"),
+         (ONE, "The best accuracy is in bold, the highest F1 underlined"))),
      ("t.tex", FLOAT.format("\\caption{All}\\label{tab:dev}", ""), ""), ("t.tex", OF_GROUP.format("Test set"), ""),
      ("t.tex", OF_GROUP.format("Supervised"), "")],
 )  # fmt: skip
@@ -223,7 +228,9 @@ def test_a_line_above_rows_names_their_metric_or_split_and_a_data_set_is_no_othe
     [("MR,CR,SST,Avg", "MR,CR,Avg", "not comparable", ""), ("MR,CR,SST,Avg", "MR,CR,Avg", "reproduced", "Avg"),
      ("MR,CR,Avg", "MR,CR,SST,Avg", "reproduced", ""), ("MR,TREC,Avg.", "MR,TREC,Avg.", "not comparable", ""),
      ("Average", "Average", "not comparable", ""), ("MR accuracy,TREC accuracy,Avg accuracy", "MR accuracy,CR accuracy,Avg accuracy",
-      "not comparable", ""), ("MR accuracy,CR accuracy,Mean accuracy", "MR accuracy,CR accuracy,Mean accuracy", "reproduced", "")],
+      "not comparable", ""), ("MR accuracy,CR accuracy,Mean accuracy", "MR accuracy,CR accuracy,Mean accuracy", "reproduced", ""),
+     *((f"MR,CR,SST,{name}", f"MR,CR,{name}", "not comparable", "")
+       for name in ("Average score", "Overall", "Avg. 7", "All", "Ø", "Mittel"))],
 )  # fmt: skip
 def test_an_average_is_over_the_same_data_sets_or_asked_about(printed, ours, verdict, same, tmp_path):
     numbers = {"MR": "80", "CR": "84", "SST": "82", "TREC": "90"}  # so the average of ours is 82.{} over MR and CR, with SST or without
@@ -276,3 +283,44 @@ def test_digits_beside_a_mark_are_no_digits_of_the_number(cell):
     with pytest.raises(ValueError, match=r"write|name as many"):
         value_of(plain(cell))
     assert value_of("\\phantom{1}82.7").text == "82.7" == value_of("$\\mathbf{82.7}^{\\dagger}$").text
+
+
+@pytest.mark.parametrize(
+    ("printed", "ours", "said", "same"),
+    [("Error\nA,19.0\nB,14.0", of_seeds("model,score", "A,81.{}", "B,86.{}"), "ours lie at 100 - Error", "error"),
+     ("Accuracy\nA,0.051", of_seeds("model,accuracy", "A,0.95{}"), "ours lie at 1 - Accuracy", "accuracy"),
+     ("Error\nA,66.0", of_seeds("model,item,score", "A,1,0.0{}", "A,2,1", "A,3,1"), "counts what is wrong", "error"),
+     ("Latency\nA,12.0\nB,8.0", of_seeds("model,latency", "A,0.007{}", "B,0.005{}"), "ours are about 1/2000 of", "latency"),
+     ("RMSE\nA,8.1\nB,8.4", of_seeds("model,rmse", "A,0.071{}", "B,0.064{}"), "ours are about 1/100 of", "rmse")],
+)  # fmt: skip
+def test_ours_of_the_opposite_kind_or_another_unit_are_found_by_all_numbers(printed, ours, said, same, tmp_path):
+    text = f"model,{printed}\n"
+    _, found = judged(tmp_path, ("t.csv", text, Names()), ours)
+    assert {one.verdict for one in found} == {"not comparable"} and all(said in one.reason for one in found), found
+    assert "not comparable" not in {one.verdict for one in judged(tmp_path, ("t.csv", text, Names(same=frozenset((same,)))), ours)[1]}
+
+
+@pytest.mark.parametrize(
+    ("text", "metric", "asked"),
+    [("Latency in milliseconds.", "latency", "milliseconds"), ("RMSE (×100) on the test set", "RMSE", "×100"),
+     ("Memory (GB)", "memory", "gb"), ("Losses, multiplied by 1000", "loss", "multiplied by 1000"),
+     ("Latency in milliseconds", "latency (ms)", ""),
+     ("BLEU (×100)", "BLEU", ""), ("Perplexity; trained for 3 days, 24 million parameters", "perplexity", "")],
+)  # fmt: skip
+def test_a_unit_in_the_text_beside_a_table_is_asked_about(text, metric, asked, tmp_path):
+    ours = of_seeds(f"model,{metric}", "A,12.{}")
+    found = verdict_of(tmp_path, ours, f"{text}\n\n| model | {metric} |\n|---|---|\n| A | 12.1 |\n")
+    assert (found[0] == "not comparable") == bool(asked) and f"--same {asked!r}" * bool(asked) in found[2], found
+
+
+@pytest.mark.parametrize("name", "Best Peak Median Oracle Ensemble".split())
+def test_a_column_of_a_statistic_is_no_data_set(name, tmp_path):
+    table, ours = f"| model | {name} |\n|---|---|\n| A | 82.1 |\n", of_seeds("model,accuracy", "A,82.{}")
+    for same, verdict in ((), "not comparable"), ((name.casefold(),), "reproduced"):
+        assert verdict_of(tmp_path, ours, table, Names(metric="accuracy", same=frozenset(same)))[0] == verdict
+
+
+def test_a_metric_that_the_caption_contradicts_is_asked_about(tmp_path):
+    text = "Table 2: Test error (%) on CIFAR.\n\n| model | C10 |\n|---|---|\n| A | 5.1 |\n"
+    found = verdict_of(tmp_path, of_seeds("model,C10", "A,5.{}"), text, Names(metric="accuracy"))
+    assert found[0] == "not comparable" and "--same 'error'" in found[2]

@@ -80,7 +80,7 @@ def test_a_source_can_be_the_folder_of_a_run(tmp_path):
 
 @pytest.mark.parametrize(
     "files",
-    [("a.csv", "test.csv"), ("A/eval_results.json", "A/predict_results.json"), ("mr.csv", "cr.csv"), ("best.csv", "last.csv"),
+    [("a.csv", "test.csv"), ("A/eval.json", "A/predict.json"), ("mr.csv", "cr.csv"), ("best.csv", "last.csv"),
      ("checkpoint-500/r.csv", "checkpoint-1000/r.csv"), ("shard0.csv", "shard1.csv"), ("x/r.csv", "y/r.csv")],
 )  # fmt: skip
 def test_files_that_name_no_run_are_no_runs(files, tmp_path):
@@ -485,7 +485,7 @@ def test_beside_numbers_of_seeds_a_word_is_no_seed(label, tmp_path):
     assert f"{label!r} is no seed, as others are numbers" in both.unread[-1]
 
 
-@pytest.mark.parametrize("labels", ["3f2a 7 c1d0", "7 af 3b", "deadbeef 12345678 a3f2c1d9", "init-1 init-2 init-3 SEM", "v1 v2 v2b"])
+@pytest.mark.parametrize("labels", ["3f2a 7 c1d0", "7 af 3b", "deadbeef 12345678 a3f2c1d9", "init-1 init-2 init-3 SEM"])
 def test_an_id_is_a_run_beside_numbers_and_a_word_is_none_beside_words_with_numbers(labels, tmp_path):
     runs = [f"{label},82.{n + 2}\n" for n, label in enumerate(labels.split())]
     _, found = scores_of(tmp_path, {"s.csv": "seed,Base\n" + "".join(runs)})
@@ -773,12 +773,13 @@ def test_a_field_parts_runs_whatever_words_its_name_has_if_it_is_no_measurement(
             assert (f"'{field} " in found.reason) == (not same and FIELDS[values][0] != "="), (field, found.reason)
 
 
-SPLIT = ("dev/seed{}.csv", "dev_seed{}.csv", "seed{}/validation_metrics.csv", "train/seed{}.csv", "seed{}/eval_accuracy")
+SPLIT = ("dev/seed{}.csv", "dev_seed{}.csv", "seed{}/validation_metrics.csv", "train/seed{}.csv", "seed{}/eval_accuracy",
+         "development/seed{}.csv", "seed{}_devset.csv", "val2017/seed{}.csv", "minival/seed{}.csv", "holdout/seed{}.csv")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SPLIT)
 def test_scores_of_another_split_by_a_name_are_asked_for(name, tmp_path):
-    split = next(word for word in ("dev", "validation", "train", "eval") if word in name)
+    split = next(word for word in "devset development dev validation val2017 minival holdout train eval".split() if word in name)
     for n in range(3):
         path = tmp_path / "r" / name.format(n).replace("eval_accuracy", "s.csv")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -841,3 +842,75 @@ def test_a_log_of_steps_gives_what_it_has_once_and_a_copy_of_a_file_counts_once(
     ours = {f"seed{n}.csv": f"model,accuracy\nA,82.{n}\n" for n in range(3)}
     ours |= {f"seed0{copy}.csv": ours["seed0.csv"] for copy in (" (1)", " - Copy")}
     assert scores_of(tmp_path / "copy", ours, "model,accuracy\nA,82.1\n")[1] == {("A", "accuracy"): ("reproduced", 3)}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "asked"),
+    [("phase", "validation", "validation"), ("evaluated on", "dev1", "dev1"), ("data_file", "data/dev.json", "dev"),
+     ("mode", "train", "train"), ("set", "minival", "minival"), ("train_file", "data/train.json", ""), ("monitor", "val_loss", ""),
+     ("git_branch", "dev", ""), ("command", "python train.py --dev d.json --x 1", ""), ("notes", "tuned on dev", ""),
+     ("set", "test-dev", "")],
+)  # fmt: skip
+def test_a_field_of_ours_says_which_part_of_the_data_was_evaluated(field, value, asked, tmp_path):
+    ours = {"s.json": json.dumps([{"model": "A", "seed": n, field: value, "accuracy": 82 + n / 10} for n in range(3)])}
+    for same in ((), (asked,)):
+        _, (found,) = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\n", Names(same=frozenset(same))), ours)
+        assert (f"its {field} says {asked}: say --same {asked}" in found.reason) == (bool(asked) and not same), found.reason
+        assert found.verdict == ("not comparable" if asked and not same else "reproduced")
+
+
+def test_a_field_that_tells_test_from_dev_divides_the_scores_and_the_folder_of_work_does_not(tmp_path):
+    rows = [f"A,{phase},{n},{score + n / 10}" for phase, score in (("dev", 88), ("test", 82)) for n in range(3)]
+    ours = {"s.csv": "\n".join(("model,phase,seed,accuracy", *rows))}
+    (tmp_path / "dev").mkdir()
+    both, (found,) = judged(tmp_path / "dev", ("t.csv", "model,accuracy\nA,82.1\n", Names()), ours)
+    assert (found.verdict, len(found.values)) == ("reproduced", 3), (found.reason, both.unread)
+
+
+@pytest.mark.parametrize(
+    ("labels", "same"),
+    [("lr=1e-3 lr=1e-4", False), ("bert-lr1e-5 bert-lr3e-5", False), ("d64 d128", False), ("adam sgd", False),
+     ("bs16-seed0 bs32-seed1", False), ("epoch1 epoch2", False), ("ckpt-100 ckpt-200", False), ("small large", False), ("0 1", True),
+     ("seed0 seed1", True), ("run_a run_b", True), ("swift-sun-12 calm-sea-13", True), ("2026-01-01 2026-01-02", True),
+     ("3f9a1c2e 77ab01cd", True), ("bert-seed0 bert-seed1", True)],
+)  # fmt: skip
+def test_runs_are_seeds_only_if_their_names_are_alike_but_for_the_seed(labels, same, tmp_path):
+    for column in ("run", "seed"):
+        ours = f"model,{column},accuracy\n" + "".join(f"A,{label},82.{n}\n" for n, label in enumerate(labels.split()))
+        for said in ((), (column,)):
+            _, (found,) = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\n", Names(same=frozenset(said))), {"s.csv": ours})
+            assert ("differ by more than the seed" in found.reason) == (not same and not said), found.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "parts"),
+    [("params.json", '{{"lr": {}, "seed": 1}}', True), ("sweep.yaml", "lr: {}\n", True), ("config.toml", "lr = {}\n", True),
+     (".hydra/config.yaml", "layers: {}\n", True), ("command.txt", "python run.py --lr {} --seed 1\n", True),
+     ("run.json", '{{"output_dir": "o/seed{0}", "train_runtime": {0}}}', False), ("loss.json", '{{"loss": {}, "size": 1}}', False)],
+)  # fmt: skip
+def test_files_without_scores_beside_scores_are_settings_whatever_they_are_called(name, text, parts, tmp_path):
+    ours = {f"A/seed{n}/r.csv": f"accuracy\n82.{n}\n" for n in range(3)} | {f"A/seed{n}/{name}": text.format(n + 1) for n in range(3)}
+    _, (found,) = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\n", Names()), ours)
+    assert ("differ by more than the seed" in found.reason) == parts, found.reason
+
+
+@pytest.mark.parametrize(
+    ("path", "verdict"),
+    [("A/{0}00/{0}.csv", "not comparable"), ("A/s{0}00/run{0}.csv", "not comparable"), ("A/fold{0}/seed{0}.csv", "reproduced"),
+     ("A/7/{0}.csv", "reproduced")],
+)  # fmt: skip
+def test_of_two_numbers_in_a_path_one_may_be_no_seed(path, verdict, tmp_path):
+    ours = {path.format(n): f"accuracy\n82.{n}\n" for n in range(3)}
+    _, (found,) = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\n", Names()), ours)
+    assert found.verdict == verdict and ("which number is the seed?" in found.reason) == (verdict != "reproduced")
+
+
+def test_folders_of_hugging_face_and_lightning_are_read_as_they_are(tmp_path):
+    ours = {f"A/seed{n}/{kind}_results.json": json.dumps({f"{kind}_accuracy": 0.9 if kind == "eval" else 0.82 + n / 1000})
+            for n in range(3) for kind in ("eval", "predict")}  # fmt: skip
+    for n in range(3):
+        ours[f"A/seed{n}/all_results.json"] = json.dumps({"eval_accuracy": 0.9, "predict_accuracy": 0.82 + n / 1000})
+        ours[f"A/seed{n}/trainer_state.json"] = json.dumps({"best_metric": 0.9, "log_history": [{"eval_accuracy": 0.9}]})
+        ours |= {f"B/version_{n}/metrics.csv": f"epoch,test_acc\n9,0.82{n}\n", f"B/version_{n}/hparams.yaml": f"lr: 1\nseed: {n}\n"}
+    _, found = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\nB,82.1\n", Names()), ours)
+    assert [(one.verdict, len(one.values)) for one in found] == [("reproduced", 3)] * 2, found
