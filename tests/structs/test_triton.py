@@ -96,6 +96,26 @@ def test_programs_equal_the_reference(name, kind, monkeypatch):
     compare(name, kind, 2.0, F64, monkeypatch)
 
 
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"chain", "chain, each"}))
+def test_gradients_of_entropy_under_large_finite_masks(name):
+    structure, scores = CASES[name][0], scores_of(name, "plain", 2.0, F64)
+    with torch.no_grad():
+        scores[0][:, -1] = -1e9
+        scores[0][:, :, -1] -= 1e9 * (name in ("spans", "joint trees"))
+    found = []
+    for kernel in (kernels.reference_only(), kernels.only("triton")):
+        with kernel:
+            found += torch.autograd.grad(structure.entropy(*scores).sum(), scores[:1])
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=1e-5)
+
+
+def test_a_shared_score_that_no_sentence_reads_may_be_unknown():
+    scores = [torch.zeros(2, 5, 3, 2), torch.full((2, 2), torch.nan)]
+    with kernels.only("triton"):
+        parts = semimarkov.segmentations.expected_parts(*scores, lengths=[1, 1])
+    assert torch.equal(parts[0][:, 0, 0], torch.full((2, 2), 0.5)) and not parts[1].any()
+
+
 @pytest.mark.parametrize("name", ["chain", "ctc"])
 def test_scores_in_float32_are_summed_in_float64(name, monkeypatch):
     compare(name, "plain", 30.0, torch.float32, monkeypatch)

@@ -260,8 +260,7 @@ class SpanPrograms(Charts):
 def _spans_and_labels(labels):
     """Return the scores of spans (B, n, n), and the shares of their labels (B, n, n, L), 0 for forbidden ones."""
     labels = labels.detach()
-    spans = labels.logsumexp(3)
-    return spans.contiguous(), torch.where(labels == -torch.inf, 0, (labels - spans[..., None]).exp())
+    return labels.logsumexp(3).contiguous(), torch.where(labels == -torch.inf, 0, labels.softmax(3))
 
 
 def _of_labels(p, found):
@@ -304,7 +303,7 @@ class LevelPrograms(Programs):
         _launch(_programs().levels_forward, flat, *arrays, *given, **options)
         ends = nodes.gather(1, place) + flat.gather(1, part)
         log_z = ends.amax(1) if best else ends.logsumexp(1)
-        shares = torch.nn.functional.one_hot(ends.argmax(1), ends.shape[1]) if best else (ends - log_z[:, None]).exp()
+        shares = torch.nn.functional.one_hot(ends.argmax(1), ends.shape[1]) if best else ends.softmax(1)
         shares = torch.where(log_z[:, None] == -torch.inf, 0, shares.to(ends))
         return LevelRun(arrays, given, options, place, part, shares, log_z)
 

@@ -704,14 +704,23 @@ def levels_backward(
             i = start + tl.arange(0, BLOCK)
             node = b * V + first + i
             p = tl.load(of_nodes + node, mask=i < n, other=0.0, cache_modifier=".cg")
-            value = tl.load(nodes + node, mask=i < n, other=-float("inf"))
             score = tl.load(own + first - 1 + i, mask=i < n, other=P - 1)
             tl.atomic_add(of_scores + b * P + score, p, mask=(i < n) & (p != 0))
-            scored = tl.load(scores + b * P + score)
+            live = p != 0  # weights of nodes that a sentence doesn't read may be NaN
             if MEAN == 1:
                 p_moved = tl.load(of_nodes_moved + node, mask=i < n, other=0.0, cache_modifier=".cg")
+                live |= p_moved != 0
                 tl.atomic_add(of_scores_moved + b * P + score, p_moved, mask=i < n)
                 move = tl.load(moves + b * P + score) - tl.load(moved + node, mask=i < n, other=0.0)
+            top = tl.full((BLOCK,), -float("inf"), nodes.dtype.element_ty)
+            total = tl.zeros_like(top)
+            # weights are divided by their own sum: the log of a sum of large scores has lost digits
+            for e in range(0, 0 if MAX else wide, TILE):
+                left, right, part, _both = _edges(edges, A, P, begin, i, n, e + tl.arange(0, TILE), wide)
+                x = tl.load(nodes + b * V + left) + tl.load(nodes + b * V + right) + tl.load(scores + b * P + part)
+                higher = tl.maximum(top, tl.max(x, 1))
+                total = total * _exact(top, higher) + tl.sum(_exact(x, higher[:, None]), 1)
+                top = higher
             for e in range(0, wide, TILE):
                 j = e + tl.arange(0, TILE)
                 left, right, part, both = _edges(edges, A, P, begin, i, n, j, wide)
@@ -721,10 +730,8 @@ def levels_backward(
                     )
                 else:
                     x = tl.load(nodes + b * V + left) + tl.load(nodes + b * V + right) + tl.load(scores + b * P + part)
-                    weights = tl.where(
-                        (value == -float("inf"))[:, None], 0.0, tl.exp(x + scored[:, None] - value[:, None])
-                    )
-                found = tl.where(both, weights * p[:, None], 0.0)
+                    weights = _exact(x, top[:, None]) / _divisor(total)[:, None]
+                found = tl.where(both & live[:, None], weights * p[:, None], 0.0)
                 some = both & (found != 0)
                 tl.atomic_add(of_nodes + b * V + left, found, mask=some)
                 tl.atomic_add(of_nodes + b * V + right, found, mask=some)
@@ -733,7 +740,7 @@ def levels_backward(
                     step = (
                         tl.load(moved + b * V + left) + tl.load(moved + b * V + right) + tl.load(moves + b * P + part)
                     )
-                    found = tl.where(both, found * (step + move[:, None]) + weights * p_moved[:, None], 0.0)
+                    found = tl.where(both & live[:, None], found * (step + move[:, None]) + weights * p_moved[:, None], 0.0)
                     tl.atomic_add(of_nodes_moved + b * V + left, found, mask=both)
                     tl.atomic_add(of_nodes_moved + b * V + right, found, mask=both)
                     tl.atomic_add(of_scores_moved + b * P + part, found, mask=both)
