@@ -20,6 +20,7 @@ import itertools
 import json
 import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -28,6 +29,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -54,7 +56,7 @@ from phrasemodels.structs.structure import Structure
 from phrasemodels.tasks.prepare.sharded import shards
 from phrasemodels.tasks.train.batches import batches_from
 from phrasemodels.tasks.train.recorded import few_sizes
-from phrasemodels.tasks.train.trainer import PROGRESS, Trainer, Training, peak_memory_mib
+from phrasemodels.tasks.train.trainer import CHECKPOINT_SECONDS, PROGRESS, Trainer, Training, peak_memory_mib
 
 ROOT = Path(__file__).parents[1]
 ROWS = ("000/table1/{}/phrase-k2", "001/table2/{}/psan", "002/table2/{}/atis-model-4", "003/tablenmt/{}/char-structured",
@@ -74,12 +76,12 @@ BY_TRITON: Structures = {
     "warping": (alignment.warping, [(B, N, N)]),
     "frames": (alignment.frames, [(B, N, N)]),
     "ctc": (alignment.ctc, [(B, N, N), (B, N, 3)]),
+    "joint": (joint.joint_trees, [(B, N, N, 2), (B, N + 1, N + 1)]),
+    "pcfg": (pcfg.trees, [(B, N, 2), (2, 4, 4), (2,)]),
 }
 OTHERS: Structures = {
     "nonprojective, many roots": (nonprojective.multi_root, [(B, N + 1, N + 1)]),
     "nonprojective, one root": (nonprojective.single_root, [(B, N + 1, N + 1)]),
-    "joint": (joint.joint_trees, [(B, N, N, 2), (B, N + 1, N + 1)]),
-    "pcfg": (pcfg.trees, [(B, N, 2), (2, 4, 4), (2,)]),
 }
 APPROXIMATE = {"mean field": second_order.mean_field, "belief propagation": second_order.belief_propagation}
 
@@ -162,7 +164,9 @@ def outcome(functions: Any, scores: list[Tensor], lengths: Tensor) -> dict[str, 
     of_log_z = torch.autograd.grad(log_z.sum(), scores, retain_graph=True)
     of_parts = torch.autograd.grad(parts[0].square().sum(), scores, retain_graph=True, materialize_grads=True)
     found |= {f"gradient {i} of log Z": x for i, x in enumerate(of_log_z)}
+    of_entropy = torch.autograd.grad(entropy.sum(), scores, retain_graph=True)
     found |= {f"gradient {i} of marginals": x for i, x in enumerate(of_parts)}
+    found |= {f"gradient {i} of entropy": x for i, x in enumerate(of_entropy)}
     return {name: x.detach() for name, x in found.items()}
 
 
@@ -409,25 +413,31 @@ def trainings(wanted: list[Any], out: Path, overrides: Sequence[str], together: 
     waiting, running = list(wanted), list[Any]()
     sets = [part for text in overrides for part in ("--set", text)]
     here = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
-    while (waiting or running) and time.monotonic() < until:
-        while waiting and len(running) < together:
-            running.append(one := waiting.pop(0))
-            command = [sys.executable, "-m", "phrasemodels", "train", one.name, "--seed", one.seed, "--local"]
-            one.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
-            one.process = subprocess.Popen([*command, "--data", one.data, "--out", out, *sets], env=here,
-                                           stdout=subprocess.PIPE, stderr=one.log, text=True)  # fmt: skip
-        time.sleep(0.2)
-        for one in [each for each in running if each.process.poll() is not None]:
-            running.remove(one)
-            finished(one)
+    try:
+        while (waiting or running) and time.monotonic() < until:
+            while waiting and len(running) < together:
+                running.append(one := waiting.pop(0))
+                command = [sys.executable, "-m", "phrasemodels", "train", one.name, "--seed", one.seed, "--local"]
+                one.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
+                one.process = subprocess.Popen([*command, "--data", one.data, "--out", out, *sets], env=here,
+                                               stdout=subprocess.PIPE, stderr=one.log, text=True)  # fmt: skip
+            time.sleep(0.2)
+            for one in [each for each in running if each.process.poll() is not None]:
+                running.remove(one)
+                finished(one)
+    finally:
+        for one in running:
+            one.process.terminate()
+            one.process.wait()
     for one in running:
-        one.process.terminate()
-        one.process.wait()
         states = (json.loads(path.read_text()) for path in out.glob(f"work/*/checkpoints/{PROGRESS}"))
         state = next((x for x in states if x["pid"] == one.process.pid), {"step": 0, "steps": "its"})
-        row(one.title, f"{state['step']} of {state['steps']} updates", "its time was up", "", "the same command goes on")
+        row(one.title, f"{state['step']} of {state['steps']} updates", "its time was up", "", GOES_ON)
     for one in waiting:
         row(one.title, "not begun", "", "", "the same command goes on")
+
+
+GOES_ON = f"the same command goes on from the last checkpoint, at most {CHECKPOINT_SECONDS:.0f} s before"
 
 
 def finished(one: Any) -> None:
@@ -444,6 +454,22 @@ def finished(one: Any) -> None:
 SECTIONS = "kernels", "devices", "encoders", "times", "updates", "trainings"
 
 
+@contextmanager
+def ending_after(seconds: float) -> Iterator[None]:
+    """Raise a TimeoutError in the block once the time is up."""
+
+    def end(*_: object) -> NoReturn:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def refuse(reason: str) -> NoReturn:
     print(f"gpu.py: {reason}", file=sys.stderr)
     raise SystemExit(2)
@@ -454,7 +480,7 @@ def main() -> int:
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; none: all")
     parser.add_argument("--device", default="cuda", help="cpu: a dry run")
     parser.add_argument("--tiny", action="store_true", help="the smallest sizes, and few kinds of scores")
-    parser.add_argument("--minutes", type=float, default=8.0, help="after which trainings are stopped; 8")
+    parser.add_argument("--minutes", type=float, default=8.0, help="after which it ends, and stops trainings; 8")
     parser.add_argument("--train", nargs="+", default=[], metavar="ROW[:SEED]", help="trainings, like 000/table1/paper/phrase-k2:1")
     parser.add_argument("--data", type=Path, default=Path("prepared"), help="the folder of `phrasemodels prepare`, or one of such folders")
     parser.add_argument("--out", type=Path, default=Path("trained"), help="for what is trained; `phrasemodels keep --trained` takes it")
@@ -485,11 +511,19 @@ def main() -> int:
         "updates": lambda: updates(device, chosen.tiny),
         "trainings": lambda: trainings(wanted, chosen.out, chosen.set, chosen.together, until),
     }
-    for part in (parts[section] for section in SECTIONS if section in sections):
-        part()
+    for section in (each for each in SECTIONS if each in sections):
+        if section == "trainings":  # which look at the clock
+            parts[section]()
+        elif (left := until - time.monotonic()) > 0:
+            try:
+                with ending_after(left):
+                    parts[section]()
+            except TimeoutError:
+                row(f"section {section}", "", "the time was up", "", "name it alone")
     print("wrong: " + ", ".join(wrong) if wrong else "nothing is wrong in this table", file=sys.stderr)
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that trainings end, too
     sys.exit(main())
