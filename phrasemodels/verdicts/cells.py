@@ -10,7 +10,7 @@ import re
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -20,17 +20,26 @@ MOST_BYTES = 1 << 30  # of one file, unpacked
 LONGEST = 2000  # characters of a cell
 MOST_BYTES_OF_EXCEL = 1 << 24  # unpacked: XML takes many times as much memory
 MOST_CELLS_OF_EXCEL = 1_000_000  # of a sheet: openpyxl makes each of them, also empty ones
+MARK = re.compile(
+    r"\[\^(\w+)\](?!\()|<sup>\s*([^\s<>\d.±+−-]{1,3}|(?<![RrχmkK]<sup>)\d)\s*</sup>|"
+    r"\\(?:textsuperscript|tnote)\s*\{\s*\\?([^{}\d.]{1,8}|\d)\s*\}|"
+    r"\$?(?:\{\})?\^\s*\{?\s*\\?(d?dagger|ast|star|[a-z*∗†‡§¶⋆](?![\w.]))\s*\}?\$?|\$?\\(d?dagger|ast|star)\b\$?|"
+    r"((?<=[\w.)}%])[ᵃᵇᶜ]|[†‡§¶⋆★☆♠♣♥♦]|\\?[*∗⁎]+)|\b((?:double )?dagger|asterisk)s?\b"
+)
+MARK_SIGNS = {**dict.fromkeys(("ast", "star", "∗", "⁎", "asterisk"), "*"), "dagger": "†", "ddagger": "‡", "double dagger": "‡"}
+MARKED = re.compile(r"⟦([^⟦⟧]+)⟧")
 MOST_MERGED = 100_000  # merged cells, each of which takes openpyxl 25 µs
 DIVIDERS = ",;\t"
 TABULAR = re.compile(r"\\begin\{(tabular[xy*]?|longtable|tabu|array)\}(?:\{[^{}]*\})?(?=\{)")
 
 
 class Line(NamedTuple):
-    """A line of a table with its number in the file. over: places of cells that stand over several columns or rows."""
+    """A line of a table with its number in the file. over: places of cells that stand over several columns or rows. marks: by place."""
 
     number: int
     cells: list[str]
     over: frozenset[int] = frozenset()
+    marks: Mapping[int, frozenset[str]] = {}
 
 
 @dataclass
@@ -46,6 +55,22 @@ class Grid:
     notes: list[str] = field(default_factory=list)
     title: str = ""
     beside: list[str] = field(default_factory=list)
+
+
+def marked(text: str) -> str:
+    """Return text with its footnote marks as ⟦mark⟧, which `plain` keeps."""
+    bare = re.sub(r"(\*\*\*|\*\*|\*)(?=[^\s*])([^*]+?)(?<=[^\s*])\1(?![\w*])", r"\2", text)
+
+    def sign(found: re.Match[str]) -> str:
+        name = next(filter(None, found.groups()))
+        return f"⟦{MARK_SIGNS.get(name) or re.sub(r'[*∗⁎]+', '*', name.removeprefix(chr(92)))}⟧"
+
+    return MARK.sub(sign, bare)
+
+
+def marks_of(text: str) -> frozenset[str]:
+    """Return the footnote marks of a cell."""
+    return frozenset(MARKED.findall(marked(text)))
 
 
 def content(path: Path) -> bytes:
@@ -117,7 +142,8 @@ def _divided(where: str, text: str) -> Grid:
     try:
         for cells in reader:
             if any(map(str.strip, cells)):
-                lines.append(Line(before + 1, [_bounded(cell) for cell in cells]))
+                cells = [_bounded(cell) for cell in cells]
+                lines.append(Line(before + 1, cells, marks=dict(enumerate(map(marks_of, cells)))))
             before = reader.line_num
     except csv.Error as error:
         raise ValueError(f"{where}, line {before + 1}: no CSV ({error})") from error
@@ -160,14 +186,14 @@ def _markdown(where: str, lines: Sequence[str]) -> list[Grid]:
             captions.append("")
             texts.append([])
         inside = True
-        cells = re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
-        found[-1].lines.append(Line(number, [plain(_bounded(cell.replace(r"\|", "|"))) for cell in cells]))
+        cells = [_bounded(cell.replace(r"\|", "|")) for cell in re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))]
+        found[-1].lines.append(Line(number, [plain(cell) for cell in cells], marks=dict(enumerate(map(marks_of, cells)))))
     for grid in captioned if captions[-1] and not captions[0] else ():
         grid.title = ""  # captions may be below their tables, or above
     above, below = ([list(filter(None, part)) for part in parts] for parts in (texts, texts[1:]))
     for place, grid in enumerate(found):
         after = below[place][:1] if place + 1 == len(found) or not above[0] or len(below[place]) > 1 else []
-        grid.beside = [plain(text.strip(" #*_")) for text in above[place][-1:] + after]
+        grid.beside = [plain(marked(text).strip(" #*_")) for text in above[place][-1:] + after]
     return [grid for grid in found if len(grid.lines) > 1]
 
 
@@ -186,7 +212,7 @@ def _latex(where: str, text: str) -> list[Grid]:
         found.append(_tabular(where, text, start, len(text) if end < 0 else end))
         found[-1].title, found[-1].beside = captions.get(begin.start(), ("", []))
         left = re.split(r"\\end\{|\\begin\{tab|\\(?:sub)?caption", text[end : end + LONGEST].partition("}")[2])[0] if end > 0 else ""
-        found[-1].beside.append(plain(re.sub(r"\\(begin|item|par|small|footnotesize|vspace|subfloat)\b", " ", left)))
+        found[-1].beside.append(plain(marked(re.sub(r"\\(begin|item|par|small|footnotesize|vspace|subfloat)\b", " ", left))))
     return found or [_tabular(where, text, 0, len(text))]
 
 
@@ -213,11 +239,13 @@ def _captions(text: str) -> dict[int, tuple[str, list[str]]]:
             tables[found.start()], before = (inside, before), ""
             inside.tables.append(found.start())
         elif found[0].startswith(("\\subfloat", "\\subtable")):
-            before = plain(found[4])
+            before = plain(marked(found[4]))
         elif not found[1]:
             said = text[found.end() : found.end() + LONGEST]
-            inside.captions.append(plain(said[: _closing(said, 0)]))
-    return {place: ((said or part.title(place)).strip(" .:"), [said, *part.around()]) for place, (part, said) in tables.items()}
+            inside.captions.append(plain(marked(said[: _closing(said, 0)])))
+    return {
+        place: (MARKED.sub("", said or part.title(place)).strip(" .:"), [said, *part.around()]) for place, (part, said) in tables.items()
+    }
 
 
 @dataclass
@@ -250,14 +278,15 @@ def _tabular(where: str, text: str, start: int, end: int) -> Grid:
         body = RULES.sub(" ", row)
         if not body.strip():
             continue
-        cells, over = list[str](), set[int]()
+        cells, over, marks = list[str](), set[int](), dict[int, frozenset[str]]()
         for cell in re.split(r"(?<!\\)&", body):
             if rows := re.search(r"\\multirow\*?(?:\[[^\]]*\])?\s*\{-(\d{1,3})\}", cell):  # it holds for the rows above
                 above |= {(len(grid.lines) - row, len(cells)): _spanned(_bounded(cell))[0] for row in range(1, int(rows[1]))}
             made = _spanned(_bounded(cell))
             over |= {*range(len(cells), len(cells) + len(made))} if len(made) > 1 or MULTIROW.search(cell) else set()
+            marks |= dict.fromkeys(range(len(cells), len(cells) + len(made)), marks_of(_bounded(cell)))
             cells += made
-        grid.lines.append(Line(first, cells, frozenset(over)))
+        grid.lines.append(Line(first, cells, frozenset(over), marks))
     for (line, place), name in above.items():
         if line >= 0 and place < len(grid.lines[line].cells):
             grid.lines[line].cells[place] = grid.lines[line].cells[place] or name
@@ -345,7 +374,8 @@ def _sheet(where: str, sheet: Any, exact: bool) -> Grid:
         if number not in rows and any(cell.value is not None for cell in row):
             seen = [cell for cell in row if cell.column not in columns]
             over = frozenset(place for place, cell in enumerate(seen) if (number, cell.column) in merged)
-            lines.append(Line(number, [_shown(cell, exact) for cell in seen], over))
+            marks = {place: marks_of(cell.value) for place, cell in enumerate(seen) if isinstance(cell.value, str)}
+            lines.append(Line(number, [_shown(cell, exact) for cell in seen], over, marks))
     return Grid(where, lines, notes=notes, title=re.sub(r"^(Sheet|Table|Tabelle|Feuil)\s*\d*$", "", sheet.title))
 
 
@@ -369,7 +399,7 @@ DROPPED = r"cite[a-z]*|footnote|footnotemark|footnotetext|tablefootnote|ref|labe
 SIGNS = {"pm": "±", "times": "×", "cdot": "·", "uparrow": "↑", "downarrow": "↓", "geq": "≥", "ge": "≥", "leq": "≤", "le": "≤",
          "sim": "~", "approx": "~", "Delta": "Δ", "alpha": "α", "beta": "β", "rho": "ρ", "tau": "τ", "infty": "inf",
          "prime": "′"}  # fmt: skip
-NO_MARKS = re.compile(r"[†‡§¶∗⋆★☆✓✔♠♣♥♦♢♡⁎∘°ªº◦•]|(?<=[\w)\]])(?<![rRχ])[⁰¹²³⁴⁵⁶⁷⁸⁹]+|(?<=\d)[ᵃᵇᶜ]+|(?<=\S)\*+$|^\*+(?=\S)")
+NO_MARKS = re.compile(r"(?<!⟦)[†‡§¶∗⋆★☆✓✔♠♣♥♦♢♡⁎∘°ªº◦•]|(?<=[\w)\]])(?<![rRχ])[⁰¹²³⁴⁵⁶⁷⁸⁹]+|(?<=\d)[ᵃᵇᶜ]+|(?<=\S)\*+$|^\*+(?=\S)")
 
 MARKS = r"(?:[\d.,*∗⋆★☆†‡§¶\[\]\s]|\\(?:[*,]|dagger|ddagger|ast|star|circ|bullet|diamond|[a-z]+suit)\b|\\\*)+"  # of no name
 

@@ -12,11 +12,13 @@ from decimal import ROUND_DOWN, ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
-from phrasemodels.verdicts.cells import LONGEST, plain, value_of
+from phrasemodels.verdicts.cells import LONGEST, MARKED, plain, value_of
 from phrasemodels.verdicts.scales import (
     CHANGING,
     STATISTICS,
     asked_of,
+    explained,
+    is_harmless,
     is_share,
     scale_of_unit,
     split_of,
@@ -379,14 +381,17 @@ def _numbers(table: Table, names: Names, problems: list[str]) -> Iterator[tuple[
     said = " ".join((*table.columns, stated, *(row.get("system", roles) for row in table.rows)))
     table.notes = [note for note in table.notes if not any(of and f"{group[:60]!r} isn't read" in note for group, of in groups.items())]
     if table.beside:
-        table.notes.append(f"{table.where}: beside the table stands: {table.beside[:200]!r}")
+        table.notes.append(f"{table.where}: beside the table stands: {MARKED.sub(_mark, table.beside)[:200]!r}")
+    all_marks = frozenset[str]().union(*table.marks.values(), *(marks for row in table.rows for marks in row.marks.values()))
+    text, meanings = explained(table.beside, all_marks)
     for row in table.rows:
         given = {role: row.get(role, roles).strip() for role in roles}
         if all(split_of(word) or word in ("test", "set", "split", "data", "results") for word in words(row.group)):
             given["split"] = given.get("split") or next((word for word in words(row.group) if split_of(word) or word == "test"), "")
         texts = [text for name, cell in row.cells.items() if name not in used and (text := str(cell or "")) and not is_value(text)]
-        beside = ". ".join(filter(None, (table.beside, row.group, *texts)))
-        asked = asked_of(beside, f"{said} {given.get('dataset', '')} {given.get('metric', '')} {given.get('split', '')}")
+        beside = ". ".join(filter(None, (text, row.group, *texts)))
+        own_names = f"{said} {given.get('dataset', '')} {given.get('metric', '')} {given.get('split', '')}"
+        asked = asked_of(beside, own_names)
         if names.dataset and (on := ON.search(beside)) and not {*folded(names.dataset)} <= {*folded(beside)}:
             asked = asked or on[1].casefold()
         if group := groups[row.group]:
@@ -402,12 +407,27 @@ def _numbers(table: Table, names: Names, problems: list[str]) -> Iterator[tuple[
                     row.number_of(column.name)
                     one = _number(given, column, metric, part, row, names, several, table, problems)
                     no_set = column.dataset and next((word for word in words(column.dataset) if word in STATISTICS), "")
-                    doubt = asked or no_set or unit_beside(beside, f"{metric} {column.name}")
-                    yield where, replace(one, beside=beside, asked=ASKED.format(doubt) if doubt and doubt not in same else "")
+                    marks = {*row.marks.get(column.name, ()), *table.marks.get(column.name, ())} & meanings.keys()
+                    doubts = (asked, no_set, unit_beside(beside, f"{metric} {column.name}"),
+                              *(_of_mark(mark, meanings[mark], own_names, same) for mark in sorted(marks)))  # fmt: skip
+                    doubt = next((ASKED.format(doubt) for doubt in doubts if doubt and doubt not in same), "")
+                    yield where, replace(one, beside=MARKED.sub(_mark, ". ".join((beside, *meanings.values()))), asked=doubt)
                 except _EmptyError:
                     continue
                 except ValueError as error:
                     problems.append(f"{where}: {error}")
+
+
+def _mark(found: re.Match[str]) -> str:
+    return found[1]
+
+
+def _of_mark(mark: str, meaning: str, columns: str, same: set[str]) -> str:
+    """Return the word of what a mark of a number means by which it is another one, or else the mark; empty if it is harmless."""
+    if mark in same:
+        return ""
+    word = asked_of(meaning, columns)
+    return word or ("" if is_harmless(meaning) else mark)
 
 
 ON = re.compile(r"\bon (?:the )?([A-Z0-9][\w.+-]*)")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from phrasemodels.folders import check_inside
-from phrasemodels.verdicts.cells import DIVERGED, MISSING, content, text_of, value_of
+from phrasemodels.verdicts.cells import DIVERGED, MARKED, MISSING, content, text_of, value_of
 from phrasemodels.verdicts.scales import SETTINGS, asked_of, is_measured, is_setting, known, split_of, words
 from phrasemodels.verdicts.scores import MOST_FILES, RUN, Observation, beyond_seed, no_runs
 from phrasemodels.verdicts.tables import (
@@ -349,7 +349,7 @@ def from_file(path: Path, names: Names, unread: list[str]) -> Iterator[Observati
         role = next((one for one in ("dataset", "system") if folded(table.title) in getattr(names, f"{one}s")), "")
         named = named._replace(**dict[str, Any]({role: table.title} if role and table.title else {}))
         own: set[Observation] = set()
-        some, asked = False, asked_of(table.beside, " ".join(table.columns))
+        some, asked = False, asked_of(MARKED.sub("", table.beside), " ".join(table.columns))
         doubt = f"the text beside it says {asked!r}: say --same {asked!r} if that is printed, too" * bool(asked and asked not in names.same)
         for one in from_table(table, named, unread):
             some = True

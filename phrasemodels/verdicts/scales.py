@@ -62,6 +62,33 @@ _UNIT = re.compile(
 )
 
 
+# What a mark may mean without making a number another one.
+_HARMLESS_MARK = re.compile(
+    r"signific|\bp ?[<≤=]|p-values?|t-test|bootstrap|\bbold|underlin|\bours\b|reproduced by|taken from|copied|quoted|"
+    r"\b(?:our|our own) (?:method|model|system|runs?|re-?r[ua]n|re-?impl|impl|repro)|re-?implement|re-?r[ua]n\b|"
+    r"(?:reported|cited) (?:in|by|from)|as reported|original (?:paper|authors|work)"
+)
+
+
+def explained(text: str, marks: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """Return a text, with marks as ⟦mark⟧, without what it says of these marks, and what it says of each."""
+    rest, found = [], dict[str, str]()
+    for sentence in re.split(r"(?<=[.;])\s+|\n", text):
+        before, *parts = re.split(r"⟦([^⟦⟧]+)⟧", sentence)
+        rest.append(before)
+        for mark, after in zip(parts[::2], parts[1::2], strict=True):
+            if mark in marks:
+                found[mark] = " ".join(filter(None, (found.get(mark), before.strip(), after.strip(" :.;,=)"))))
+            else:
+                rest.append(after)
+    return " ".join(rest), found
+
+
+def is_harmless(meaning: str) -> bool:
+    """Return whether what a mark means leaves a number what it is: significance, the best of a table, or who measured it."""
+    return bool(_HARMLESS_MARK.search(meaning.casefold()))
+
+
 def split_of(name: str) -> str:
     """Return the word by which a name or value is of another part of the data than the test set; empty if none is."""
     said = words(re.sub(r"[_.()\[\]]|(?<=[a-z])(?=[A-Z])", " ", name))

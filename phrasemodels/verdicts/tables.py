@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from phrasemodels.verdicts.cells import (
     DIVERGED,
     LONGEST,
+    MARKED,
     MISSING,
     Grid,
     Line,
@@ -118,13 +119,14 @@ class Names(NamedTuple):
 class Row(NamedTuple):
     """A row by the names of its columns. where: file and line. over: columns whose cell stands over several columns or rows.
 
-    group: the line above that has a name alone.
+    group: the line above that has a name alone. marks: footnote marks of each cell, with those of the row's names.
     """
 
     where: str
     cells: dict[str, Any]
     over: frozenset[str] = frozenset()
     group: str = ""
+    marks: Mapping[str, frozenset[str]] = {}
 
     @property
     def name(self) -> str:
@@ -159,7 +161,8 @@ class Table:
     alone: list[Row] = field(default_factory=list)
     title: str = ""
     merged: bool = False
-    beside: str = ""  # all text above, below and beside it
+    beside: str = ""  # all text above, below and beside it, with marks as in `marked`
+    marks: dict[str, frozenset[str]] = field(default_factory=dict)  # of the header
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]], where: str) -> "Table":
@@ -351,9 +354,12 @@ def _table(grid: Grid) -> Table | None:
     for line in body:
         _add(table, rows, grid, line, kept, len(header))
     used = {row.group for row in rows}
-    below = [name for row in table.alone if (name := row.name) not in used]
-    texts = [text for text in (*grid.beside, *map(_said, above), *below) if text]
-    table.beside = ". ".join(dict.fromkeys(([grid.title] if not any(grid.title in text for text in texts) else []) + texts))
+    below = [_with_marks(row.name, row.marks) for row in table.alone if row.name not in used]
+    for line in lines[: len(lines) - len(body)]:
+        for name, place in zip(names, kept, strict=True):
+            table.marks[name] = table.marks.get(name, frozenset()) | line.marks.get(place, frozenset())
+    texts = [text for text in (*grid.beside, *(_with_marks(_said(line), line.marks) for line in above), *below) if text]
+    table.beside = ". ".join(dict.fromkeys(([grid.title] if not any(grid.title in MARKED.sub("", text) for text in texts) else []) + texts))
     cells = [str(cell) for row in rows for name, cell in row.cells.items() if "version" not in words(name)]
     table.comma = uses_decimal_commas(cells, grid.divider)
     return table
@@ -377,11 +383,12 @@ def _header(grid: Grid, lines: Sequence[Line]) -> tuple[list[str], list[Line]]:
             f"{grid.where}, line {first.number}: numbers where names of columns belong: add a line such as system,accuracy"
         )
     top = first.cells
-    spans = len(set(filter(None, top[1:]))) < len(top[1:]) and len(lines) > 1 and len(lines[1].cells) == len(top)
+    spans = len(set(filter(None, top[1:]))) < len(top[1:])
     heads = [top]
-    if spans and not all(not name for name in lines[1].cells[1:]):
+    if len(lines) > 1 and len(lines[1].cells) == len(top) and (spans or _metrics_alone(lines[1])) and any(lines[1].cells[1:]):
         for line in lines[1:MOST_HEADERS]:
-            if any(map(is_value, line.cells[1:])) or len({cell for cell in line.cells if cell}) < 2:
+            one = len({cell for cell in line.cells if cell}) < 2 and not _metrics_alone(line)
+            if one or any(map(is_value, line.cells[1:])):
                 break
             heads.append(line.cells)
     if len(heads) == 1:
@@ -389,10 +396,14 @@ def _header(grid: Grid, lines: Sequence[Line]) -> tuple[list[str], list[Line]]:
         names = [f"{name.strip()} ({unit})" if unit else name.strip() for name, unit in zip_longest(top, units)]
         return names, list(lines[1 + bool(units) :])
     filled = [_filled(cells) for cells in heads[:-1]] + [heads[-1]]
-    names = [
-        " ".join(dict.fromkeys(filter(None, (_of(cells, place) for cells in filled)))) for place in range(len(top))
-    ]
+    parts = (dict.fromkeys(filter(None, (_of(cells, place) for cells in filled))) for place in range(len(top)))
+    names = [" ".join(sorted(those, key=lambda part: bool(metrics_of(part)))) for those in parts]  # a metric behind its data set
     return names, list(lines[len(heads) :])
+
+
+def _metrics_alone(line: Line) -> bool:
+    """Return whether a line names the metric of each column, and no row."""
+    return any(line.cells) and not line.cells[0] and all(metrics_of(cell) for cell in line.cells if cell)
 
 
 UNIT_ROW = frozenset(("", "unit", "units", "einheit", "einheiten"))
@@ -441,6 +452,10 @@ def _note(grid: Grid, line: Line) -> str:
     return f"{grid.where}, line {line.number}: {_said(line)[:60]!r} isn't read: it is no row"
 
 
+def _with_marks(text: str, marks: Mapping[Any, frozenset[str]]) -> str:
+    return "".join(f"⟦{mark}⟧" for mark in sorted(frozenset[str]().union(*marks.values()))) + text
+
+
 def _said(line: Line) -> str:
     return " ".join(dict.fromkeys(filter(None, line.cells)))
 
@@ -464,7 +479,10 @@ def _add(table: Table, rows: list[Row], grid: Grid, line: Line, kept: Sequence[i
 def _row(table: Table, place: str, line: Line, kept: Sequence[int]) -> Row:
     columns = dict(zip(table.columns, kept, strict=True))
     over = frozenset(name for name, one in columns.items() if one in line.over)
-    return Row(place, {name: _at(line, one) for name, one in columns.items()}, over, table.alone[-1].name if table.alone else "")
+    cells = {name: _at(line, one) for name, one in columns.items()}
+    of_row = frozenset[str]().union(*(line.marks.get(one, ()) for name, one in columns.items() if not is_value(cells[name])))
+    marks = {name: of_row | line.marks.get(one, frozenset()) for name, one in columns.items()}
+    return Row(place, cells, over, table.alone[-1].name if table.alone else "", marks)
 
 
 def role_of(name: str) -> str:
@@ -577,7 +595,26 @@ def columns_of(table: Table, names: Names, kind: str) -> tuple[dict[str, str], l
             found.append(Column(name, metrics=(name,)) if one.guessed and "dataset" in roles else one)
     if table.merged or kind == "value":
         _fill(rows, roles)
+    if kind == "score" or table.merged:
+        _name_fully(rows, roles, left, names)
     return roles, found
+
+
+def _name_fully(rows: Sequence[Row], roles: Mapping[str, str], columns: Sequence[str], names: Names) -> None:
+    """Write the names of a further column before those of systems, as sizes stand behind encoders.
+
+    Printed systems stand there twice without them, and ours are printed with them.
+    """
+    of = [tuple(row.get(role, roles) for role in ("paper", "table", "dataset", "metric", "variant", "split", "system")) for row in rows]
+    for column in columns if "system" in roles and rows else ():
+        if not names.systems and len({*of}) < len(of):
+            _fill(rows, {"system": column})
+        full = [f"{row.cells.get(column) or ''} {name[-1]}".strip() for row, name in zip(rows, of, strict=True)]
+        alone = len({*of}) < len(of) == len({*zip(full, of, strict=True)})
+        if any(folded(one) in names.systems for one in full) if names.systems else alone:
+            for row, one in zip(rows, full, strict=True):
+                row.cells[roles["system"]] = one
+            return
 
 
 def _fill(rows: Iterable[Row], roles: Mapping[str, str]) -> None:

@@ -324,3 +324,49 @@ def test_a_metric_that_the_caption_contradicts_is_asked_about(tmp_path):
     text = "Table 2: Test error (%) on CIFAR.\n\n| model | C10 |\n|---|---|\n| A | 5.1 |\n"
     found = verdict_of(tmp_path, of_seeds("model,C10", "A,5.{}"), text, Names(metric="accuracy"))
     assert found[0] == "not comparable" and "--same 'error'" in found[2]
+
+
+MARKED = "| model | accuracy |\n|---|---|\n| A | {} |\n| B | 84.0 |\n\n{}\n"
+HARMLESS = ("† marks significant improvements (p < 0.05)", "† our method", "† reimplemented by us", "* p<.05", "† taken from [3]")
+
+
+@pytest.mark.parametrize(
+    ("cell", "text", "asked"),
+    [("82.1†", "† indicates results on the validation set.", "validation"), ("82.1*", "\\* best of 5 runs.", "best of"),
+     ("82.1*", "*Results marked with * are on the dev set.*", "dev"), ("82.1*", "Note: * denotes dev set results.", "dev"),
+     ("82.1[^1]", "[^1]: ensemble of 5", "ensemble"), ("82.1<sup>a</sup>", "<sup>a</sup> trained with extra data", "a"),
+     ("82.1‡", "‡ uses external data", "‡"), ("82.1$^\\dagger$", "A dagger stands for extra data", "†"),
+     ("82.1", "† results on dev", "dev"), *(("82.1†", text, "") for text in HARMLESS)],
+)  # fmt: skip
+def test_a_mark_asks_about_its_own_numbers_unless_it_is_harmless(cell, text, asked, tmp_path):
+    ours = of_seeds("model,accuracy", "A,82.{}", "B,84.{}")
+    for same in ((), (asked,)):
+        both, found = judged(tmp_path, ("t.md", MARKED.format(cell, text), Names(same=frozenset(same))), ours)
+        stopped = [bool(asked and not same), cell == "82.1" and not same]  # without a mark in the table it may be of all
+        assert [one.verdict == "not comparable" for one in found] == stopped, found
+        assert f"--same {asked!r}" in found[0].reason or not asked or same
+        assert "⟦" not in " ".join((*both.unread, found[0].reason, found[0].printed.beside))
+
+
+TWO_LINES = "\\begin{{tabular}}{{lcc}} {} \\\\ {} \\\\ A & 82.1 & 84.1 \\\\ \\end{{tabular}}"
+
+
+@pytest.mark.parametrize(
+    ("top", "second", "ours"),
+    [("Model & \\multicolumn{2}{c}{Accuracy}", "& MR & CR", "MR accuracy,CR accuracy"),
+     (" & CoLA & SST-2", " & Mcc & Acc", "CoLA MCC,SST-2 acc"),
+     (" & MR & CR", " & Acc & Acc", "MR acc,CR acc"), (" & \\multicolumn{2}{c}{MR}", " & Acc & F1", "MR acc,MR F1")],
+)  # fmt: skip
+def test_data_sets_and_metrics_in_two_lines_are_read(top, second, ours, tmp_path):
+    ours = of_seeds(f"model,{ours}", "A,82.{},84.{}")
+    _, found = judged(tmp_path, ("t.tex", TWO_LINES.format(top, second), Names()), ours)
+    assert [one.verdict for one in found] == ["reproduced"] * 2, found
+
+
+def test_systems_of_two_columns_are_named_by_both(tmp_path):
+    rows = " \\\\ ".join(("Encoder & Model & MR", "\\multirow{2}{*}{BERT} & base & 82.1", " & large & 84.1", "GRU & base & 70.1"))
+    text = f"\\begin{{tabular}}{{llc}} {rows} \\\\ \\end{{tabular}}"
+    for header, *mine in (("encoder,model", "BERT,base", "BERT,large", "GRU,base"), ("model", "BERT base", "BERT large", "GRU base")):
+        ours = of_seeds(f"{header},MR", *(f"{name},{score}.{{}}" for name, score in zip(mine, (82, 84, 70), strict=True)))
+        _, found = judged(tmp_path, ("t.tex", text, Names(metric="accuracy")), ours)
+        assert [one.verdict for one in found] == ["reproduced"] * 3, found
