@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -69,11 +69,11 @@ def judge(
     if reason_not:
         return Verdict("not comparable", reason_not)
     try:
-        ours = [float(value) for value in ours]
+        ours = [] if isinstance(ours, str | Mapping) else [float(value) for value in ours]  # not the digits of a text, nor keys
     except (TypeError, ValueError):
         raise ValueError("the values of the seeds must be numbers, one for each seed") from None
     if not len(ours):
-        raise ValueError("the values of the seeds are missing: give one for each seed")
+        raise ValueError("the values of the seeds are missing: give a list with one for each seed")
     if exact:
         if math.isfinite(ours[0]) and len({*ours}) == 1:
             return _exactly(printed, ours[0])

@@ -124,7 +124,7 @@ def from_table(table: Table, names: Names, unread: list[str]) -> Iterator[Observ
                 one = one._replace(setting="; ".join(filter(None, (one.setting, setting))), problem=one.problem or doubt)
                 if state.casefold() == "diverged":
                     one = one._replace(score=math.nan, total=1.0, problem="")
-                if one.problem and one.problem != NO_SCORE:
+                if one.problem not in ("", NO_SCORE, doubt):
                     unread.append(f"{one.where}: {one.problem}")
                 yield one
 

@@ -345,3 +345,9 @@ def test_check_says_which_names_match_none(tmp_path, monkeypatch):
     assert said["unmatched"][-1].startswith("systems of ours that match no printed one: Ourz, s; printed without results: Ours;")
     for options in (("--check",), ()):
         assert said["unmatched"][-1] in run_cli("judge", "t.csv", "s.csv", *options).output
+
+
+@pytest.mark.parametrize("ours", ["87", {42: 0.869, 43: 0.873}, []])
+def test_the_digits_of_a_text_and_keys_are_no_values_of_seeds(ours) -> None:
+    with pytest.raises(ValueError, match="give a list with one for each seed"):
+        judge("87.1", ours)

@@ -854,7 +854,8 @@ def test_a_log_of_steps_gives_what_it_has_once_and_a_copy_of_a_file_counts_once(
 def test_a_field_of_ours_says_which_part_of_the_data_was_evaluated(field, value, asked, tmp_path):
     ours = {"s.json": json.dumps([{"model": "A", "seed": n, field: value, "accuracy": 82 + n / 10} for n in range(3)])}
     for same in ((), (asked,)):
-        _, (found,) = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\n", Names(same=frozenset(same))), ours)
+        both, (found,) = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\n", Names(same=frozenset(same))), ours)
+        assert not any("say --same" in line for line in both.unread)  # a line for each score would hide the others
         assert (f"its {field} says {asked}: say --same {asked}" in found.reason) == (bool(asked) and not same), found.reason
         assert found.verdict == ("not comparable" if asked and not same else "reproduced")
 
