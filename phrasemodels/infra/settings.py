@@ -177,8 +177,9 @@ class Settings(BaseSettings):
 
     @property
     def artifact_location(self) -> str | None:
-        """The artifact location of new MLflow experiments. None: the server's own."""
-        return None if self.mlflow_uri else (self.root / "mlflow" / "artifacts").as_uri()
+        """The artifact location of new MLflow experiments. None: the server's own; a database has none but the working folder."""
+        own = not self.mlflow_uri or self.mlflow_uri.startswith(("postgresql", "mysql", "mssql", "sqlite"))
+        return (self.root / "mlflow" / "artifacts").as_uri() if own else None
 
 
 def _own_folder() -> Path:

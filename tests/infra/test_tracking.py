@@ -311,3 +311,11 @@ def test_judge_reads_runs_of_the_project_by_row_and_seed_and_leaves_tables_out(t
     tracker.finish(table, {"phrase-k2/bleu": 1.5, "phrase-k2/bleu/seeds": 2}, [], {})
     found = from_mlflow(tracker.uri, [])
     assert sorted((one.row, one.metric, one.seed) for one in found) == [("phrase-k2", "bleu/idiom", s) for s in "01"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "own"), [(None, True), ("postgresql://host/mlflow", True), ("sqlite:///m.db", True), ("http://127.0.0.1:9", False)]
+)
+def test_artifacts_are_in_the_store_unless_a_server_has_its_own_place(uri, own, tmp_path):
+    location = Settings(store=tmp_path, mlflow_uri=uri).artifact_location
+    assert location == ((tmp_path / "mlflow" / "artifacts").as_uri() if own else None)

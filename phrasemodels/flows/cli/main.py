@@ -88,7 +88,7 @@ _add_commands()
 
 # Services by the package of an error. Not Ray: an error that it raises may be a mistake in a layer, and needs its traceback.
 PREFECT_ERRORS = ("Failed to reach API", "Timed out while attempting to connect to ephemeral Prefect")  # RuntimeErrors
-SERVICES = {"mlflow": "MLflow", "httpx": "Prefect", "prefect": "Prefect"}
+SERVICES = {"mlflow": "MLflow", "sqlalchemy": "database of MLflow:", "httpx": "Prefect", "prefect": "Prefect"}
 
 
 def _version(wanted: bool) -> None:
