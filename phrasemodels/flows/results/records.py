@@ -116,7 +116,7 @@ def remove_old(store: Store, days: float, verdicts: Collection[str], dry: bool =
     stay = {run for verdict, run in newest.items() if verdict in verdicts}
     before, removed = time.time() - days * DAY, []
     for record in known:
-        if record["id"] not in stay and _ended(record) < before:
+        if record["id"] not in stay and ended(record) < before:
             path = place_of_run(store, record["id"])
             removed.append(Waste(path, path.stat().st_size, f"run of {record['title']}"))
             if not dry:
@@ -124,7 +124,7 @@ def remove_old(store: Store, days: float, verdicts: Collection[str], dry: bool =
     return removed
 
 
-def _ended(record: dict[str, Any]) -> float:
+def ended(record: dict[str, Any]) -> float:
     """Return the time (seconds since 1970) of a run's end or death, or infinity if the record lacks it."""
     try:
         return datetime.datetime.fromisoformat(record.get("marked") or record["ended"]).timestamp()

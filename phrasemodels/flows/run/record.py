@@ -7,6 +7,7 @@ finds dead runs and marks them everywhere.
 import contextlib
 import datetime
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -120,7 +121,7 @@ class Record:
             yield run
         except BaseException as error:
             with contextlib.suppress(Exception):  # the error of the training is the one to show
-                run.fail(state_after(error), first_line(error))
+                run.fail(state_after(error, self.attempt), first_line(error))
             raise
 
     def finish(self, pipeline: Pipeline, scored: Artifact) -> None:
@@ -244,14 +245,16 @@ def attempt(
                 # before the record says that the run has ended: if this process is killed here, the next run finds it dead, and
                 # ends its runs in MLflow
                 with contextlib.suppress(Exception):  # the error of the run is the one to show
-                    record.tracker.end_runs(record.attempt, state_after(error), first_line(error))
+                    record.tracker.end_runs(record.attempt, state_after(error, record.attempt), first_line(error))
                 raise
 
 
-def state_after(error: BaseException) -> str:
-    """Return the state after an error: diverged, failed or stopped by somebody."""
+def state_after(error: BaseException, run: str = "") -> str:
+    """Return the state after an error: diverged, failed, stopped by somebody, or cancelled in Prefect."""
     if isinstance(error, DivergedError):
         return DIVERGED
+    if run and STOPPING.is_set() and is_cancelled(run):
+        return CANCELLED
     return STOPPED if STOPPING.is_set() or not isinstance(error, Exception) else FAILED
 
 
@@ -265,8 +268,7 @@ def recorded(
     try:
         yield entry
     except BaseException as error:
-        state = CANCELLED if STOPPING.is_set() and is_cancelled(run) else state_after(error)
-        write(store, entry | {"state": state, "reason": first_line(error), "ended": now()})
+        write(store, entry | {"state": state_after(error, run), "reason": first_line(error), "ended": now()})
         raise
     reason = "; ".join(entry.get("diverged", []))
     write(store, entry | {"state": COMPLETED, "reason": reason, "ended": now()})
@@ -285,27 +287,46 @@ def is_cancelled(run: str) -> bool:
 def mark_dead_runs(record: Record) -> list[str]:
     """Mark dead runs in Prefect, in MLflow and in their records and return their ids.
 
-    Their results are in the store.
+    Their results are in the store. So are runs that ended while Prefect could not be told.
     """
-    store = record.store
-    dead = [entry for entry in records.records(store) if entry["state"] == DEAD and "marked" not in entry]
-    for entry in dead:
+    store, known = record.store, records.records(record.store)
+    dead = [entry for entry in known if entry["state"] == DEAD and "marked" not in entry]
+    before = time.time() - 600  # one that has just ended may not have said so yet
+    for entry in [*dead, *untold([one for one in known if one["state"] != RUNNING and records.ended(one) < before])]:
         mark_crashed(UUID(entry["id"]))
         record.tracker.end_runs(entry["id"])
         write(store, entry | {"marked": now()})
     return [entry["id"] for entry in dead]
 
 
-def mark_crashed(flow_run: UUID) -> None:
-    """Mark a flow run as crashed in Prefect, unless the server knows how it ended or does not know it at all."""
+def untold(ended: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return those of the newest records of ended runs that Prefect takes for open: its database was away when they ended."""
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter
+
+    newest = {UUID(entry["id"]): entry for entry in ended[-100:]}
+    own = FlowRunFilter.model_validate({"id": {"any_": [*newest]}, "state": {"type": {"any_": OPEN}}})
+    with get_client(sync_client=True) as client:
+        return [newest[run.id] for run in client.read_flow_runs(flow_run_filter=own)] if newest else []
+
+
+OPEN = ["PENDING", "RUNNING", "CANCELLING"]
+
+
+def mark_crashed(flow_run: UUID) -> None:
+    """Mark a flow run and its tasks as crashed in Prefect, unless the server knows how it ended or does not know it at all."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.objects import State
     from prefect.exceptions import ObjectNotFound
     from prefect.states import Crashed
 
     with get_client(sync_client=True) as client, contextlib.suppress(ObjectNotFound):
         run = client.read_flow_run(flow_run)
         if run.state is None or not run.state.is_final():
-            client.set_flow_run_state(flow_run, Crashed(message="its process died; found by the next run"), force=True)
+            crashed: State[Any] = Crashed(message="its process died; found by the next run")
+            client.set_flow_run_state(flow_run, crashed, force=True)
+            for begun in _open_tasks(client, flow_run, OPEN):
+                client.set_task_run_state(begun, crashed, force=True)
             if run.deployment_id:
                 recount_slots(client, run.deployment_id)
 
@@ -318,20 +339,26 @@ def mark_ended(run: str, reason: str) -> None:
     """
     import httpx
     from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
     from prefect.states import Cancelled, Failed
 
     if not run:
         return
-    own = FlowRunFilter.model_validate({"id": {"any_": [run]}})
-    under_way = TaskRunFilter.model_validate({"state": {"type": {"any_": ["RUNNING"]}}})
     with contextlib.suppress(httpx.TransportError), get_client(sync_client=True) as client:  # a server that ended has no run
         state = client.read_flow_run(UUID(run)).state
         if not STOPPING.is_set() and (state is None or not state.is_final()):
             client.set_flow_run_state(UUID(run), Failed(message=reason), force=True)
         end = Cancelled if STOPPING.is_set() else Failed
-        for begun in client.read_task_runs(flow_run_filter=own, task_run_filter=under_way):
-            client.set_task_run_state(begun.id, end(message=reason), force=True)
+        for begun in _open_tasks(client, UUID(run), ["RUNNING"]):
+            client.set_task_run_state(begun, end(message=reason), force=True)
+
+
+def _open_tasks(client: "SyncPrefectClient", run: UUID, states: list[str]) -> list[UUID]:
+    """Return the tasks of a flow run that are in some states."""
+    from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
+
+    own = FlowRunFilter.model_validate({"id": {"any_": [run]}})
+    under_way = TaskRunFilter.model_validate({"state": {"type": {"any_": states}}})
+    return [task.id for task in client.read_task_runs(flow_run_filter=own, task_run_filter=under_way)]
 
 
 def recount_slots(client: "SyncPrefectClient", deployment: UUID) -> None:
@@ -343,8 +370,7 @@ def recount_slots(client: "SyncPrefectClient", deployment: UUID) -> None:
     from prefect.client.schemas.filters import FlowRunFilter
     from prefect.exceptions import ObjectNotFound
 
-    active = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
-    filters = FlowRunFilter.model_validate({"deployment_id": {"any_": [deployment]}, "state": active})
+    filters = FlowRunFilter.model_validate({"deployment_id": {"any_": [deployment]}, "state": {"type": {"any_": OPEN}}})
     update = GlobalConcurrencyLimitUpdate(active_slots=len(client.read_flow_runs(flow_run_filter=filters)))
     with contextlib.suppress(ObjectNotFound):  # the deployment has no limit
         client.update_global_concurrency_limit(f"deployment:{deployment}", update)
