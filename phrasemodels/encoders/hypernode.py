@@ -42,6 +42,7 @@ from phrasemodels.layers.blocks import (
     Packing,
     Replace,
     feed_forward,
+    masked_softmax,
     pack_rows,
     shapes_are_fixed,
     true_places,
@@ -54,7 +55,7 @@ from phrasemodels.layers.phrases import Neighbours, PhraseGraph, ZeroInit, dots,
 def softmax_within(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph, drop: Drop | None = None) -> Tensor:
     """Attend to related nodes alone: all other scores are -inf (one interpretation of Eq 5).
 
-    q (B, h, R, dk); k, v (B, h, N, dk). Each of the R query rows of the graph must be related to at least one node.
+    q (B, h, R, dk); k, v (B, h, N, dk).
     """
     return softmax_attention(q, k, v, graph.related.unsqueeze(1), drop)
 
@@ -67,7 +68,7 @@ def softmax_hadamard(q: Tensor, k: Tensor, v: Tensor, graph: PhraseGraph, drop: 
     with no_autocast_on_cpu(q):
         q, k, v = at_least_float32(q, k, v)
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 * graph.related.unsqueeze(1)
-        weights = scores.masked_fill(~graph.valid[:, None, None], float("-inf")).softmax(-1)
+        weights = masked_softmax(scores, graph.valid[:, None, None], -1)
         return (weights if drop is None else drop(weights)) @ v
 
 

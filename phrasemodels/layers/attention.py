@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phrasemodels.layers.blocks import GROUPS, Dropout, Packing, dot_product_attention, untouched
+from phrasemodels.layers.blocks import GROUPS, Dropout, Packing, dot_product_attention, masked_softmax, untouched
 
 Attend = Callable[..., Tensor]  # queries, keys and values of all heads, then masks -> outputs of all heads
 Activation = Callable[[Tensor], Tensor]
@@ -28,7 +28,7 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, d
     """Return softmax(QKᵀ/√dk)V over the allowed keys (Vaswani et al. 2017, Eq 1), (B, h, q, dk).
 
     q (B, h, q, dk); k, v (B, h, k, dk). allowed broadcasts to (B, h, q, k): booleans, or numbers that are added to the
-    scores; None: all keys. Every row needs at least one allowed key. drop: drops out weights.
+    scores; None: all keys. Every row of numbers needs at least one key. drop: drops out weights.
     """
     with no_autocast_on_cpu(q):
         q, k, v = at_least_float32(q, k, v)
@@ -38,9 +38,9 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, d
         if drop is None:
             return dot_product_attention(q, k, v, allowed)
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
-        if allowed is not None:
-            scores = scores.masked_fill(~allowed, -torch.inf) if allowed.dtype == torch.bool else scores + allowed
-        return drop(scores.softmax(-1)) @ v
+        if allowed is not None and allowed.dtype == torch.bool:
+            return drop(masked_softmax(scores, allowed, -1)) @ v
+        return drop((scores if allowed is None else scores + allowed).softmax(-1)) @ v
 
 
 def at_least_float32(*tensors: Tensor) -> list[Tensor]:

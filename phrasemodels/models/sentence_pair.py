@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from phrasemodels import config
 from phrasemodels.encoders import check_output
 from phrasemodels.encoders.parents import NoParentsConfig, ParentsConfig
-from phrasemodels.layers.blocks import Dense, Dropout, given_vectors, token_mask
+from phrasemodels.layers.blocks import Dense, Dropout, given_vectors, masked_softmax, token_mask
 
 BUCKETS = 128  # vectors that words outside the vocabulary share, by a hash of their letters
 RANGE = 0.05  # vectors of buckets start in U(-RANGE, RANGE)
@@ -267,8 +267,8 @@ class Decomposable(nn.Module):
         p, h = self.encode(*premise), self.encode(*hypothesis)
         real_p, real_h = token_mask(premise[1], p.shape[1]), token_mask(hypothesis[1], h.shape[1])
         e = self.attend(p) @ self.attend(h).transpose(1, 2)
-        aligned_h = e.masked_fill(~real_h.unsqueeze(1), -torch.inf).softmax(2) @ h
-        aligned_p = e.masked_fill(~real_p.unsqueeze(2), -torch.inf).softmax(1).transpose(1, 2) @ p
+        aligned_h = masked_softmax(e, real_h.unsqueeze(1), 2) @ h
+        aligned_p = masked_softmax(e, real_p.unsqueeze(2), 1).transpose(1, 2) @ p
         v_p = self.compare(torch.cat([p, aligned_h], -1)).masked_fill(~real_p.unsqueeze(-1), 0).sum(1)
         v_h = self.compare(torch.cat([h, aligned_p], -1)).masked_fill(~real_h.unsqueeze(-1), 0).sum(1)
         return self.aggregate(torch.cat([v_p, v_h], -1))

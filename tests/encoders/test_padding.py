@@ -4,9 +4,10 @@ import pytest
 import torch
 from every_encoder import ENCODERS, HEADS, LENGTHS, MEMBERS, SIZE, D, built
 
+from phrasemodels.encoders import hypernode
 from phrasemodels.encoders.hypernode import HypernodeEncoderConfig
 from phrasemodels.layers import attention_weights
-from phrasemodels.layers.blocks import SourceToToken, max_over_tokens, max_with_padding
+from phrasemodels.layers.blocks import SourceToToken, fixed_shapes, max_over_tokens, max_with_padding
 from phrasemodels.layers.labels import LabelAttentionConfig
 from phrasemodels.structs import eisner, nonprojective
 from phrasemodels.structs.crf import CRF, TreeCRF
@@ -64,16 +65,40 @@ def test_a_batch_may_be_empty(name: str) -> None:
     assert encoder(x[:0], LENGTHS[:0], *(s[:0] for s in structure)).shape == (0, *full.shape[1:])
 
 
+def without_the_second(structure: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [s.index_fill(0, torch.tensor(1), -1 if s is MEMBERS or s is HEADS else 0) for s in structure]
+
+
 @pytest.mark.parametrize("name", ENCODERS)
 def test_an_empty_sentence_is_finite_and_changes_no_other(name: str) -> None:
     encoder, structure = built(name)
     x, lengths = torch.randn(3, 5, D).requires_grad_(), torch.tensor([5, 0, 1])
-    structure = [s.index_fill(0, torch.tensor(1), -1 if s is MEMBERS or s is HEADS else 0) for s in structure]
+    structure = without_the_second(structure)
     full, found = encoder(x, LENGTHS, *built(name)[1]), encoder(x, lengths, *structure)
     assert found.isfinite().all() and torch.autograd.grad(found.sum(), x)[0].isfinite().all()
     for b in (0, 2):
         size = lengths[b] if found.dim() == 3 else None
         torch.testing.assert_close(found[b, :size], full[b, :size])
+
+
+WAYS = {"called": lambda encoder: encoder, "plain": lambda encoder: encoder.plain, "fixed": lambda encoder: fixed_shapes()(encoder)}
+OPTIONS = {
+    f"{attend.__name__}, dropout {p}, {way}": (HypernodeEncoderConfig(**SIZE, attend=attend, attention_dropout=p), MEMBERS, way)
+    for attend in hypernode.LISTS for p in (0.0, 0.1) for way in WAYS
+} | {f"{name}, {way}": (*ENCODERS[name], way) for name in ENCODERS for way in ("called", "fixed")}  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "structure", "way"), OPTIONS.values(), ids=OPTIONS)
+def test_updates_with_an_empty_sentence_leave_all_weights_finite(config, structure, way) -> None:
+    encoder, x, lengths = config.build(), torch.randn(3, 5, D).requires_grad_(), torch.tensor([5, 0, 1])
+    given, trained = without_the_second([] if structure is None else [structure]), [x, *encoder.parameters()]
+    optimizer = torch.optim.Adam(trained)
+    for _ in range(2):
+        optimizer.zero_grad()
+        found = WAYS[way](encoder)(x, lengths, *given)
+        found.square().sum().backward()
+        assert all(part.isfinite().all() for part in [found, *(p.grad for p in trained if p.grad is not None)])
+        optimizer.step()
 
 
 @pytest.mark.parametrize(
