@@ -87,7 +87,9 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     It draws 16 random bits for each value, and saves one byte of each for the backward pass.
     """
     kept = STATES - round(p * STATES)
-    if not training or x.device.type != "cpu" or kept in (0, STATES) or torch.compiler.is_compiling():
+    # vmap draws for each example in torch's dropout alone
+    by_torch = x.device.type != "cpu" or torch.compiler.is_compiling() or transformed()
+    if not training or by_torch or kept in (0, STATES):
         return F.dropout(x, p, training)
     # all bits of a 64-bit number are random, so one has the bits of four values
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)

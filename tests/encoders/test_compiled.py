@@ -77,6 +77,16 @@ def test_gradients_of_each_example_equal_a_loop(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", ["transformer states", "hypernode states", "PSAN vectors"])
+def test_values_drop_out_anew_for_each_mapped_example(name: str) -> None:
+    encoder, structure = built(name)
+    x, rest = torch.randn(1, 5, D), [part[:1] for part in (LENGTHS, *structure)]
+    draw = torch.func.vmap(lambda _: encoder.train()(x, *rest), randomness="different")
+    first, second = draw(torch.zeros(2))
+    assert first.isfinite().all() and not torch.equal(first, second)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("name", ENCODERS)
 def test_jacobians_in_every_way_are_equal(name: str) -> None:
     encoder, structure = built(name)
