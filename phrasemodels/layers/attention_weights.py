@@ -40,7 +40,7 @@ class SegmentWeights(Unscripted):
     """p_i / Σ_j p_j with p_i = p(z_i = 1) in a linear chain of two states: neighbours are selected together (segmental attention).
 
     It takes the place of a softmax: the weights of a query sum to 1. State 1 has the potential s_i, state 0 has 0. The
-    transitions [from, to] are learned.
+    transitions [from, to] are learned; those from a virtual start and to a virtual end are their means over the other side.
 
     Args:
         heads: Number of heads with transitions of their own, for scores (B, heads, q, k). None: one (2, 2) for all.
