@@ -169,15 +169,43 @@ def _place(error: BaseException) -> str:
 
 
 def check_modules(own: nn.Module, made: nn.Module) -> None:
-    """Raise a ValueError if a module of the model prints itself otherwise than the one that its configuration makes.
+    """Raise a ValueError if a module of the model differs from the one that its configuration makes, in how it prints itself, or in a
+    function, hook or real number.
 
     So a layer without weights that was replaced is seen, like an activation or a dropout.
     """
     given, wanted = dict(own.named_modules()), dict(made.named_modules())
     for name in dict.fromkeys([*given, *wanted]):
-        one, other = (_printed(modules.get(name)) for modules in (given, wanted))
-        if one != other:
-            raise ValueError(f"{name or 'the model'} is {one}, but the configuration makes {other}: change the configuration, too")
+        of, like = name or "the model", wanted.get(name)
+        one, other = (_settings(modules.get(name), like) for modules in (given, wanted))
+        for part in one:
+            if one[part] != other.get(part):
+                said = f"{part}{of} is {one[part]}, but the configuration makes {other.get(part)}"
+                raise ValueError(f"{said}: change the configuration, too")
+
+
+def _settings(module: nn.Module | None, like: nn.Module | None) -> dict[str, str]:
+    """Return how a module prints itself, its hooks and its own forward, and the functions and real numbers that `like` has.
+
+    Integers and booleans are left out: modules count, and switch what doesn't change the result.
+    """
+    found = {"": _printed(module)}
+    if module is not None and like is not None:
+        hooks = *module._forward_pre_hooks.values(), *module._forward_hooks.values()
+        # gradient checkpointing of transformers hooks the embeddings, and changes no state
+        own = [_named(hook) for hook in hooks if not str(getattr(hook, "__module__", "")).startswith("transformers.")]
+        found["hook of "] = ", ".join(own) or "none"
+        read = [n for n, x in vars(like).items() if n[0] != "_" and (callable(x) or isinstance(x, float))]
+        found |= {f"{n} of ": _named(vars(module).get(n)) for n in dict.fromkeys(["forward", *read])}
+    return found
+
+
+def _named(part: Any) -> str:
+    """Return the name of a function, with its place if it is in Python, or a number; of other things, the type."""
+    if isinstance(part, int | float):
+        return str(float(part))
+    name, code = getattr(part, "__qualname__", type(part).__name__), getattr(part, "__code__", None)
+    return f"{name} at {Path(code.co_filename).name}:{code.co_firstlineno}" if code else str(name)
 
 
 def _printed(module: nn.Module | None) -> str:

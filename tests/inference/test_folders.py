@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from every_encoder import ENCODERS, LENGTHS, built
 from loopback_hub import serving
 from torch import nn
 
@@ -17,6 +18,8 @@ import phrasemodels
 from phrasemodels import LoadedModel, Parser, folders, project
 from phrasemodels.data.download.manifest import UserFiles, locate
 from phrasemodels.data.store import disk_cache
+from phrasemodels.encoders.hypernode import HypernodeEncoderConfig, softmax_within
+from phrasemodels.encoders.partitioned import PartitionedEncoderConfig
 from phrasemodels.encoders.psan import PsanConfig
 from phrasemodels.flows.cli.parse import texts_of
 from phrasemodels.flows.experiments.catalogue import experiment
@@ -26,6 +29,7 @@ from phrasemodels.flows.results.records import read_kept
 from phrasemodels.flows.run.local import train_prepared
 from phrasemodels.flows.run.trained import keep_trained
 from phrasemodels.folders import MOST_TEXT, check_folder
+from phrasemodels.layers.attention import identity
 from phrasemodels.parsing.parser import ENGLISH
 from phrasemodels.saved import MisuseError, copied, fill
 from phrasemodels.verdicts import read
@@ -162,6 +166,34 @@ def test_a_layer_without_weights_that_was_replaced_is_not_saved_as_the_first(nam
     with pytest.raises(ValueError, match=f"^{name} is .*, but the configuration makes"):
         loaded.save_pretrained(tmp_path / "b")
     assert not (tmp_path / "b").exists()
+
+
+CHANGES = {
+    "sigma of layers.0.inside is identity at": lambda m: setattr(m.layers[0].inside, "sigma", identity),
+    "attend of layers.0.across is softmax_within at": lambda m: setattr(m.layers[0].across, "attend", softmax_within),
+    "hook of layers.0.across.query is .*<lambda> at": lambda m: m.layers[0].across.query.register_forward_hook(lambda *x: x[2] * 2),
+    "hook of layers.0 is .*<lambda> at": lambda m: m.layers[0].register_forward_pre_hook(lambda *x: None),
+    "forward of the model is .*<lambda> at": lambda m: setattr(m, "forward", lambda *x: x[0]),
+    "scale of layers.0.attention is 2.0, but": lambda m: setattr(m.layers[0].attention, "scale", 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", CHANGES)
+def test_code_that_was_changed_after_the_build_is_not_saved_as_the_first(said: str, tmp_path: Path) -> None:
+    size = {"d": 8, "heads": 2, "layers": 1, "d_ff": 8}
+    config = PartitionedEncoderConfig(8, 1, 1, 8, d_kv=4, top=None) if "scale" in said else HypernodeEncoderConfig(**size)
+    loaded = LoadedModel(config.build(), config)
+    loaded.save_pretrained(tmp_path / "a")
+    CHANGES[said](loaded.module)
+    with pytest.raises(ValueError, match=f"^{said}.*change the configuration, too$"):
+        loaded.save_pretrained(tmp_path / "b")
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_used_encoder_is_saved(name: str, tmp_path: Path) -> None:
+    encoder, structure = built(name)
+    encoder.train()(torch.randn(3, 5, 8).requires_grad_(), LENGTHS, *structure).sum().backward()
+    LoadedModel(encoder, ENCODERS[name][0]).save_pretrained(tmp_path / "a")
 
 
 @dataclasses.dataclass(frozen=True)
