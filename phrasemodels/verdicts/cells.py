@@ -191,6 +191,8 @@ def _markdown(where: str, lines: Sequence[str]) -> list[Grid]:
     for grid in captioned if captions[-1] and not captions[0] else ():
         grid.title = ""  # captions may be below their tables, or above
     above, below = ([list(filter(None, part)) for part in parts] for parts in (texts, texts[1:]))
+    if len(found) == 1 and sum(map(len, above[0] + below[0])) < LONGEST:  # a table that was copied, with what stood around it
+        above, below = [[". ".join(above[0])]], [[". ".join(below[0])]]
     for place, grid in enumerate(found):
         after = below[place][:1] if place + 1 == len(found) or not above[0] or len(below[place]) > 1 else []
         grid.beside = [plain(marked(text).strip(" #*_")) for text in above[place][-1:] + after]
@@ -203,6 +205,14 @@ RULES = re.compile(
 )
 
 
+PAST = re.compile(rf"\\end\{{(?:\w*table|figure)\*?\}}|\\begin\{{\w*(?:table|figure)\*?\}}|{TABULAR.pattern}|\\end\{{tab\w+\*?\}}(?!notes)|"
+                  r"\\(?:sub)?caption|\\(?:sub)*section")  # fmt: skip
+COMMANDS = re.compile(
+    r"\\(?:begin|end)\s*\{[^{}]*\}(?:\[[^\]]*\]|\{[^{}]*\})*|"
+    r"\\(?:item|par|\w*size|small|centering|hfill|label\{[^{}]*\}|vspace|subfloat)\b"
+)
+
+
 def _latex(where: str, text: str) -> list[Grid]:
     text = re.sub(r"(?<!\\)%[^\n]*", "", text)
     found, captions = [], _captions(text)
@@ -211,8 +221,12 @@ def _latex(where: str, text: str) -> list[Grid]:
         end = text.find("\\end{" + begin[1], start)
         found.append(_tabular(where, text, start, len(text) if end < 0 else end))
         found[-1].title, found[-1].beside = captions.get(begin.start(), ("", []))
-        left = re.split(r"\\end\{|\\begin\{tab|\\(?:sub)?caption", text[end : end + LONGEST].partition("}")[2])[0] if end > 0 else ""
-        found[-1].beside.append(plain(marked(re.sub(r"\\(begin|item|par|small|footnotesize|vspace|subfloat)\b", " ", left))))
+        left = PAST.split(text[end : end + LONGEST].partition("}")[2])[0] if end > 0 else ""
+        right = re.split(r"\n\s*\n", [*PAST.split(text[max(0, begin.start() - LONGEST) : begin.start()])][-1])[-1]
+        headed = re.findall(r"\\(?:sub)*section\*?\{([^{}]*)\}", text[: begin.start()])[-1:]
+        footnotes = re.findall(r"\\(?:table)?footnote\s*\{([^{}]*)\}", text[start:end])
+        for said in (*headed, right, left, *footnotes):
+            found[-1].beside.append(plain(marked(COMMANDS.sub(" ", said))))
     return found or [_tabular(where, text, 0, len(text))]
 
 

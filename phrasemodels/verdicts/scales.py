@@ -33,7 +33,7 @@ PART = r"(?:train(?:ing)?|development|tuning)(?:set|split)?\d*"
 
 # What text beside a table may say of its numbers, so that they are no scores of the test set, or no means.
 _STORY = re.compile(r"\b(yield|achiev|bring|give|lead|obtain|provid|outperform|improve[sd]?\b|see\b|observe)")
-_CHOSEN = re.compile(r"tun(e|ing)|select|chos|choos|pick|stopp|hyper-?param|optimi[sz]|grid")
+_CHOSEN = re.compile(r"tun(e|ing)|select|chos|choos|pick|stopp|hyper-?param|optimi[sz]|grid|\btrained\b|\bsee\b|appendix")
 _RUNS = r"(?:runs?|seeds?|trials?|restarts?|checkpoints?|epochs?|initiali[sz]ations?)"
 _BEST = r"(?:best|highest|lowest|max(?:imum)?|peak|top|worst)"
 _GAINS = r"gains?|improvements?|differences?|deltas?|δ|drops?|reductions?|degradations?|increases?|decreases?|gaps?|changes? in"
@@ -45,13 +45,15 @@ _ASKED = (  # what a word before it in its clause makes harmless, and the words
            rf"report\w* (?:(?:the|only|their|its) )*{_BEST}(?! (?:known|published|hyper|config|setting))|"
            rf"{_BEST} (?:is|are|was|were) reported|"
            r"peak|top-?[2-9]\d*(?= (?:acc|err|prec|rec))|medians?|"
-           r"(?:macro|micro|weighted)(?:[- ]averaged?|-f1)?(?= |$)|ablations?|oracles?|upper bounds?|retained|"
+           r"(?:macro|micro|weighted)(?:[- ]averaged?|-f1)?(?=[ -]|$)|ablations?|oracles?|upper bounds?|retained|"
            r"relative (?:to|scores?|performance|accuracy|f1|errors?|results|numbers|values|percent\w*)|(?:\w+-)?"
            r"normali[sz]ed (?:to|by|scores?|relative|performance)|ensembl\w+|subsets?|average ranks?|p-values?|std|"
            r"standard (?:deviations?|errors?)|variances?"),
 )  # fmt: skip
 _HARMLESS = (  # what makes words of its clause harmless, and these
     (r"±|mean|average|with|bracket|parenthes|subscript|superscript", r"\bstd\b|standard \w+|variances?"),
+    (r"below|under|at most|less than|smaller|omitted", r"\bstd\b|standard \w+|variances?"),
+    (r"\b(?:no|without)\b", r"\b(?:no|without)(?: \w+)? (?:ensembl\w+|ablations?|oracles?)"),
     (r"bold|underlin|italic|highlight|colou?r|shad|arrow", rf"\b(?:{_BEST}|{_GAINS})\b(?!.*\b{_RUNS}\b)"),
     (r"signific|p ?[<≤]|p-values? ?[<≤]|paired|t-test|bootstrap", rf"\b(?:p-values?|{_GAINS})\b"),
 )
@@ -62,18 +64,20 @@ _UNIT = re.compile(
 )
 
 
-# What a mark may mean without making a number another one.
-_HARMLESS_MARK = re.compile(
-    r"signific|\bp ?[<≤=]|p-values?|t-test|bootstrap|\bbold|underlin|\bours\b|reproduced by|taken from|copied|quoted|"
+# What a mark may mean without making a number another one, and, of those measured by others, what makes it one all the same.
+_OF_STATISTICS = re.compile(r"signific|\bp ?[<≤=]|p-values?|t-test|bootstrap|\bbold|underlin")
+_OF_ORIGIN = re.compile(
+    r"\bours\b|reproduced by|taken from|copied|quoted|"
     r"\b(?:our|our own) (?:method|model|system|runs?|re-?r[ua]n|re-?impl|impl|repro)|re-?implement|re-?r[ua]n\b|"
-    r"(?:reported|cited) (?:in|by|from)|as reported|original (?:paper|authors|work)"
+    r"(?:results|numbers|scores) (?:in|by|from) \[|(?:reported|cited) (?:in|by|from)|as reported|original (?:paper|authors|work)"
 )
+_OTHERWISE = re.compile(r"\b(?:who|which|with|on|instead|using|but|only|another|other|different)\b")
 
 
 def explained(text: str, marks: Iterable[str]) -> tuple[str, dict[str, str]]:
     """Return a text, with marks as ⟦mark⟧, without what it says of these marks, and what it says of each."""
     rest, found = [], dict[str, str]()
-    for sentence in re.split(r"(?<=[.;])\s+|\n", text):
+    for sentence in re.split(r"(?<=[.;])\s+(?=[A-Z⟦])|\n", text):
         before, *parts = re.split(r"⟦([^⟦⟧]+)⟧", sentence)
         rest.append(before)
         for mark, after in zip(parts[::2], parts[1::2], strict=True):
@@ -86,7 +90,8 @@ def explained(text: str, marks: Iterable[str]) -> tuple[str, dict[str, str]]:
 
 def is_harmless(meaning: str) -> bool:
     """Return whether what a mark means leaves a number what it is: significance, the best of a table, or who measured it."""
-    return bool(_HARMLESS_MARK.search(meaning.casefold()))
+    text = meaning.casefold()
+    return bool(_OF_STATISTICS.search(text) or (_OF_ORIGIN.search(text) and not _OTHERWISE.search(text)))
 
 
 def split_of(name: str) -> str:
@@ -133,8 +138,9 @@ def _asked(text: str) -> list[tuple[list[tuple[int, str]], list["Metric"]]]:
         asked = [
             (place, each[0])
             for place, (before, known_words) in enumerate(_ASKED)
-            if (each := re.search(rf"(?<![\w-])(?:{known_words})(?![\w-])", clause))
-            and not (before and before.search(clause[: each.start()]))
+            for said in dict.fromkeys((clause, clause.replace("-", " ")))  # Dev-set, best-of-5
+            if (each := re.search(rf"(?<![\w-])(?<!test )(?:{known_words})(?![\w-])", said))
+            and not (before and before.search(said[: each.start()]))
         ]
         other = re.match(OF_METRIC, clause)
         of_metric = words(other[1]) if other else ()

@@ -88,7 +88,7 @@ OURS = (
 PREFIXES = frozenset("params param metrics config summary tags".split())
 SEEDS = re.compile(r"(?:(.*?)[\s_./-]+)?(?:seed|run|trial|fold|rep)[ _.=-]*(\d+)(?:[\s_./-]+(.*))?", re.I)
 MOST_HEADERS = 3
-NO_NAME = frozenset("score scores percent pct in mean".split())  # words that make no other metric
+NO_NAME = frozenset("score scores percent pct in mean test".split())  # words that make no other metric
 # A number, and what may stand beside one: "5-way" is a name.
 NUMBER_FIRST = re.compile(r"[<>≥≤~≈±(\[]*\s*[+−–-]?\.?\d[\d.,' ]*(?:$|[\d%±(\[_/|+)\]?^↑↓×{e]|\s*[a-zA-Zµ]{1,4}$)")
 MULTIPLE = re.compile(
