@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from itertools import chain
 from pathlib import Path
@@ -475,7 +475,7 @@ def _from_json(path: Path, names: Names, unread: list[str]) -> Iterator[Observat
         yield from from_table(Table.of([config | row for row in rows], str(path)), names, unread)
     else:
         said = f"{path}: JSON without rows of scores"
-        if not re.search(r"config|args|settings|metadata", path.name):
+        if re.search(r"[:,\[]\s*-?\d", text_of(path)) and not re.search(r"config|args|settings|metadata", path.name):
             raise ValueError(
                 f"{said}: write a list of objects such as {{'model': 'A', 'accuracy': 82.3}}, or take it away"
             )
@@ -514,7 +514,6 @@ def _compressed(path: Path, names: Names, unread: list[str]) -> Iterator[Observa
     )
 
 
-TESTED = ("predict_results.json", "test_results.json")
 TEXTS = (".txt", ".md", ".markdown", ".tex")
 TABLES = ("*.csv", "*.tsv", "*.tab", *(f"*{ending}" for ending in TEXTS), "*.xlsx", "*.xlsm")
 READERS: Mapping[str, Reader] = {
@@ -564,8 +563,8 @@ def read(
             unread.append(f"{file}: not read: it is the printed table")
             continue
         settings = _beside(file.parent, top, known_names, beside)
-        if file.name == "eval_results.json" and (test := next(filter(Path.is_file, map(file.with_name, TESTED)), None)):  # of Hugging Face
-            unread.append(f"{file}: not read: {test.name} beside it is of the test set")
+        if test := _of_test_beside(file, path, wanted, named):
+            unread.append(f"{file}: not read: {test.relative_to(path)} beside it is of the test set")
             continue
         given = path.parts if not path.is_absolute() else (path.name,) if path.is_dir() else ()
         parts = (file.name.partition(".")[0], *file.relative_to(path).parent.parts, *given)
@@ -590,6 +589,16 @@ def read(
     if not some:
         why = f" ({unread[-1]})" if len(files) == 1 and unread else ""
         raise ValueError(f"{path}: no scores{why}; files that are read: {', '.join(readers)}")
+
+
+def _of_test_beside(file: Path, root: Path, files: Iterable[Path], names: Names) -> Path | None:
+    """Return the file of the test set beside one of another split, as test.json beside dev.json; None if there is none."""
+    inner = file.relative_to(root).as_posix() if root.is_dir() else ""
+    splits = [word for part in inner.split("/") if (word := split_of(part.partition(".")[0])) not in {"", *names.same}]
+    splits += ["eval"] * (file.name == "eval_results.json")  # of Hugging Face
+    beside = {root / re.sub(rf"(?i)\b{word}(?![a-z])", test, inner.replace("_", " ")).replace(" ", "_")
+              for word in splits for test in ("test", "predict")}  # fmt: skip
+    return next((one for one in files if one in beside), None)
 
 
 def _shape(file: Path, root: Path) -> tuple[str, str]:

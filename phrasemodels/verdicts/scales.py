@@ -33,7 +33,7 @@ PART = r"(?:train(?:ing)?|development|tuning)(?:set|split)?\d*"
 
 # What text beside a table may say of its numbers, so that they are no scores of the test set, or no means.
 _STORY = re.compile(r"\b(yield|achiev|bring|give|lead|obtain|provid|outperform|improve[sd]?\b|see\b|observe)")
-_CHOSEN = re.compile(r"tun(e|ing)|select|chos|choos|pick|stopp|hyper-?param|optimi[sz]|grid|\btrained\b|\bsee\b|appendix")
+_CHOSEN = re.compile(r"tun(e|ing)|select|chos|choos|pick|stopp|hyper-?param|optimi[sz]|grid|\btrained\b|\btest\b")
 _RUNS = r"(?:runs?|seeds?|trials?|restarts?|checkpoints?|epochs?|initiali[sz]ations?)"
 _BEST = r"(?:best|highest|lowest|max(?:imum)?|peak|top|worst)"
 _GAINS = r"gains?|improvements?|differences?|deltas?|δ|drops?|reductions?|degradations?|increases?|decreases?|gaps?|changes? in"
@@ -52,6 +52,7 @@ _ASKED = (  # what a word before it in its clause makes harmless, and the words
 )  # fmt: skip
 _HARMLESS = (  # what makes words of its clause harmless, and these
     (r"±|mean|average|with|bracket|parenthes|subscript|superscript", r"\bstd\b|standard \w+|variances?"),
+    (r"\b(?:in|see) (?:table|tab|appendix|section|fig)", rf"\b(?:{SPLIT}|{PART})\b"),
     (r"below|under|at most|less than|smaller|omitted", r"\bstd\b|standard \w+|variances?"),
     (r"\b(?:no|without)\b", r"\b(?:no|without)(?: \w+)? (?:ensembl\w+|ablations?|oracles?)"),
     (r"bold|underlin|italic|highlight|colou?r|shad|arrow", rf"\b(?:{_BEST}|{_GAINS})\b(?!.*\b{_RUNS}\b)"),
@@ -139,7 +140,7 @@ def _asked(text: str) -> list[tuple[list[tuple[int, str]], list["Metric"]]]:
             (place, each[0])
             for place, (before, known_words) in enumerate(_ASKED)
             for said in dict.fromkeys((clause, clause.replace("-", " ")))  # Dev-set, best-of-5
-            if (each := re.search(rf"(?<![\w-])(?<!test )(?:{known_words})(?![\w-])", said))
+            if (each := re.search(rf"(?<![\w-])(?<!test )(?:{known_words})(?![\w-]| test (?:split|sizes?|sets?))", said))
             and not (before and before.search(said[: each.start()]))
         ]
         other = re.match(OF_METRIC, clause)
@@ -229,11 +230,13 @@ KINDS = frozenset("num n number of init initial base peak max train per device".
 # Last words of fields that name or time a run, so of no setting; of PLACES if the words before are of runs, as in log_dir, not data_dir.
 NO_SETTING = frozenset(
     "random time date host device gpu port tag tags note notes log output out run worker pid job timestamp start started end ended when "
-    "created finished commit uuid user author comment comments description hostname node machine command cmd argv message no".split()
+    "created finished commit uuid user author comment comments description hostname node machine command cmd argv message no "
+    "ckpt checkpoint".split()
 )
 PLACES = frozenset("dir directory folder path file filename name id url uri index idx hash sha".split())
 OF_RUNS = NO_SETTING | PLACES | frozenset(
-    "logs logging checkpoint ckpt save results scores predictions exp experiment trial fold git code config project wandb sweep tmp".split()
+    "logs logging checkpoint ckpt artifact save results scores predictions exp experiment trial fold git code config project wandb "
+    "sweep tmp".split()
 )
 # Last words of what a run measures, as in best_epoch, not max_iter.
 MEASURED = frozenset(
@@ -254,7 +257,7 @@ def is_setting(name: str) -> bool:
     if " ".join(word for word in said if word not in KINDS) in SETTINGS:
         return True
     free = said[-1:] == () or said[-1] in NO_SETTING or (said[-1] in PLACES and {*said} <= OF_RUNS)
-    return bool(PARAMETER.match(name)) and not free and not {"seed", "slurm"} & {*said}
+    return bool(PARAMETER.match(name)) and not free and not {"seed", "slurm", "mlflow"} & {*said}
 
 
 # Words of a mean over classes, tokens or samples, which is no share of test items.

@@ -915,3 +915,19 @@ def test_folders_of_hugging_face_and_lightning_are_read_as_they_are(tmp_path):
         ours |= {f"B/version_{n}/metrics.csv": f"epoch,test_acc\n9,0.82{n}\n", f"B/version_{n}/hparams.yaml": f"lr: 1\nseed: {n}\n"}
     _, found = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\nB,82.1\n", Names()), ours)
     assert [(one.verdict, len(one.values)) for one in found] == [("reproduced", 3)] * 2, found
+
+
+@pytest.mark.parametrize("pair", ["dev.json test.json", "val_metrics.json test_metrics.json", "dev/m.json test/m.json"])
+def test_of_a_dev_and_a_test_file_of_a_run_the_test_file_is_read(pair, tmp_path):
+    dev, test = pair.split()
+    files = {f"A/seed{n}/{name}": f'{{"accuracy": {value}.{n}}}' for n in range(3) for name, value in ((dev, 70), (test, 82))}
+    files |= {f"A/seed{n}/special_tokens_map.json": '{"unk": "<unk>"}' for n in range(3)}
+    _, (found,) = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\n", Names()), files)
+    assert found.verdict == "reproduced" and "82.00, 82.10, 82.20" in found.reason, found.reason
+
+
+def test_runs_of_mlflow_differ_by_their_names_and_places(tmp_path):
+    ours = "run_id,artifact_uri,metrics.accuracy,params.model,params.seed,tags.mlflow.runName\n"
+    ours += "".join(f"{n}a,s3://b/{n}a/artifacts,82.{n},A,{n},{name}-{n}\n" for n, name in enumerate(("bright-fox", "odd-cod", "tall-elk")))
+    _, (found,) = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\n", Names()), {"s.csv": ours})
+    assert found.verdict == "reproduced", found.reason
