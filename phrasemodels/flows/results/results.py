@@ -228,10 +228,12 @@ def stored_results(store: Store, run_ids: Mapping[str, str]) -> Iterator[Result]
             continue
         for row in artifact.meta["rows"]:
             runs = [{"seed": seed, **_run(artifacts, artifact, row, seed, run_ids)} for seed in row["seeds"]]
-            trained = artifacts.get(runs[0]["train"]) if runs else None
+            none = {"train": "", "score": ""}
+            known = max(runs, key=lambda run: (run["train"] != "", run["score"] != ""), default=none)  # not diverged
+            trained = artifacts.get(known["train"])
             settings = trained.manifest["parts"]["settings"] if trained else {}
             if (answer := _answer({**row, "settings": settings})) is not None:
-                code = _code_in(artifacts, runs[0]["score"]) if runs and answer[0].table.paper not in PAPERS else ""
+                code = _code_in(artifacts, known["score"]) if answer[0].table.paper not in PAPERS else ""
                 made = {**row, "experiment": answer[0].name, "settings": settings, "code": code}
                 if score := next((one for run in runs if (one := artifacts.get(run["score"]))), None):
                     made["test_set"] = score.meta["test_set"]
