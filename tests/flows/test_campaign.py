@@ -23,7 +23,7 @@ from phrasemodels.flows.experiments.catalogue import Request
 from phrasemodels.flows.report.page import write_report
 from phrasemodels.flows.results.keep import keep
 from phrasemodels.flows.results.records import read_kept, records
-from phrasemodels.flows.results.results import NOT_COUNTED, FinishedTable, contradiction
+from phrasemodels.flows.results.results import NOT_COUNTED, FinishedTable, contradiction, stored_results
 from phrasemodels.flows.results.sql import query
 from phrasemodels.flows.run.record import attempt
 from phrasemodels.infra.services import start_mlflow
@@ -62,7 +62,7 @@ def test_a_run_that_fails_or_is_stopped_is_ended_in_mlflow(tmp_path, error, stat
     assert ended.info.status == status == STATUS[kept["state"]] and ended.data.tags[STATE] == kept["state"]
 
 
-@pytest.mark.parametrize("lost", [{1}, {0, 1}])
+@pytest.mark.parametrize("lost", [{0}, {0, 1}])
 def test_a_training_that_diverged_is_a_result_with_the_worst_value(tmp_path, lost):
     execution = prepared(Settings(store=tmp_path), SMALL)
     plan, store = execution.plan, execution.store
@@ -84,20 +84,21 @@ def test_a_training_that_diverged_is_a_result_with_the_worst_value(tmp_path, los
     (own,) = query(store, execution.record.tracker, question)[1]
     assert own == (2, len(lost), row["intervals"]["bleu"]["mean"], len(lost))
     question = f"select distinct n, diverged from seeds where origin = 'store' and experiment = '{row['experiment']}'"
-    assert query(store, execution.record.tracker, question)[1] == [(2, len(lost))], "of every metric"
+    question += " and higher_is_better"
+    assert query(store, execution.record.tracker, question)[1] == [(2, len(lost))], "of every metric with a worst value"
     page = write_report(finished).read_text()
     assert f"2, of which {len(lost)} diverged" in page
     made = plan.as_compared(store)
     assert made.comparison.key == done.plan.comparison.key
+    found = next(one.row for one in stored_results(store, {}) if one.row["experiment"] == row["experiment"])
+    assert bool(found["settings"]) == (lost == {0}), "of the seed that ended"
     if lost == {0, 1}:
         with pytest.raises(ValueError, match=r"phrase-k2.*: each of its seeds diverged"):
             keep(store, made.table, made.pipelines, made.comparison, tmp_path / "kept", "")
     else:
         kept = read_kept(keep(store, made.table, made.pipelines, made.comparison, tmp_path / "kept", ""))["rows"][1]
-        assert (kept["values"]["bleu"], kept["diverged"], kept["sentences"]) == (bleu, [1], [])
-        assert [run["train"] for run in kept["runs"]][1] == "" and contradiction(
-            tmp_path / "kept" / "result.json"
-        ) == ""
+        assert (kept["values"]["bleu"], kept["diverged"], kept["sentences"]) == (bleu, [0], [])
+        assert kept["runs"][0]["train"] == "" and contradiction(tmp_path / "kept" / "result.json") == ""
     print_table(
         {"title": plan.table.title, "rows": [other, row], "leaks": {}, "stages": {}, "seconds": 0.0, "report": ""}
     )

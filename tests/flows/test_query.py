@@ -20,7 +20,7 @@ from small_steps import answers, scores, train_before, train_since
 import phrasemodels
 from phrasemodels.data.formats import shards
 from phrasemodels.data.formats.shards import write_parquet
-from phrasemodels.data.store.store import Step, Store
+from phrasemodels.data.store.store import Job, Step, Store
 from phrasemodels.flows.results import exchange, sql
 from phrasemodels.flows.results.exchange import read_scores
 from phrasemodels.flows.results.sql import VIEWS, Answers, query, write_shards
@@ -225,11 +225,63 @@ def test_a_view_is_described_with_the_meaning_of_its_columns(store: Store) -> No
     assert [row[0] for row in rows if row[2]] == list(VIEWS["seeds"].key) and all(row[3] for row in rows)
 
 
-def test_a_mean_is_over_the_newest_code_alone_and_says_which_seeds_it_leaves_out() -> None:
-    groups = [{0: (70.0, "a"), 1: (74.0, "b")}, {1: (90.0, "c"), 2: (92.0, "d")}]
-    row = sql._stored(groups, (), "accuracy")
-    assert (row["mean"], row["n"], row["run_ids"]) == (91.0, 2, ["c", "d"])
-    assert "seeds 0 are of earlier settings or code and left out" in row["warning"]
+def diverge(job: Job, settings: int) -> dict[str, Any]:
+    """Leave no scores, as the data of a diverged training."""
+    return {}
+
+
+def compare(job: Job, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"title": "t", "rows": rows}
+
+
+def compared(store: Store, experiment: str, make: Callable[..., Any], values: dict[int, float | None]) -> None:
+    """Compare seeds of a row by their values. None: the seed diverged."""
+    steps, lost = {}, [seed for seed, value in values.items() if value is None]
+    for seed, value in values.items():
+        about = {"experiment": experiment, "seed": seed}
+        model = Step(make, "train", {"seed": seed}, about=about)
+        made = Step(diverge, "data", seed) if value is None else Step(scores, "score", value, {"m": model}, about=about)
+        steps[f"{experiment} seed {seed}"] = made
+    row = {"experiment": experiment, "metric": "bleu", "seeds": list(values), "diverged": lost}
+    store.run(Step(compare, "compare", [row], steps))
+
+
+LOST = None
+SINCE = [(train_since, {0: LOST, 1: 7.0, 2: LOST})]
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "mean", "n", "lost", "warned"),
+    [
+        ([*SINCE, (train_since, {3: 6.0, 4: LOST})], 2.6, 5, 3, "3 of 5 seeds diverged"),
+        ([*SINCE, (train_since, {3: 5.0, 4: 6.0})], 3.6, 5, 2, "2 of 5 seeds diverged"),
+        ([(train_since, {0: LOST}), (train_since, {1: 7.0})], 3.5, 2, 1, "1 of 2"),
+        ([(train_before, {0: 9.0, 1: 9.0, 5: 9.0}), *SINCE], 7 / 3, 3, 2, "seeds 5 are of earlier"),
+        ([(train_before, {0: 9.0, 1: 9.0}), (train_since, {0: LOST})], 0.0, 1, 1, "seeds 1 are of earlier"),
+        ([(train_before, {0: LOST, 1: 9.0}), (train_since, {0: 7.0, 1: 8.0})], 7.5, 2, 0, ""),
+        ([(train_before, {0: LOST}), (train_since, {0: 7.0, 1: 8.0})], 7.5, 2, 0, ""),
+    ],
+)
+def test_seeds_that_diverged_are_counted_over_all_comparisons_of_the_newest_code(
+    comparisons: Any, mean: float, n: int, lost: int, warned: str, store: Store, tmp_path: Path
+) -> None:
+    for make, values in comparisons:
+        compared(store, ROW, make, values)
+    question = "select mean, n, diverged, warning from seeds where origin = 'store'"
+    (row,) = query(store, Tracker(f"sqlite:///{tmp_path}/none.db"), question)[1]
+    assert (pytest.approx(row[0]), *row[1:3]) == (mean, n, lost) and warned in row[3]
+
+
+@pytest.mark.parametrize("metric", ["edits", "length_ratio", "latency"])
+def test_a_metric_without_a_known_worst_value_has_none_of_seeds_that_diverged(metric: str) -> None:
+    scale = sql._scale(metric, {"answer"})
+    row = sql._Seeds({0: (923.0, "a"), 1: (0.0, "b")}, {1}).over(scale)
+    assert (row["mean"], row["n"], row["diverged"], row["run_ids"]) == (923.0, 1, 1, ["a"])
+    assert "1 of 2 seeds diverged and have no value" in row["warning"]
+    assert scale.higher_is_better is (False if metric == "latency" else None)
+    assert sql._Seeds({0: (999.0, ""), 1: (1045.0, "")}).over(scale)["high"] > 1045
+    assert sql._Seeds({}, {0}).over(scale)["mean"] is None
+    assert sql._scale("answer/mean", {"answer"}).higher_is_better is True
 
 
 @pytest.mark.parametrize(
@@ -254,7 +306,7 @@ def test_only_the_views_that_a_question_reads_are_made(
 BOUNDED = """
 import sys
 from pathlib import Path
-from phrasemodels.data.store.store import Step, Store
+from phrasemodels.data.store.store import Job, Step, Store
 from phrasemodels.flows.results import records, sql
 records.MEMORY = 2**29
 try:
@@ -315,3 +367,10 @@ def test_a_database_that_cannot_be_written_leaves_nothing(store: Store, tmp_path
     with pytest.raises(OSError, match=r"a.duckdb could not be written: No space left on device$"):
         sql.write_database(store, None, folder / "a.duckdb")  # type: ignore[arg-type]
     assert not list(folder.iterdir())
+
+
+def test_an_overridden_row_has_the_problem_of_its_recipe(store: Store, tmp_path: Path) -> None:
+    name = "000/table2/sample/transformer+recipe.tags.column=universal"
+    compared(store, name, train_since, {0: 7.0})
+    question = "select distinct problem from seeds where origin = 'store'"
+    assert query(store, Tracker(f"sqlite:///{tmp_path}/none.db"), question)[1] == [("tagging-sample-universal",)]

@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -377,9 +377,12 @@ class Data:
 
     @cached_property
     def problems(self) -> dict[str, list[str]]:
-        """The problem and the corpus of each experiment of today, and of those of kept results."""
+        """The problem and the corpus of each experiment of today, of kept results and of the store's changed recipes."""
         kept = {row["experiment"]: row["problem"] for row in self.kept}
-        return kept | dict(self.catalogue["problems"])
+        names = {name for name, *_ in self.of_experiments}
+        changed = sorted(one for one in names - kept.keys() if any(map(_of_recipe, divided(one)[1])))
+        found = cached_on_disk("problems of views", changed, partial(_problems, changed)) if changed else {}
+        return kept | dict(self.catalogue["problems"]) | found
 
     @cached_property
     def kept(self) -> list[dict[str, Any]]:
@@ -404,7 +407,7 @@ class Data:
     def recipe(self, experiment: str) -> dict[str, str]:
         """Return the settings of the recipe of an experiment of today, with those that its name overrides."""
         name, changes = divided(experiment)
-        changed = dict(change.split("=", 1) for change in changes if change.startswith("recipe."))
+        changed = dict(change.split("=", 1) for change in changes if _of_recipe(change))
         return self.recipes.get(name, {}) | changed
 
     def place(self, experiment: str) -> dict[str, str]:
@@ -417,13 +420,30 @@ class Data:
 
 def _catalogue() -> dict[str, Any]:
     """Return the problem and the corpus of each experiment, and the columns of the gold and of the predicted answer of problems."""
-    from phrasemodels.flows.experiments.catalogue import experiments
+    from phrasemodels.flows.experiments.catalogue import PAPERS, experiments
 
     known = experiments()
     return {
+        "papers": [*PAPERS],
         "problems": {experiment.name: problem_of(experiment) for experiment in known},
         "answers": sorted({pair for experiment in known if (pair := experiment.recipe.answer_columns)}),
     }
+
+
+def _of_recipe(change: str) -> bool:
+    return change.startswith("recipe.")
+
+
+def _problems(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the problem and the corpus of each experiment whose name has changes, as far as they exist today."""
+    from phrasemodels.flows.experiments.catalogue import experiments
+    from phrasemodels.flows.experiments.overrides import overridden
+
+    known, found = {experiment.name: experiment for experiment in experiments()}, {}
+    for name, (base, changes) in ((name, divided(name)) for name in names):
+        with suppress(ValueError, KeyError):
+            found[name] = problem_of(overridden(known[base], *changes))
+    return found
 
 
 def _recipes() -> dict[str, dict[str, str]]:
@@ -681,45 +701,138 @@ def _compared(row: Mapping[str, Any], older: str) -> dict[str, Any]:
 def seeds(data: Data) -> pa.Table:
     """Return each metric over the seeds of an experiment: of kept results, and of the store's newest settings and code."""
     compared_rows = [row for artifact in data.comparisons for row in artifact.meta["rows"]]  # the newest last
-    rows = [*_stored_seeds(data, compared_rows), *_kept_seeds(data)]
     answers = [*({"origin": STORE, **row} for row in compared_rows), *data.kept]
     exact = {(one["origin"], one["experiment"], one["metric"]) for one in answers if one.get("exact")}
-    scores = {one["metric"] for one in answers if not one.get("exact")} - {metric for *_, metric in exact}
+    of_papers = [one for one in answers if one["experiment"].partition("/")[0] in data.catalogue["papers"]]
+    shares = {one["metric"] for one in of_papers if not one.get("exact")} - {metric for *_, metric in exact}
     trained_rows = {(STORE, name) for name, _, trained in data.of_experiments if trained}
     trained_rows |= {(one["origin"], one["experiment"]) for one in data.kept if one["training"]}
     counted = {place[:2] for place in exact} - trained_rows
-    for row in rows:
-        place, metric = (row["origin"], row["experiment"]), row["metric"]
+    rows = []
+    for place, metric, found in (*_stored_seeds(data), *_kept_seeds(data)):
+        scale = _scale(metric, shares)
+        row = {"origin": place[0], "experiment": place[1], "metric": metric, **found.over(scale)}
         if place in counted or (*place, metric) in exact:
             row["warning"] = ""  # one seed is enough
-        percent = bool({metric, metric.partition("/")[0]} & scores)
-        row |= data.place(row["experiment"]) | _on_scale(row, percent)
+        rows.append(row | data.place(row["experiment"]))
     return table("seeds", rows)
 
 
-def _stored_seeds(data: Data, compared_rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True)
+class _Scale:
+    """What a metric's name says: the kind of its scale as `known` does, and whether more is better. Empty and None: nothing."""
+
+    kind: str
+    higher_is_better: bool | None
+
+    @property
+    def worst(self) -> float | None:
+        """The value of a diverged seed. None: the scale has no worst end."""
+        return None if self.kind in ("", "positive") else 100.0 if self.higher_is_better is False else 0.0
+
+
+def _scale(metric: str, shares: Collection[str]) -> _Scale:
+    """Return the scale of a metric. shares: metrics of papers, which are percentages unless their names say otherwise."""
+    parts = (metric, *reversed(metric.split("/")))
+    less = next((one for part in parts if (one := lower_is_better(part)) is not None), None)
+    share = metric in shares or metric.partition("/")[0] in shares
+    kind = next(filter(None, (known(part).kind for part in parts)), "fraction" * share)
+    return _Scale(kind, (True if share else None) if less is None else not less)
+
+
+@dataclass(frozen=True)
+class _Seeds:
+    """The values of seeds of one setting and code, which seeds diverged, and those that other settings or code had alone."""
+
+    values: Mapping[int, tuple[float, str]]  # with MLflow's run
+    diverged: Collection[int] = ()
+    left: Collection[int] = ()
+
+    def over(self, scale: _Scale) -> dict[str, Any]:
+        """Return the metric over the seeds, its interval within the scale. Diverged ones have the worst value, if there is one."""
+        lost, ended = len(self.diverged), [one for seed, one in self.values.items() if seed not in self.diverged]
+        worst = [] if scale.worst is None else [scale.worst]
+        group = _group([*(value for value, _ in ended), *worst * lost])
+        least, most = LIMITS.get(scale.kind, (-math.inf, math.inf))
+        if group["low"] is not None:
+            group |= {"low": max(group["low"], least), "high": min(group["high"], most)}
+        counted = "the worst value" if worst else "no value, as the metric has no known worst"
+        said = f"{lost} of {lost + len(ended)} seeds diverged and have {counted}" * bool(lost)
+        left = f"seeds {', '.join(map(str, sorted(self.left)))} are of earlier settings or code and left out"
+        warning = "; ".join(filter(None, (group["warning"], said, left * bool(self.left))))
+        runs = [run_id for _, run_id in ended if run_id]
+        about = {"higher_is_better": scale.higher_is_better, "diverged": lost, "warning": warning, "run_ids": runs}
+        return {**group, **about}
+
+
+Found = tuple[tuple[str, str], str, _Seeds]  # origin and experiment, metric, its seeds
+
+
+def _stored_seeds(data: Data) -> Iterator[Found]:
     values: dict[tuple[str, str], dict[str, dict[int, tuple[float, str]]]] = {}
     for experiment, artifact, trained in data.of_experiments:
         made, run_id = (_made_by(trained), data.run_ids.get(trained.key, "")) if trained else ("", "")
         for metric, score in artifact.meta.get("scores", {}).items():
             groups = values.setdefault((experiment, metric), {})
             groups[made] = groups.pop(made, {}) | {int(artifact.about["seed"]): (score["value"], run_id)}
-    lost = {row["experiment"]: row.get("diverged", ()) for row in compared_rows}
-    keys = {**values, **{(row["experiment"], row["metric"]): {} for row in compared_rows if row.get("diverged")}}
-    for experiment, metric in keys:
-        groups_of = list(values.get((experiment, metric), {"": {}}).values())
-        group = _stored(groups_of, lost.get(experiment, ()), metric)
-        yield {"experiment": experiment, "metric": metric, "origin": STORE} | group
+    for row in (row for artifact in data.comparisons for row in artifact.meta["rows"] if row.get("diverged")):
+        values.setdefault((row["experiment"], row["metric"]), {})
+    ended = _ended(data)
+    for (experiment, metric), groups in values.items():
+        yield (STORE, experiment), metric, _newest(groups, ended.get(experiment, {}))
 
 
-def _kept_seeds(data: Data) -> list[dict[str, Any]]:
-    """Return the rows of kept results. A row with a diverged seed has its own metric alone."""
-    rows = {(row["origin"], row["experiment"], metric): row for row in reversed(data.kept) for metric in row["values"]}
-    return [
-        {"origin": origin, "experiment": experiment, "metric": metric, "diverged": len(row.get("diverged", ()))}
-        | _group(row["values"][metric])
-        for (origin, experiment, metric), row in reversed(rows.items())
-    ]
+def _ended(data: Data) -> dict[str, dict[str, dict[int, bool]]]:
+    """Return whether each seed of an experiment ended or diverged, by its settings and code, the newest last.
+
+    A comparison all of whose seeds diverged tells no settings. They are "".
+    """
+    scored = {artifact.key: one for one in data.of_experiments if "scores" in (artifact := one[1]).meta}
+    ended: dict[str, dict[str, dict[int, bool]]] = {}
+
+    def add(experiment: str, made: str, seeds: dict[int, bool]) -> None:
+        groups = ended.setdefault(experiment, {})
+        groups[made] = groups.pop(made, {}) | seeds
+
+    for key, artifact in data.artifacts.items():  # oldest first
+        if key in scored:
+            experiment, _, trained = scored[key]
+            add(experiment, _made_by(trained) if trained else "", {int(artifact.about["seed"]): True})
+        for row in artifact.meta["rows"] if artifact.manifest["step"] == "compare" else ():
+            name, lost = row["experiment"], row.get("diverged", ())
+            inputs = (artifact.manifest["parts"]["inputs"][f"{name} seed {seed}"] for seed in row["seeds"])
+            trainings = (scored[one][2] for one in inputs if one in scored)
+            if lost:
+                add(name, next((_made_by(one) for one in trainings if one), ""), dict.fromkeys(lost, False))
+    return ended
+
+
+def _newest(groups: dict[str, dict[int, tuple[float, str]]], ended: dict[str, dict[int, bool]]) -> _Seeds:
+    """Return the seeds of the newest settings and code.
+
+    Args:
+        groups: Values by settings and code, the newest last.
+        ended: As `_ended` returns it. Seeds of unknown settings are of the newest, unless one of them ended there.
+    """
+    made = next(reversed(groups), "")
+    newest, own, unknown = groups.get(made, {}), ended.get(made, {}), ended.get("", {})
+    if any(own.get(seed) for seed in unknown if not unknown[seed]):
+        made, newest, own = ("", {}, unknown) if next(reversed(ended)) == "" else (made, newest, own)
+    else:
+        own = {**unknown, **own}
+    lost = {seed for seed, well in own.items() if not well}
+    earlier = {seed for one, group in groups.items() if one != made for seed in group}
+    return _Seeds(newest, lost, earlier - newest.keys() - lost)
+
+
+def _kept_seeds(data: Data) -> Iterator[Found]:
+    """Yield the seeds of kept results. A row with a diverged seed has its own metric alone."""
+    rows = {
+        ((row["origin"], row["experiment"]), metric): row for row in reversed(data.kept) for metric in row["values"]
+    }
+    for (place, metric), row in reversed(rows.items()):
+        values = {seed: (value, "") for seed, value in zip(row["seeds"], row["values"][metric], strict=True)}
+        yield place, metric, _Seeds(values, row.get("diverged", ()))
 
 
 LIMITS = {
@@ -730,46 +843,15 @@ LIMITS = {
 }
 
 
-def _on_scale(row: Mapping[str, Any], percent: bool) -> dict[str, Any]:
-    """Return whether more is better, and the interval within the scale. percent: the number is one if its name doesn't say."""
-    higher = _higher_is_better(row["metric"])
-    kinds = (known(one).kind for one in (row["metric"], *reversed(row["metric"].split("/"))))
-    least, most = LIMITS.get(next(filter(None, kinds), "fraction" * percent), (-math.inf, math.inf))
-    low, high = row["low"], row["high"]
-    inside = {} if low is None else {"low": max(low, least), "high": min(high, most)}
-    return {"higher_is_better": True if percent and higher is None else higher, **inside}
-
-
-def _higher_is_better(metric: str) -> bool | None:
-    said = (lower_is_better(one) for one in (metric, *reversed(metric.split("/"))))
-    return next((not one for one in said if one is not None), None)
-
-
 def _made_by(trained: Artifact) -> str:
     """Return the settings and the code of a training, the key of a pool."""
     return str((setting(trained), trained.manifest["parts"]["source"]))
 
 
-def _stored(groups: list[dict[int, tuple[float, str]]], diverged: Sequence[int], metric: str) -> dict[str, Any]:
-    """Return the row of the newest group of seeds, with the worst value for diverged ones.
-
-    Its warning names the seeds in earlier groups alone.
-    """
-    *earlier, newest = groups
-    worst = 100.0 if _higher_is_better(metric) is False else 0.0
-    lost = [worst for seed in diverged if not any(seed in group for group in groups)]
-    row = _group([*(value for value, _ in newest.values()), *lost]) | {"diverged": len(lost)}
-    row["run_ids"] = [run_id for _, run_id in newest.values() if run_id]
-    if left := sorted({seed for group in earlier for seed in group} - newest.keys()):
-        said = f"seeds {', '.join(map(str, left))} are of earlier settings or code and left out"
-        row["warning"] = "; ".join(filter(None, (row["warning"], said)))
-    return row
-
-
 def _group(values: Sequence[float]) -> dict[str, Any]:
-    group = seed_group(values)
+    group = seed_group(values or [math.nan])
     limits = {"low": group.mean - group.half_width, "high": group.mean + group.half_width}
-    return {"warning": group.warning, "run_ids": [], **finite({**asdict(group), **limits})}
+    return finite({**asdict(group), "warning": group.warning, **limits, "n": len(values)})
 
 
 def experiments(data: Data) -> pa.Table:
