@@ -311,9 +311,7 @@ def printed_gains(claim: Claim) -> list[float]:
     try:
         return [printed_gain(row["value"], than["value"], how, kind) for row in better]
     except ValueError as error:
-        raise ValueError(
-            f"claim {claim.id}: {error}; if less is better, say so in the column lower_is_better"
-        ) from None
+        raise ValueError(f"claim {claim.id}: {error}; if less is better, say so in the column lower_is_better") from None
 
 
 def _how(claim: Claim, row: Columns) -> PrintedValue:

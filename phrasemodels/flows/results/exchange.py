@@ -88,9 +88,7 @@ def read_both(
         [(one.our_row or one.row, one.our_dataset or one.dataset, one.our_metric or one.metric) for one in numbers]
     )
     itself = hashlib.sha256(content(printed)).digest()
-    scores = read_scores(
-        sources, lambda metric: folded_metric(metric) in known_names.metrics, known_names, unread, itself, fold
-    )
+    scores = read_scores(sources, lambda metric: folded_metric(metric) in known_names.metrics, known_names, unread, itself, fold)
     return Both(numbers, scores, unread)
 
 
@@ -117,17 +115,12 @@ def read_scores(
     """
     left, taken = [] if unread is None else unread, set[Path]()
     found = (
-        from_mlflow(uri, left)
-        if (uri := _tracking(source))
-        else read(Path(source), ALL_READERS, names, left, itself, taken)
+        from_mlflow(uri, left) if (uri := _tracking(source)) else read(Path(source), ALL_READERS, names, left, itself, taken)
         for source in sources
     )
     every: Iterator[Observation] = chain.from_iterable(found)
     if of := tuple(f"{name} " for name in names.same) if names else ():
-        every = (
-            one._replace(setting="; ".join(part for part in one.setting.split("; ") if not part.startswith(of)))
-            for one in every
-        )
+        every = (one._replace(setting="; ".join(part for part in one.setting.split("; ") if not part.startswith(of))) for one in every)
     try:
         return collected(every, is_printed, left, fold)
     except ValueError as error:

@@ -49,9 +49,7 @@ class Lineage:
             return labelled.get(what) or named[what]
         if not self.artifacts:
             raise UnknownNameError(f"{what!r} is not in the store, which is empty; `phrasemodels reproduce` fills it")
-        raise UnknownNameError(
-            f"{what!r} is neither a store key, an MLflow run nor a label: {closest(what, {*named, *labelled})}"
-        )
+        raise UnknownNameError(f"{what!r} is neither a store key, an MLflow run nor a label: {closest(what, {*named, *labelled})}")
 
     def holding(self, digest: str) -> list[Artifact]:
         """Return the artifacts with a file whose sha256 begins with these digits."""
