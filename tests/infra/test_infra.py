@@ -27,6 +27,7 @@ from phrasemodels.flows.run.reproduce import gc, reproduce
 from phrasemodels.infra import cluster, environment
 from phrasemodels.infra import services as infra_services
 from phrasemodels.infra.cluster import NoRoomError, TorchTrainerLaunch, bundles_on
+from phrasemodels.infra.environment import DEFAULTS
 from phrasemodels.infra.ray_private import on_loopback
 from phrasemodels.infra.services import Server, exported, services, start_embedded, start_ray, stop_ray, wait_for
 from phrasemodels.infra.settings import PASSWORDS, Settings
@@ -48,6 +49,8 @@ def test_deployments_have_existing_flows_and_parameters() -> None:
         for its in ({}, *(schedule.get("parameters", {}) for schedule in deployment["schedules"])):
             FLOWS[deployment["entrypoint"]].validate_parameters(deployment["parameters"] | its)
         assert deployment["concurrency_limit"] == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
+        early = deployment["work_pool"]["job_variables"]["env"]  # a worker imports Prefect before the project
+        assert early == {name: value for name, value in DEFAULTS.items() if name in early} and len(early) == 4
 
 
 def test_a_flow_refuses_fewer_than_no_trials() -> None:

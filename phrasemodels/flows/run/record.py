@@ -291,9 +291,9 @@ def mark_dead_runs(record: Record) -> list[str]:
     """
     store, known = record.store, records.records(record.store)
     dead = [entry for entry in known if entry["state"] == DEAD and "marked" not in entry]
-    before = time.time() - 600  # one that has just ended may not have said so yet
+    before = time.time() - 300  # one that has just ended may not have said so yet
     for entry in [*dead, *untold([one for one in known if one["state"] != RUNNING and records.ended(one) < before])]:
-        mark_crashed(UUID(entry["id"]))
+        mark_crashed(UUID(entry["id"]), entry["state"] == COMPLETED)
         record.tracker.end_runs(entry["id"])
         write(store, entry | {"marked": now()})
     return [entry["id"] for entry in dead]
@@ -313,20 +313,20 @@ def untold(ended: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 OPEN = ["PENDING", "RUNNING", "CANCELLING"]
 
 
-def mark_crashed(flow_run: UUID) -> None:
-    """Mark a flow run and its tasks as crashed in Prefect, unless the server knows how it ended or does not know it at all."""
+def mark_crashed(flow_run: UUID, completed: bool = False) -> None:
+    """Mark a flow run and its tasks as crashed, or as completed, in Prefect, unless the server knows how it ended or does not know it."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.objects import State
     from prefect.exceptions import ObjectNotFound
-    from prefect.states import Crashed
+    from prefect.states import Completed, Crashed
 
     with get_client(sync_client=True) as client, contextlib.suppress(ObjectNotFound):
         run = client.read_flow_run(flow_run)
         if run.state is None or not run.state.is_final():
-            crashed: State[Any] = Crashed(message="its process died; found by the next run")
-            client.set_flow_run_state(flow_run, crashed, force=True)
+            ended: State[Any] = (Completed if completed else Crashed)(message="its process has ended; found by the next run")
+            client.set_flow_run_state(flow_run, ended, force=True)
             for begun in _open_tasks(client, flow_run, OPEN):
-                client.set_task_run_state(begun, crashed, force=True)
+                client.set_task_run_state(begun, ended, force=True)
             if run.deployment_id:
                 recount_slots(client, run.deployment_id)
 

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID, uuid4
 
+import phrasemodels.infra.environment  # noqa: F401  before prefect
+
+# isort: split
 from prefect import flow, runtime, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
@@ -26,7 +29,6 @@ from prefect.states import Cancelled, Completed
 from prefect.task_runners import ThreadPoolTaskRunner
 from pydantic import Field
 
-import phrasemodels.infra.environment  # noqa: F401  before prefect
 from phrasemodels.data.store.artifacts import Artifact
 from phrasemodels.data.store.disk_cache import cached_on_disk
 from phrasemodels.data.store.store import Executor, Step, Store, with_dependencies
