@@ -16,11 +16,12 @@ REAL = torch.arange(5) < LENGTHS[:, None]
 KEYS, PAIRS, WORDS = REAL[:, None].expand(3, 5, 5), REAL[:, None] & REAL[..., None], REAL[..., None].expand(3, 5, D)
 WEIGHTS = {name: part() for name, part in vars(attention_weights).items() if name.endswith("Weights")}
 LABELS = LabelAttentionConfig(3, 4, 4, 4).build(D).eval()
+POOLS = {"source to token": SourceToToken(D), "max over tokens": max_over_tokens, "max with padding": max_with_padding}
 PARTS = {  # a function of scores or words, and which of these it reads
     **{name: (lambda x, part=part: part(x, LENGTHS)[PAIRS], PAIRS if "Tree" in name else KEYS) for name, part in WEIGHTS.items()},
     "labels": (lambda x: LABELS(x, REAL[:, None, None])[REAL], WORDS),
     "weights of labels": (lambda x: LABELS.weights(x, REAL[:, None, None]), WORDS),
-    **{f"{pool}": (lambda x, pool=pool: pool(x, REAL), WORDS) for pool in (SourceToToken(D), max_over_tokens, max_with_padding)},
+    **{name: (lambda x, pool=pool: pool(x, REAL), WORDS) for name, pool in POOLS.items()},
     **{f"CRF, tag {tag}": (lambda x, tag=tag: CRF(D, True)(x, torch.full((3, 5), tag), REAL), WORDS) for tag in (0, -1)},
     **{f"{trees}, head {head}": (
         lambda x, trees=trees, head=head: TreeCRF(trees)(x, torch.tensor([0, 0, 1, head, head]).expand(3, 5), REAL[:, 1:]), PAIRS
