@@ -28,6 +28,7 @@ from phrasemodels.structs import dispatch, kernels
 from phrasemodels.structs.dispatch import Lengths
 from phrasemodels.structs.eisner import arcs_read, score_heads, single_root
 from phrasemodels.structs.kernels import NONE
+from phrasemodels.structs.semiring import Chart, Log
 from phrasemodels.structs.spans import are_trees, cells_of, score_cells, spans_read
 from phrasemodels.structs.structure import AtFirstUse, Integers, ScoreLayout, Scores, Structure, TableSizes
 
@@ -134,6 +135,49 @@ class JointTrees(Structure):
         return self._argmax_trees(
             tuple(torch.where(s == -torch.inf, s, x) for s, x in zip(scores, p, strict=True)), lengths
         )
+
+    @property
+    def has_levels(self) -> bool:
+        return True  # for a GPU; the pass below needs no numba, which the parser's first sentences would wait for
+
+    def inside(self, semiring: Log, scores: Scores, lengths: Tensor) -> Tensor:
+        """B(i,j,h) = ⊕_k U(i,k,h) ⊗ W(k+1,j,h) ⊕ W(i,k,h) ⊗ U(k+1,j,h) over words i..j headed by h.
+
+        U = B ⊗ any label, V = B ⊗ any label but the empty one, W is the hook.
+        """
+        (labels, arcs), lengths = scores, lengths[:, 0]
+        n = labels.shape[1]
+        word = torch.arange(n, device=labels.device) < lengths[:, None]
+        read = word[:, None, :] & torch.ones(n, n, dtype=torch.bool, device=labels.device).triu()
+        labels = semiring.lift(torch.where(read[..., None], labels, 0))
+        real, any_label = semiring.sum(labels[..., 1:], -1), semiring.sum(labels, -1)
+        own = torch.eye(n, dtype=torch.bool, device=labels.device)
+        both = word[:, :, None] & word[:, None, :] & ~own  # no word is its own head
+        between = semiring.lift(torch.where(both, arcs[:, 1:, 1:], 0))
+        root = semiring.lift(torch.where(word, arcs[:, 0, 1:], 0))
+
+        if n == 0:
+            return labels.sum((2, 3, 4)) + arcs.sum((1, 2)) * 0  # one tree, the empty one
+        single = any_label.diagonal(0, 2, 3)[..., None].expand(*any_label.shape[:3], n)
+        head = torch.where(own, single, semiring.zero_like(single))  # (S, B, i, h)
+        tops = [head[:, :, 0]]
+        U, W = Chart(head), Chart(_hook(semiring, head, between))
+        for d in range(1, n):
+            m = n - d
+            body = torch.cat([U.prefixes(m) + W.suffixes(m), W.prefixes(m) + U.suffixes(m)], 3)
+            body = semiring.sum(body, -2)
+            V = body + real.diagonal(d, 2, 3)[..., None]
+            U.append(body + any_label.diagonal(d, 2, 3)[..., None])
+            W.append(_hook(semiring, V, between))
+            tops.append(V[:, :, 0])
+        sentence = torch.arange(len(lengths), device=labels.device)
+        top = torch.stack(tops, 2)[:, sentence, (lengths - 1).clamp(min=0)]
+        total = semiring.sum(top + root, -1)
+        return torch.where(lengths == 0, semiring.one_like(total), total)
+
+
+def _hook(semiring: Log, V: Tensor, between: Tensor) -> Tensor:
+    return semiring.sum(V[..., None, :] + between[:, :, None], -1)
 
 
 def split(rows: Tensor) -> tuple[Tensor, Tensor]:

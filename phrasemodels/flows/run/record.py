@@ -305,9 +305,11 @@ def untold(ended: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     from prefect.client.schemas.filters import FlowRunFilter
 
     newest = {UUID(entry["id"]): entry for entry in ended[-100:]}
+    if not newest:
+        return []
     own = FlowRunFilter.model_validate({"id": {"any_": [*newest]}, "state": {"type": {"any_": OPEN}}})
     with get_client(sync_client=True) as client:
-        return [newest[run.id] for run in client.read_flow_runs(flow_run_filter=own)] if newest else []
+        return [newest[run.id] for run in client.read_flow_runs(flow_run_filter=own)]
 
 
 OPEN = ["PENDING", "RUNNING", "CANCELLING"]
