@@ -593,12 +593,14 @@ def read(
 
 def _of_test_beside(file: Path, root: Path, files: Iterable[Path], names: Names) -> Path | None:
     """Return the file of the test set beside one of another split, as test.json beside dev.json; None if there is none."""
-    inner = file.relative_to(root).as_posix() if root.is_dir() else ""
+    if not root.is_dir():
+        return None
+    inner = file.relative_to(root).as_posix()
     splits = [word for part in inner.split("/") if (word := split_of(part.partition(".")[0])) not in {"", *names.same}]
     splits += ["eval"] * (file.name == "eval_results.json")  # of Hugging Face
-    beside = {root / re.sub(rf"(?i)\b{word}(?![a-z])", test, inner.replace("_", " ")).replace(" ", "_")
-              for word in splits for test in ("test", "predict")}  # fmt: skip
-    return next((one for one in files if one in beside), None)
+    named = (rf"(?i)(?<![^\W_]){re.escape(word)}(?![^\W_])" for word in splits)
+    beside = {root / re.sub(word, test, inner) for word in named for test in ("test", "predict")}
+    return next((one for one in files if one in beside and one != file), None)
 
 
 def _shape(file: Path, root: Path) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from test_tables import ACCURACY, BASE_OURS, BY_SEED, LONG, SEEDS, judged, of_se
 from phrasemodels.flows.results.exchange import read_both
 from phrasemodels.verdicts import Names, judge_gains, judge_table
 from phrasemodels.verdicts.cells import grids, value_of
+from phrasemodels.verdicts.readers import read
 from phrasemodels.verdicts.tables import is_value
 
 
@@ -917,9 +918,20 @@ def test_folders_of_hugging_face_and_lightning_are_read_as_they_are(tmp_path):
     assert [(one.verdict, len(one.values)) for one in found] == [("reproduced", 3)] * 2, found
 
 
-@pytest.mark.parametrize("pair", ["dev.json test.json", "val_metrics.json test_metrics.json", "dev/m.json test/m.json"])
-def test_of_a_dev_and_a_test_file_of_a_run_the_test_file_is_read(pair, tmp_path):
-    dev, test = pair.split()
+@pytest.mark.parametrize("name", ["eval_results.json", "devResults.json", "my dev.json"])
+def test_a_file_of_another_split_alone_is_read_and_asked_about(name, tmp_path):
+    ours = {name: '[{"model": "A", "seed": 0, "accuracy": 82.0}, {"model": "A", "seed": 1, "accuracy": 82.2}]'}
+    both, (found,) = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\n", Names()), ours)
+    assert "beside it is of the test set" not in " ".join(both.unread)
+    assert found.verdict == ("reproduced" if name.startswith("eval") else "not comparable"), found.reason
+    (tmp_path / name).write_text(ours[name])
+    assert len(list(read(tmp_path / name))) == 2  # given by itself
+
+
+@pytest.mark.parametrize(
+    ("dev", "test"), [("dev.json", "test.json"), ("val_metrics.json", "test_metrics.json"), ("my dev/m.json", "my test/m.json")]
+)
+def test_of_a_dev_and_a_test_file_of_a_run_the_test_file_is_read(dev, test, tmp_path):
     files = {f"A/seed{n}/{name}": f'{{"accuracy": {value}.{n}}}' for n in range(3) for name, value in ((dev, 70), (test, 82))}
     files |= {f"A/seed{n}/special_tokens_map.json": '{"unk": "<unk>"}' for n in range(3)}
     _, (found,) = judged(tmp_path, ("t.csv", "model,accuracy\nA,82.1\n", Names()), files)
