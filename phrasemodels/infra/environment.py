@@ -32,7 +32,7 @@ DEFAULTS = {
     "DISABLE_SAFETENSORS_CONVERSION": "1",  # else transformers asks the hub to convert weights of other formats
     "GIT_PYTHON_REFRESH": "quiet",
     "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",  # a server that Prefect starts has no password, and outlives a kill
-    # two minutes, so that its database may restart: it answers 500 meanwhile
+    # for two minutes a server answers 500 while its database restarts
     "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
     "PREFECT_CLIENT_MAX_RETRIES": "6",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # the command line prints errors, once

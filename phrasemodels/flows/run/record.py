@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -274,6 +274,7 @@ def recorded(
     write(store, entry | {"state": COMPLETED, "reason": reason, "ended": now()})
 
 
+@cache  # each training that is stopped asks, and an answer may take two minutes
 def is_cancelled(run: str) -> bool:
     """Return whether somebody has cancelled a flow run in Prefect. False also if Prefect does not say."""
     from prefect.client.orchestration import get_client
